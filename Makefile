@@ -1,0 +1,56 @@
+# Two commands from a fresh clone: `make demo` and `make test`. Each makes what it needs and says what it does.
+# Needs Python 3.11 or newer and a C++ compiler; cmake and ninja come as wheels.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+NATIVE := $(wildcard cpp/*) CMakeLists.txt pyproject.toml
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint types format clean
+.DEFAULT_GOAL := help
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(f"plait needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make $(MAKECMDGOALS) PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "== making $(VENV) with $$($(PYTHON) --version)"
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/built-with: $(VENV)/made
+	@echo "== installing the build tools"
+	$(BIN)/pip install -q "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	@touch $@
+
+# Editable: Python changes need no reinstall; a change to the native core or to pyproject.toml rebuilds it.
+$(VENV)/installed: $(VENV)/built-with $(NATIVE)
+	@echo "== building the native core and installing plait"
+	$(BIN)/pip install -q --no-build-isolation -C build-dir=build/$(notdir $(VENV)) -e .
+	@touch $@
+
+$(VENV)/test-installed: $(VENV)/installed
+	@echo "== installing what the tests need"
+	$(BIN)/pip install -q --no-build-isolation -C build-dir=build/$(notdir $(VENV)) -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/installed ## Index the Python standard library's documentation and search it
+	$(BIN)/plait demo --to .demo/index
+
+test: $(VENV)/test-installed ## Tests, lint and types
+	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== mypy --strict" && $(BIN)/mypy
+	@echo "== pytest" && $(BIN)/python -m pytest -q
+
+lint: $(VENV)/test-installed ## Lint alone
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/test-installed ## Types alone
+	$(BIN)/mypy
+
+format: $(VENV)/test-installed ## Format the code and mend what lint can mend
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+clean: ## Remove the environment, the builds and the demo's index
+	rm -rf $(VENV) build dist .demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,37 @@
+"""What the rest of plait asks of an encoder. Any object of this shape will do; plait's own is `OnnxEncoder`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from plait.records import Span
+from plait.strands import Strands
+
+
+@dataclass(frozen=True, slots=True)
+class StrandShape:
+    """Which strands there are, by their sizes; None is a strand that is absent."""
+
+    dense: int | None = None  # dimensions
+    sparse: int | None = None  # vocabulary size
+    multi: int | None = None  # dimensions of each row
+
+
+class Encoder(Protocol):
+    """Text to strands, queries and documents apart."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights and the reading of the text; kept in the index, and a mismatch is an error."""
+
+    @property
+    def shape(self) -> StrandShape: ...
+
+    def split(self, title: str, text: str) -> list[Span]:
+        """The passages that a document is encoded as: spans of `text`, in order, that together cover all of it."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Strands: ...
+
+    def encode_documents(self, texts: Sequence[str]) -> Strands: ...

@@ -1,0 +1,1 @@
+"""Measuring: BEIR folders in, TREC runs and measures out."""

@@ -1,0 +1,1 @@
+"""Scores from arrays: MaxSim. Arrays in, arrays out; no files, no text."""
