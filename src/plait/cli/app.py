@@ -1,0 +1,60 @@
+"""All verbs, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from plait.cli.check import check
+from plait.cli.delete import delete
+from plait.cli.demo import demo
+from plait.cli.ending import ends_well
+from plait.cli.eval import evaluate
+from plait.cli.index import index
+from plait.cli.info import info
+from plait.cli.search import search
+from plait.version import __version__
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "index": index,
+    "search": search,
+    "delete": delete,
+    "info": info,
+    "check": check,
+    "eval": evaluate,
+    "demo": demo,
+}
+
+# Plain help: drawing it with rich would take longer than all else that --help does.
+app = typer.Typer(
+    name="plait",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"plait {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def plait(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Search by meaning and by words, in one engine.
+
+    Exit codes: 0 fine, 1 nothing found or a check failed, 2 wrong use, 130 stopped by Ctrl-C.
+    """
+
+
+for verb, command in COMMANDS.items():
+    app.command(verb)(ends_well(command))

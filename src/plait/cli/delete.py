@@ -1,0 +1,31 @@
+"""`plait delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from plait.cli.ending import NOTHING_FOUND
+from plait.cli.options import IndexPath
+
+
+def delete(
+    index: IndexPath,
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of documents.", show_default=False)],
+) -> None:
+    """Delete documents by id.
+
+    \b
+    Example:
+      plait delete my-index doc-17 doc-18
+    """
+    import plait
+
+    wanted = list(dict.fromkeys(ids))
+    with plait.open(index) as opened:
+        n_deleted = opened.delete(wanted)
+    absent = f"; {len(wanted) - n_deleted} of {len(wanted)} were not there" if n_deleted < len(wanted) else ""
+    print(f"deleted {n_deleted} {'document' if n_deleted == 1 else 'documents'}{absent}")
+    if not n_deleted:
+        raise typer.Exit(NOTHING_FOUND)

@@ -1,0 +1,108 @@
+"""`plait index`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.ending import StoppedError, say
+from plait.cli.options import Model, Threads
+from plait.errors import SourceError
+
+if TYPE_CHECKING:
+    from plait.adding import AddProgress, AddReport
+    from plait.records import Document
+
+
+class OnError(StrEnum):
+    stop = "stop"
+    skip = "skip"
+
+
+def index(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE", help="Files and folders; - is JSON lines on standard input.")
+    ],
+    to: Annotated[Path, typer.Option(metavar="INDEX", help="The folder of the index; made if there is none.")],
+    model: Model = None,
+    threads: Threads = None,
+    on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
+    commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
+) -> None:
+    """Create an index, or add documents to one.
+
+    A document whose id is there already is replaced. Reads JSON lines (.jsonl, .ndjson: id or _id, text, perhaps
+    title; other fields are metadata), tab-separated id and text (.tsv), both also with .gz; plain text (.txt) and
+    Markdown (.md), each file a document; BEIR folders; and folders of all these.
+
+    \b
+    Examples:
+      plait index corpus.jsonl --to my-index
+      plait index notes/ papers/ --to my-index --on-error skip
+      zcat dump.gz | plait index - --to my-index
+    """
+    import plait
+    from plait.cli.progress import progress
+    from plait.sources import SourceReport, documents_from
+    from plait.sources.find import total_bytes
+
+    read = SourceReport()
+    documents = _not_empty(documents_from(sources, on_error=on_error.value, report=read), sources)
+    n_kept = 0
+    with (
+        plait.open(to, create=True, model=model, n_threads=threads) as opened,
+        progress("indexing", "documents", total=total_bytes(sources)) as update,
+    ):
+
+        def on_progress(done: AddProgress) -> None:
+            nonlocal n_kept
+            n_kept = done.committed
+            # A batch is read before it is encoded: of the bytes read, only the part that is done counts.
+            update(read.bytes_read * done.documents // max(1, read.documents), done.documents)
+
+        try:
+            added = opened.add(documents, commit_every=commit_every, on_progress=on_progress)
+        except KeyboardInterrupt:
+            raise StoppedError(_how_to_go_on(n_kept, to)) from None
+        except SourceError as error:
+            raise SourceError(
+                f"{error}\n{n_kept:,} documents before it are kept in {to}; mend it, or pass over such records with "
+                f"--on-error skip"
+            ) from None
+    _tell(added, to)
+    for note in read.notes():
+        say(note)
+
+
+def _not_empty(documents: Iterator[Document], sources: list[str]) -> Iterator[Document]:
+    """The documents, if there are any: an index is made only once there is something to put into it."""
+    first = next(documents, None)
+    if first is None:
+        raise SourceError(f"there is nothing to index in {', '.join(sources)}")
+    return itertools.chain([first], documents)
+
+
+def _how_to_go_on(n_kept: int, to: Path) -> str:
+    return (
+        f"stopped; {n_kept:,} documents are safe in {to}. Run the same command again to go on: what is there and has "
+        f"not changed is not encoded again"
+    )
+
+
+def _tell(added: AddReport, to: Path) -> None:
+    n_documents = added.added + added.updated + added.unchanged
+    rate = f", {n_documents / added.seconds:,.0f} documents/s" if added.seconds > 0 else ""
+    print(
+        f"{to}: {added.added:,} documents added, {added.updated:,} updated, {added.unchanged:,} unchanged; "
+        f"{added.passages:,} passages in {added.seconds:.1f} s{rate}"
+    )
+    if added.repeated:
+        some = ", ".join(added.repeated[:3]) + (", ..." if len(added.repeated) > 3 else "")
+        say(f"{len(added.repeated):,} ids came more than once, and the last one was kept: {some}")
+    if added.truncated:
+        say(f"{added.truncated:,} passages were longer than the model takes, and were cut")

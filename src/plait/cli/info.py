@@ -1,0 +1,61 @@
+"""`plait info`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from plait.cli.options import AsJson, IndexPath
+
+if TYPE_CHECKING:
+    from plait.index.info import StoreInfo
+
+
+def info(index: IndexPath, as_json: AsJson = False) -> None:
+    """Show what an index holds: documents, size on disk, model.
+
+    \b
+    Example:
+      plait info my-index
+    """
+    import plait
+
+    with plait.open(index, read_only=True) as opened:
+        facts = opened.info()
+    if as_json:
+        print(json.dumps(dataclasses.asdict(facts), default=str))
+        return
+    lines = _lines(facts)
+    width = max(len(label) for label, _ in lines)
+    for label, value in lines:
+        print(f"{label:<{width}}  {value}")
+
+
+def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
+    shape = dataclasses.asdict(facts.shape)
+    return [
+        ("path", str(facts.path)),
+        ("documents", f"{facts.documents:,}"),
+        ("passages", f"{facts.passages:,}"),
+        ("segments", f"{facts.segments:,}"),
+        ("deleted rows", f"{facts.deleted_rows:,}"),
+        ("size", size(facts.bytes)),
+        *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
+        ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
+        ("model", str(facts.facts.get("model", "none: vectors are brought by the caller"))),
+        ("fingerprint", facts.fingerprint),
+        ("format", str(facts.format)),
+        ("created", facts.created),
+    ]
+
+
+def size(n_bytes: float) -> str:
+    """Bytes as people say them: 999 bytes, 1.5 kB, 23 MB."""
+    if n_bytes < 1000:
+        return f"{n_bytes:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        n_bytes /= 1000
+        if n_bytes < 999.5:
+            return f"{n_bytes:.3g} {unit}"
+    return f"{n_bytes / 1000:,.3g} TB"

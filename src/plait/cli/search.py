@@ -1,0 +1,73 @@
+"""`plait search`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plait.cli.ending import NOTHING_FOUND, say
+from plait.cli.options import AsJson, IndexPath, Model, Threads
+
+if TYPE_CHECKING:
+    from plait.records import Hit
+
+
+def search(
+    index: IndexPath,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many documents to show.")] = 10,
+    mode: Annotated[str, typer.Option(help="hybrid, dense, multi or bm25.")] = "hybrid",
+    filter: Annotated[str | None, typer.Option(help="A condition on metadata: 'year >= 2020 and not draft'.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
+    as_json: AsJson = False,
+    full: Annotated[bool, typer.Option("--full", help="Show whole texts rather than snippets.")] = False,
+    model: Model = None,
+    threads: Threads = None,
+) -> None:
+    """Search an index.
+
+    \b
+    Examples:
+      plait search my-index "how are vectors combined"
+      plait search my-index "woven" -k 5 --filter 'year >= 2020 and "nlp" in tags'
+      plait search my-index "woven" --json | jq .id
+    """
+    import plait
+
+    with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:
+        hits = opened.search(text, k, mode=mode, filter=filter, exact=exact)
+    if as_json:
+        print_json(hits, full=full)
+    elif hits:
+        from plait.cli.listing import print_hits
+
+        print_hits(hits, text, full=full)
+    if not hits:
+        say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def print_json(hits: Sequence[Hit], *, full: bool) -> None:
+    """One object a line. Where the output cannot hold every character, all that are not ASCII are escaped."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    for rank, hit in enumerate(hits, 1):
+        print(json.dumps(as_fields(rank, hit, full=full), ensure_ascii=encoding != "utf8"))
+
+
+def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
+    """A hit as JSON; `span` is where the passage stands in the text, in characters."""
+    fields = {
+        "rank": rank,
+        "id": hit.id,
+        "score": hit.score,
+        "scores": dict(hit.scores),
+        "title": hit.title,
+        "passage": hit.passage,
+        "span": list(hit.span),
+        "metadata": dict(hit.metadata),
+    }
+    return {**fields, "text": hit.text} if full else fields

@@ -1,0 +1,92 @@
+"""Bytes of a file, and lines of it, with errors that say where: the file, the line and the byte."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from plait.errors import SourceError
+
+MAX_LINE = 64 * 2**20  # bytes; a file without line ends must not fill the memory
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class CountsBytes(Protocol):
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end."""
+
+    number: int  # from 1
+    text: str
+
+
+class _Counted(io.RawIOBase):
+    """A file that adds what is read of it to a count."""
+
+    def __init__(self, raw: BinaryIO, count: CountsBytes) -> None:
+        self._raw, self._count = raw, count
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self._raw.read(len(buffer))
+        buffer[: len(data)] = data
+        self._count.bytes_read += len(data)
+        return len(data)
+
+
+@contextmanager
+def opened(path: Path | None, count: CountsBytes | None = None) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked if it ends in .gz; of standard input if there is no path."""
+    with ExitStack() as open_files:
+        stream: BinaryIO = sys.stdin.buffer if path is None else open_files.enter_context(path.open("rb"))
+        if count is not None:
+            stream = io.BufferedReader(_Counted(stream, count), 2**17)
+        if path is not None and path.suffix.lower() == ".gz":
+            stream = open_files.enter_context(gzip.GzipFile(fileobj=stream))  # type: ignore[assignment]
+        yield stream
+
+
+def read_lines(stream: BinaryIO, name: str) -> Iterator[Line | SourceError]:
+    """The lines that are not blank; for one that is not UTF-8, the error in its place."""
+    offset, number = 0, 0
+    while raw := stream.readline(MAX_LINE + 1):
+        number += 1
+        if len(raw) > MAX_LINE:
+            raise SourceError(f"{name}, line {number} is longer than {MAX_LINE:,} bytes; is there one record a line?")
+        start, offset = offset, offset + len(raw)
+        try:
+            text = decode(raw, name, offset=start, line=number).rstrip("\r\n")
+        except SourceError as error:
+            yield error
+            continue
+        if text and not text.isspace():
+            yield Line(number, text)
+
+
+def decode(raw: bytes, name: str, *, offset: int = 0, line: int = 1) -> str:
+    """Text from UTF-8 that begins at this byte and line of a file; SourceError says where it is not UTF-8."""
+    if offset == 0:
+        if raw.startswith(_UTF16):
+            raise SourceError(f"{name} looks like UTF-16; plait reads UTF-8 (iconv -f utf-16 -t utf-8 converts it)")
+        if raw.startswith(_BOM):
+            raw, offset = raw[len(_BOM) :], len(_BOM)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line += raw.count(b"\n", 0, error.start)
+        raise SourceError(
+            f"{name}, line {line}: byte {offset + error.start} (0x{raw[error.start]:02x}) is not UTF-8; convert the "
+            f"file, for instance with iconv -f latin1 -t utf-8"
+        ) from None

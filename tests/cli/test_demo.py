@@ -1,0 +1,73 @@
+"""`plait demo`: built once, asked every time, and never into somebody's own index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.fakes import FakeIndex, Library
+from plait.cli.app import app
+from plait.cli.demo import ABOUT, QUESTIONS
+from plait.records import Document, Hit, Span
+
+DOCUMENTS = [Document("time.sleep", "wait some seconds", "time.sleep()"), Document("os.walk", "parse a date")]
+
+
+class DemoIndex(FakeIndex):
+    """Knows the one filter that the demo uses."""
+
+    def search(self, query: str, k: int = 10, **options: object) -> list[Hit]:
+        if options.get("filter"):
+            about = self.documents.get(ABOUT)
+            return [Hit(ABOUT, 1.0, about.text, about.title, about.metadata, Span(0, 1), {})] if about else []
+        return super().search(query, k, **options)
+
+
+@pytest.fixture
+def index(library: Library, monkeypatch: pytest.MonkeyPatch) -> DemoIndex:
+    monkeypatch.setattr("plait.sources.stdlib.stdlib_documents", lambda: iter(DOCUMENTS))
+    index = DemoIndex(Path("ix"))
+    library.indexes["ix"] = index
+    return index
+
+
+def test_the_demo_indexes_asks_and_invites(runner: CliRunner, index: DemoIndex) -> None:
+    result = runner.invoke(app, ["demo", "--to", "ix"])
+    assert result.exit_code == 0, result.output
+    assert set(index.documents) == {ABOUT, "time.sleep", "os.walk"}
+    assert all(f"? {question}" in result.stdout for question in QUESTIONS)
+    assert "time.sleep" in result.stdout
+    assert "3 documents, 3 passages, 1.5 MB on disk" in result.stdout
+    assert 'plait search ix "' in result.stdout
+
+
+def test_the_second_time_it_only_asks(runner: CliRunner, index: DemoIndex) -> None:
+    runner.invoke(app, ["demo", "--to", "ix"])
+    del index.documents["os.walk"]
+    result = runner.invoke(app, ["demo", "--to", "ix"])
+    assert "already" in result.stdout
+    assert "os.walk" not in index.documents
+
+
+def test_it_goes_on_after_ctrl_c_and_for_another_python(
+    runner: CliRunner, index: DemoIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.interrupt_after = 2
+    result = runner.invoke(app, ["demo", "--to", "ix"])
+    assert result.exit_code == 130
+    assert "Run plait demo again" in result.stderr
+    index.interrupt_after = None
+    assert "already" not in runner.invoke(app, ["demo", "--to", "ix"]).stdout
+    assert "os.walk" in index.documents
+    monkeypatch.setattr("platform.python_version", lambda: "9.9.9")
+    assert "already" not in runner.invoke(app, ["demo", "--to", "ix"]).stdout
+
+
+def test_somebodys_own_index_is_left_alone(runner: CliRunner, index: DemoIndex) -> None:
+    index.documents["mine"] = Document("mine", "text")
+    result = runner.invoke(app, ["demo", "--to", "ix"])
+    assert result.exit_code == 2
+    assert "not of the demo" in result.stderr
+    assert list(index.documents) == ["mine"]

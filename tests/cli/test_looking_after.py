@@ -1,0 +1,68 @@
+"""`plait delete`, `plait info` and `plait check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.fakes import Library
+from plait.cli.app import app
+from plait.cli.info import size
+
+
+def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="x", b="y", c="z")
+    result = runner.invoke(app, ["delete", "ix", "a", "a", "nowhere", "c"])
+    assert (result.exit_code, result.stdout) == (0, "deleted 2 documents; 1 of 3 were not there\n")
+    assert list(index.documents) == ["b"]
+    assert runner.invoke(app, ["delete", "ix", "b"]).stdout == "deleted 1 document\n"
+
+
+def test_deleting_nothing_ends_with_1(runner: CliRunner, library: Library) -> None:
+    library.make("ix", a="x")
+    assert runner.invoke(app, ["delete", "ix", "nowhere"]).exit_code == 1
+
+
+def test_info_tells_people_and_programs_the_same(runner: CliRunner, library: Library) -> None:
+    library.make("ix", a="x")
+    told = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", "ix"]).stdout.splitlines())
+    assert told["documents"] == "1"
+    assert told["size"] == "1.5 MB"
+    assert told["multi"] == "1 MB"
+    assert told["strands"] == "multi (64)"
+    assert told["model"] == "small"
+    read = json.loads(runner.invoke(app, ["info", "ix", "--json"]).stdout)
+    assert (read["documents"], read["bytes_by_part"]["multi"]) == (1, 1_000_000)
+    assert library.opened[0]["read_only"]
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "told"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1500, "1.5 kB"),
+        (23_400_000, "23.4 MB"),
+        (999_700, "1 MB"),
+        (5e15, "5e+03 TB"),
+    ],
+)
+def test_sizes_are_told_as_people_say_them(n_bytes: float, told: str) -> None:
+    assert size(n_bytes) == told
+
+
+@pytest.mark.parametrize(("problems", "code"), [([], 0), (["dense.plait: block 3 is damaged"], 1)])
+def test_check_ends_with_1_if_there_is_a_problem(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch, problems: list[str], code: int
+) -> None:
+    report = SimpleNamespace(problems=problems, notes=["a leftover"], n_documents=5, n_segments=2)
+    monkeypatch.setattr("plait.index.check.check", lambda path: report if path == Path("ix") else None)
+    result = runner.invoke(app, ["check", "ix"])
+    assert result.exit_code == code
+    assert "note: a leftover" in result.stdout
+    assert ("ix is sound: 5 documents in 2 segments" in result.stdout) == (not problems)
+    assert all(f"problem: {problem}" in result.stdout for problem in problems)

@@ -1,0 +1,121 @@
+"""The program as a whole: quick to start, documented, and never a traceback for a user's mistake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.fakes import Library
+from plait.cli import main
+from plait.cli.app import COMMANDS, app
+from plait.errors import PlaitError
+from plait.version import __version__
+
+PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
+RUN = [sys.executable, "-c", "import sys; from plait.cli import main; sys.exit(main())"]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*RUN, *arguments], capture_output=True, check=False, env={**os.environ, **environment})
+
+
+def test_every_command_is_documented() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [verb for verb in COMMANDS if f"\n## plait {verb}\n" not in page] == []
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_every_option_is_documented(verb: str) -> None:
+    from typer.main import get_command
+
+    section = PAGE.read_text(encoding="utf-8").split(f"\n## plait {verb}\n")[1].split("\n## ")[0]
+    group = get_command(app)
+    options = [name for option in group.commands[verb].params for name in option.opts if name.startswith("-")]  # type: ignore[attr-defined]
+    assert [name for name in options if f"`{name}" not in section] == []
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_every_command_has_help_with_an_example(runner: CliRunner, verb: str) -> None:
+    result = runner.invoke(app, [verb, "--help"])
+    assert result.exit_code == 0
+    assert f"  plait {verb} " in result.stdout.split("Example")[1]
+    assert max(map(len, result.stdout.splitlines())) < 100
+
+
+def test_the_version_is_shown(runner: CliRunner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"plait {__version__}\n"
+    assert runner.invoke(app, ["--version"]).stdout == f"plait {__version__}\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["weave"], 2), (["search"], 2)])
+def test_exit_codes(arguments: list[str], code: int) -> None:
+    assert main(arguments) == code
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    code = f"from plait.cli import main; main({list(arguments)!r}); import sys; sys.stderr.write(' '.join(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(answer.stderr.split())
+
+
+def test_version_and_help_load_next_to_nothing() -> None:
+    heavy = {"numpy", "rich", "onnxruntime", "tokenizers", "sqlite3", "ir_measures"}
+    assert loaded_by("--version").isdisjoint({*heavy, "typer"})
+    assert loaded_by("--help").isdisjoint(heavy)
+    assert loaded_by("search", "--help").isdisjoint(heavy)
+
+
+def test_an_unforeseen_error_of_the_system_is_told_without_a_traceback(
+    runner: CliRunner, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = library.make("ix", a="x")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "ix/dense")
+
+    monkeypatch.setattr(index, "search", fail)
+    result = runner.invoke(app, ["search", "ix", "x"])
+    assert result.exit_code == 1
+    assert result.stderr == "plait: [Errno 28] No space left on device: 'ix/dense'\n"
+
+
+@pytest.mark.parametrize(("error", "code"), [(PlaitError("wrong"), 2), (KeyboardInterrupt(), 130)])
+def test_what_a_command_raises_becomes_a_message(
+    runner: CliRunner, library: Library, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    index = library.make("ix", a="x")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(index, "search", fail)
+    result = runner.invoke(app, ["search", "ix", "x"])
+    assert result.exit_code == code
+    assert result.stderr.startswith("plait: ")
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_an_escape() -> None:
+    result = run("index", "né.txt", "--to", "ix", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert result.returncode == 2
+    assert result.stderr.decode("ascii").startswith(r"plait: there is no file or folder 'n\xe9.txt'")
+
+
+def test_arguments_that_are_not_text_are_refused_without_a_traceback() -> None:
+    odd = os.fsdecode(b"n\xe9.txt")
+    result = run("index", odd, "--to", "ix", PYTHONIOENCODING="utf-8")
+    assert result.returncode == 2
+    assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "pipe"), reason="needs pipes")
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    script = f"{subprocess.list2cmdline(RUN)} --help | true"
+    result = subprocess.run(["sh", "-c", script], capture_output=True, check=False)
+    assert b"Traceback" not in result.stderr
+    assert b"BrokenPipe" not in result.stderr

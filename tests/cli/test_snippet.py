@@ -1,0 +1,105 @@
+"""Snippets: the window with the most words of the query, in any script."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.cli.snippet import cells, snippet
+from plait.cli.words import alike, printable, query_words, words
+
+FILLER = "lorem ipsum dolor sit amet " * 20
+
+
+def marked(text: str, query: str, width: int = 100) -> list[str]:
+    shown = snippet(text, query, width=width)
+    return [shown.text[start:end] for start, end in shown.marks]
+
+
+def test_a_short_passage_is_shown_whole() -> None:
+    shown = snippet("Vectors  are\nwoven.", "woven vectors", width=80)
+    assert shown.text == "Vectors are woven."
+    assert marked("Vectors are woven.", "woven vectors") == ["Vectors", "woven"]
+
+
+def test_the_window_with_the_most_different_words_wins() -> None:
+    text = f"red red red red {FILLER} red and blue meet {FILLER} red red"
+    shown = snippet(text, "red blue", width=80)
+    assert "red and blue meet" in shown.text
+    assert shown.text.startswith("… ")
+    assert shown.text.endswith(" …")
+    assert cells(shown.text) <= 80
+
+
+def test_dots_stand_where_the_passage_was_cut_out_of_a_longer_text() -> None:
+    assert snippet("woven", "x", width=50, cut_before=True, cut_after=True).text == "… woven …"
+    assert snippet("woven", "x", width=50).text == "woven"
+
+
+def test_a_passage_without_the_words_begins_at_its_beginning() -> None:
+    assert snippet(FILLER, "absent", width=50).text.startswith("lorem ipsum dolor")
+
+
+def test_function_words_are_not_marked_unless_there_are_no_others() -> None:
+    assert query_words("how do I parse the date") == ["parse", "date"]
+    assert query_words("to be or") == ["to", "be", "or"]
+    assert marked("the date is the key", "what is the date") == ["date"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("parse", "parsing", True),
+        ("date", "dates", True),
+        ("date", "data", False),
+        ("run", "running", False),
+        ("remove", "removed", True),
+        ("interest", "international", False),
+        ("猫", "黒猫", True),
+    ],
+)
+def test_words_are_alike_if_only_their_endings_differ(one: str, other: str, same: bool) -> None:
+    assert alike(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "found"),
+    [
+        ("東京都は日本の首都である。", "日本の首都", ["日本の首都"]),
+        ("吾輩は猫である。", "猫", ["は猫で"]),
+        ("한국의 수도는 서울이다", "수도", ["수도"]),
+        ("กรุงเทพมหานครเป็นเมืองหลวง", "เมืองหลวง", ["เมืองหลวง"]),
+        ("भारत की राजधानी दिल्ली है", "राजधानी", ["राजधानी"]),
+        ("Die Größe der STRASSE", "straße größe", ["Größe", "STRASSE"]),
+        ("столица России", "россии", ["России"]),
+    ],
+)
+def test_words_are_found_in_any_script(text: str, query: str, found: list[str]) -> None:
+    assert marked(text, query) == found
+
+
+def test_the_window_is_found_where_words_are_not_spaced() -> None:
+    text = "これは長い文章です。" * 30 + "日本の首都は東京です。" + "それはまた別の話です。" * 30
+    shown = snippet(text, "日本の首都はどこですか", width=80)
+    assert "日本の首都は" in shown.text
+    assert cells(shown.text) <= 80
+
+
+def test_control_characters_are_not_shown() -> None:
+    assert printable("a\x1b[31m\x9b\u202eb\nc\tá") == "a [31m b\nc á"
+
+
+@given(st.text(max_size=300), st.text(max_size=30), st.integers(10, 120))
+def test_any_text_gives_a_snippet_with_marks_in_order(text: str, query: str, width: int) -> None:
+    shown = snippet(text, query, width=width)
+    ends = [0, *(place for mark in shown.marks for place in mark), len(shown.text)]
+    assert ends == sorted(ends)
+    assert "\n" not in shown.text
+
+
+@given(st.text(max_size=200))
+def test_words_are_stretches_of_the_text_in_order(text: str) -> None:
+    found = list(words(text))
+    assert all(text[word.start : word.end].casefold() == word.folded for word in found)
+    assert [word.start for word in found] == sorted({word.start for word in found})

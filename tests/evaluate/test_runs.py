@@ -1,0 +1,53 @@
+"""TREC runs: what is written is read back in the same order by every tool."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.errors import InputError
+from plait.evaluate import ordered, read_run, without_self, write_run
+
+
+def test_a_run_is_written_as_trec_has_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", {"q1": [("b", 0.5), ("a", 2.0)], "q2": []})
+    assert (tmp_path / "run").read_text() == "q1 Q0 a 1 2 plait\nq1 Q0 b 2 0.5 plait\n"
+    assert read_run(tmp_path / "run") == {"q1": [("a", 2.0), ("b", 0.5)]}
+
+
+def test_ties_are_broken_by_id() -> None:
+    assert ordered([("b", 1.0), ("c", 2.0), ("a", 1.0)]) == [("c", 2.0), ("a", 1.0), ("b", 1.0)]
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 1.0 + 1e-12, -3.5, 1e-30, 1 / 61, 7e9]), max_size=12))
+def test_written_scores_fall_strictly_in_32_bits(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    ranking = [(f"d{number}", score) for number, score in enumerate(scores)]
+    write_run(path, {"q": ranking})
+    read = read_run(path).get("q", [])
+    assert [id for id, _ in read] == [id for id, _ in ordered(ranking)]
+    kept = [np.float32(score) for _, score in read]
+    assert all(kept[i] > kept[i + 1] for i in range(len(kept) - 1))
+    np.testing.assert_allclose(kept, [score for _, score in ordered(ranking)], rtol=1e-5, atol=1e-40)
+
+
+def test_documents_named_as_their_query_can_be_dropped() -> None:
+    assert without_self({"a": [("a", 2.0), ("b", 1.0)], "b": [("a", 1.0)]}) == {"a": [("b", 1.0)], "b": [("a", 1.0)]}
+
+
+@pytest.mark.parametrize(("id", "score"), [("a b", 1.0), ("", 1.0), ("a\n", 1.0), ("a", math.nan), ("a", math.inf)])
+def test_what_a_run_cannot_hold_is_refused(tmp_path: Path, id: str, score: float) -> None:
+    with pytest.raises(InputError):
+        write_run(tmp_path / "run", {"q": [(id, score)]})
+
+
+@pytest.mark.parametrize("line", ["q Q0 d 1 0.5", "q Q0 d one 0.5 tag", "q Q0 d 1 high tag", "q 0 d 1"])
+def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "run").write_text(f"q Q0 d 1 0.5 tag\n\n{line}\n")
+    with pytest.raises(InputError, match="line 3"):
+        read_run(tmp_path / "run")
