@@ -55,7 +55,8 @@ class MultiVectors:
             return cls(np.zeros((0, dim or 0), np.float32), np.zeros(1, np.int64))
         offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum([len(rows) for rows in items], out=offsets[1:])
-        return cls(np.concatenate(items), offsets)
+        values: Rows = np.concatenate(items)  # type: ignore[assignment]  # both kinds of rows at once have no type
+        return cls(values, offsets)
 
     def take(self, items: Sequence[int] | NDArray[np.int64]) -> MultiVectors:
         """The named items, in the order named, as a copy."""

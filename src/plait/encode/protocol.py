@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from plait.records import Span
 from plait.strands import Strands
+
+OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +36,5 @@ class Encoder(Protocol):
 
     def encode_queries(self, texts: Sequence[str]) -> Strands: ...
 
-    def encode_documents(self, texts: Sequence[str]) -> Strands: ...
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+        """`on_batch` is told, as often as the encoder likes, how many of the texts are done."""

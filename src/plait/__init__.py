@@ -1,0 +1,79 @@
+"""plait: dense, sparse and multi-vector retrieval woven into one engine.
+
+    import plait
+
+    index = plait.open("my-index", create=True)
+    index.add([{"id": "1", "text": "Vectors are woven.", "year": 2024}])
+    for hit in index.search("how are vectors combined", k=5, filter="year >= 2020"):
+        print(hit.id, hit.score, hit.text)
+
+Names are loaded when they are first used, so that importing plait costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from plait.version import __version__
+
+if TYPE_CHECKING:
+    from plait.adding import AddProgress, AddReport
+    from plait.encode.load import load as load_model
+    from plait.encode.protocol import Encoder, StrandShape
+    from plait.engine import Index
+    from plait.engine import open_index as open
+    from plait.errors import PlaitError
+    from plait.records import Document, Hit, Span
+    from plait.scoring.maxsim import maxsim
+    from plait.strands import MultiVectors, SparseRows, Strands
+
+_HOMES = {
+    "AddProgress": "plait.adding",
+    "AddReport": "plait.adding",
+    "Document": "plait.records",
+    "Encoder": "plait.encode.protocol",
+    "Hit": "plait.records",
+    "Index": "plait.engine",
+    "MultiVectors": "plait.strands",
+    "PlaitError": "plait.errors",
+    "Span": "plait.records",
+    "SparseRows": "plait.strands",
+    "StrandShape": "plait.encode.protocol",
+    "Strands": "plait.strands",
+    "load_model": "plait.encode.load:load",
+    "maxsim": "plait.scoring.maxsim",
+    "open": "plait.engine:open_index",
+}
+
+__all__ = [
+    "AddProgress",
+    "AddReport",
+    "Document",
+    "Encoder",
+    "Hit",
+    "Index",
+    "MultiVectors",
+    "PlaitError",
+    "Span",
+    "SparseRows",
+    "StrandShape",
+    "Strands",
+    "__version__",
+    "load_model",
+    "maxsim",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'plait' has no attribute {name!r}")
+    home, _, original = _HOMES[name].partition(":")
+    value = getattr(import_module(home), original or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

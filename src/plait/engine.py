@@ -1,0 +1,341 @@
+"""`Index`: what `plait.open` gives. It holds an encoder, a store and one view of it, and puts writing and searching
+together; each of the parts is usable alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from plait.adding import AddProgress, AddReport, add_documents, as_document
+from plait.encode.card import ModelCard, read_card
+from plait.encode.load import find, load
+from plait.encode.protocol import Encoder, StrandShape
+from plait.errors import ConfigError, EncoderMismatchError, NotAnIndexError, QueryError
+from plait.index.filters import compile_filter
+from plait.index.info import StoreInfo, info
+from plait.index.store import Snapshot, Store
+from plait.records import Document, Hit, Span
+from plait.search.hits import hits_of
+from plait.search.plans import Plan, plan_for
+from plait.search.ranking import QueryBatch, Ranking
+from plait.search.trace import Trace
+from plait.strands import Strands
+
+ARRAYS = "arrays"  # the fingerprint of an index whose vectors are made by its caller
+RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
+
+
+def open_index(
+    path: str | Path,
+    *,
+    create: bool = False,
+    model: str | Path | None = None,
+    encoder: Encoder | None = None,
+    shape: StrandShape | None = None,
+    precision: str = "int8",
+    n_threads: int | None = None,
+    read_only: bool = False,
+) -> Index:
+    """Opens the index at `path`; with `create`, makes it if there is none.
+
+    An index remembers the model it was built with and loads it when text is first encoded. `model` names another
+    (bundled, or a model folder), `encoder` is any object of that protocol, and `shape` makes an index for vectors
+    that the caller brings (see `Index.add_arrays`).
+    """
+    if sum(given is not None for given in (model, encoder, shape)) > 1:
+        raise ConfigError("give one of model, encoder and shape: they all say where the vectors come from")
+    path = Path(path)
+    threads = n_threads or os.cpu_count() or 1
+    source = EncoderSource(model, encoder, precision=precision, n_threads=threads)
+    try:
+        store = Store.open(path, read_only=read_only)
+    except NotAnIndexError:
+        if not create:
+            raise
+        store = _create(path, source, shape)
+    try:
+        source.serve(store)
+    except BaseException:
+        store.close()
+        raise
+    return Index(store, source, n_threads=threads)
+
+
+def _create(path: Path, source: EncoderSource, shape: StrandShape | None) -> Store:
+    if shape is not None:
+        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={})
+    facts = {} if source.name is None else {"model": source.name}
+    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts)
+
+
+class EncoderSource:
+    """Where an index gets its encoder: given, or loaded from a model when text is first encoded. What the model says
+    of itself is known before: reading its card takes no libraries and no time."""
+
+    def __init__(self, model: str | Path | None, encoder: Encoder | None, *, precision: str, n_threads: int) -> None:
+        self._model, self._encoder = model, encoder
+        self._precision, self._n_threads = precision, n_threads
+        self._arrays_of: Path | None = None  # the index, where its vectors are made by its caller
+
+    @property
+    def name(self) -> str | None:
+        """What an index keeps so that it finds the model again."""
+        if self._encoder is not None:
+            return getattr(self._encoder, "name", None)
+        return self._card().name if self._model is None else str(self._model)
+
+    def fingerprint(self) -> str:
+        return self._card().fingerprint if self._encoder is None else self._encoder.fingerprint
+
+    def shape(self) -> StrandShape:
+        return self._card().shape if self._encoder is None else self._encoder.shape
+
+    def serve(self, store: Store) -> None:
+        """From now on the encoder is for `store`, and must be the one that it was built with."""
+        if store.fingerprint == ARRAYS:
+            self._arrays_of = store.path
+            if self._model is None and self._encoder is None:
+                return
+        elif self._model is None and self._encoder is None:
+            self._model = store.facts.get("model")
+        if self.fingerprint() != store.fingerprint:
+            raise EncoderMismatchError(
+                f"index {store.path} was built with encoder {store.fingerprint!r}, but this one is "
+                f"{self.fingerprint()!r}: their vectors cannot be compared. Open it with the first, or build anew"
+            )
+
+    def get(self) -> Encoder:
+        if self._encoder is None:
+            if self._arrays_of is not None:
+                raise ConfigError(
+                    f"index {self._arrays_of} was built from arrays, so plait has no encoder for it; "
+                    f"search it with search_arrays, add to it with add_arrays"
+                )
+            self._encoder = load(self._model, precision=self._precision, n_threads=self._n_threads)
+        return self._encoder
+
+    def _card(self) -> ModelCard:
+        return read_card(find(self._model))
+
+
+class Index:
+    """A store with an encoder. Reads see one state of it; writes through this object are seen at once."""
+
+    def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
+        self._store, self._source, self._n_threads = store, source, n_threads
+        self._view: Snapshot | None = None
+
+    # -- looking after it
+
+    @property
+    def path(self) -> Path:
+        return self._store.path
+
+    @property
+    def shape(self) -> StrandShape:
+        return self._store.shape
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder the index was built with; loaded now if it was not."""
+        return self._source.get()
+
+    def __len__(self) -> int:
+        return self._snapshot().n_documents
+
+    def info(self) -> StoreInfo:
+        return info(self._store)
+
+    def refresh(self) -> None:
+        """Moves on to the newest state that any process has committed."""
+        if self._view is not None:
+            self._view.close()
+        self._view = None
+
+    def close(self) -> None:
+        self.refresh()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- writing
+
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any]],
+        *,
+        commit_every: int = 2000,
+        on_progress: Callable[[AddProgress], None] | None = None,
+    ) -> AddReport:
+        """Adds documents, or replaces those whose id is there already; what is unchanged is not encoded again.
+
+        A document is a mapping with `id` and `text`, perhaps `title`, and any other fields as metadata. Each
+        `commit_every` documents are durable together; if an error or Ctrl-C ends the call, the batches before stay.
+        """
+        if isinstance(documents, Mapping | str):
+            raise ConfigError("add takes a sequence of documents; put a single one in a list")
+        with self._store.writer() as writer:
+            try:
+                return add_documents(
+                    writer, self._source.get(), documents, commit_every=commit_every, on_progress=on_progress
+                )
+            finally:
+                self.refresh()
+
+    def add_arrays(
+        self,
+        documents: Sequence[Document | Mapping[str, Any]],
+        strands: Strands,
+        *,
+        spans: Sequence[Sequence[Span]] | None = None,
+    ) -> None:
+        """Adds documents with vectors made elsewhere: one item of `strands` for each, or for each of their `spans`."""
+        checked = [as_document(document) for document in documents]
+        if spans is None:
+            spans = [[Span(0, len(document.text))] for document in checked]
+        with self._store.writer() as writer:
+            writer.write(checked, spans, strands)
+        self.refresh()
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Deletes by id; says how many were there."""
+        if isinstance(ids, str):
+            raise ConfigError("delete takes a sequence of ids; put a single one in a list")
+        with self._store.writer() as writer:
+            n_deleted = writer.delete(ids)
+        self.refresh()
+        return n_deleted
+
+    # -- searching
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        mode: str = "hybrid",
+        filter: str | None = None,
+        exact: bool = False,
+        trace: Trace | None = None,
+    ) -> list[Hit]:
+        """The k best documents for a query, best first."""
+        return self.search_many([query], k, mode=mode, filter=filter, exact=exact, trace=trace)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        *,
+        mode: str = "hybrid",
+        filter: str | None = None,
+        exact: bool = False,
+        trace: Trace | None = None,
+    ) -> list[list[Hit]]:
+        """`search` for each of the queries, encoded together."""
+        if isinstance(queries, str):
+            raise QueryError("search_many takes a sequence of queries; use search for one")
+        trace = trace or Trace()
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        batch = self._encode(queries, plan, trace)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        with trace.stage("fetch"):
+            return [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
+
+    def search_arrays(
+        self,
+        strands: Strands,
+        k: int = 10,
+        *,
+        texts: Sequence[str] | None = None,
+        mode: str = "hybrid",
+        filter: str | None = None,
+        exact: bool = False,
+        trace: Trace | None = None,
+    ) -> list[list[Hit]]:
+        """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
+        trace = trace or Trace()
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        if texts is None:
+            plan = plan.without_text()
+        elif len(texts) != len(strands):
+            raise QueryError(f"{len(texts)} texts were given for {len(strands)} queries")
+        batch = QueryBatch(texts if texts is not None else [""] * len(strands), strands)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        return [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
+
+    def rank(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        mode: str = "hybrid",
+        exact: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[tuple[str, float]]]:
+        """Ids and scores alone, for evaluation over many queries."""
+        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact), Trace()
+        ranked = []
+        for start in range(0, len(queries), RANK_BATCH):
+            batch = self._encode(queries[start : start + RANK_BATCH], plan, trace)
+            for found in self._run(snapshot, plan, batch, k, None, trace):
+                ids = snapshot.fetch_ids([int(doc) for doc in found.docs])
+                ranked.append([(id, float(score)) for id, score in zip(ids, found.scores, strict=True)])
+            if on_progress is not None:
+                on_progress(len(ranked))
+        return ranked
+
+    # -- within
+
+    def _snapshot(self) -> Snapshot:
+        if self._view is None:
+            self._view = self._store.snapshot()
+        return self._view
+
+    def _plan(self, mode: str, *, exact: bool) -> Plan:
+        del exact  # every plan is exact for now; the argument is the promise that this one stays so
+        return plan_for(mode, self._store.shape, n_threads=self._n_threads)
+
+    def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
+        for query in queries:
+            check_query(query)
+        if not plan.needs_encoder:
+            return QueryBatch(queries, Strands())
+        with trace.stage("load"):
+            encoder = self._source.get()
+        with trace.stage("encode"):
+            return QueryBatch(queries, encoder.encode_queries(queries))
+
+    def _run(
+        self, snapshot: Snapshot, plan: Plan, batch: QueryBatch, k: int, filter: str | None, trace: Trace
+    ) -> list[Ranking]:
+        if not isinstance(k, int) or k < 1:
+            raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
+        allowed = None
+        if filter is not None:
+            with trace.stage("filter"):
+                condition = compile_filter(filter)
+                allowed = snapshot.matching(condition.sql, condition.parameters)
+        return plan.run(snapshot, batch, k, allowed, trace)
+
+
+def check_query(query: str) -> None:
+    """Refuses a query that cannot mean anything."""
+    if not isinstance(query, str):
+        raise QueryError(f"a query must be text; got {type(query).__name__}: {query!r:.60}")
+    if not query.strip():
+        raise QueryError("the query is empty; say what to search for")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"the query has a lone surrogate at character {error.start}, which is not valid text; decode it anew"
+        ) from None

@@ -1,0 +1,61 @@
+"""From document numbers to what people read: ids, texts and the passage that won."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from plait.index.segment import Segment
+from plait.index.store import Snapshot, StoredDocument
+from plait.records import Hit, Span
+from plait.search.ranking import UNKNOWN_ROW, Ranking
+
+WORD = re.compile(r"\w+")
+
+
+def hits_of(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
+    """The hits of one query, best first."""
+    stored = snapshot.fetch([int(doc) for doc in ranking.docs])
+    by_number = {segment.number: segment for segment in snapshot.segments}
+    starts = np.cumsum([0, *(segment.n_rows for segment in snapshot.segments)])
+    hits = []
+    for place, document in enumerate(stored):
+        row = int(ranking.rows[place])
+        if row == UNKNOWN_ROW:
+            span = _span_with_most_words(by_number[document.segment], document, query)
+        else:
+            which = int(np.searchsorted(starts, row, side="right")) - 1
+            span = _span(snapshot.segments[which], row - int(starts[which]))
+        hits.append(
+            Hit(
+                id=document.id,
+                score=float(ranking.scores[place]),
+                text=document.text,
+                title=document.title,
+                metadata=document.metadata,
+                span=span,
+                scores={name: float(part[place]) for name, part in ranking.parts.items() if not np.isnan(part[place])},
+            )
+        )
+    return hits
+
+
+def _span(segment: Segment, row: int) -> Span:
+    return Span(int(segment.starts[row]), int(segment.ends[row]))
+
+
+def _span_with_most_words(segment: Segment, document: StoredDocument, query: str) -> Span:
+    """BM25 scores whole documents, so the passage to show is the first of those that hold most of the query's words."""
+    words = set(WORD.findall(query.casefold()))
+
+    def n_words(span: Span) -> int:
+        return len(words.intersection(WORD.findall(document.text[span.start : span.end].casefold())))
+
+    return max(_spans(segment, document), key=n_words)
+
+
+def _spans(segment: Segment, document: StoredDocument) -> Iterator[Span]:
+    for row in range(document.first_row, document.first_row + document.n_rows):
+        yield _span(segment, row)

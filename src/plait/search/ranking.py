@@ -1,0 +1,65 @@
+"""Ranked documents inside the engine: numbers only. Ids and texts are fetched once, for what is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.strands import Strands
+
+UNKNOWN_ROW = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryBatch:
+    """Queries as text and as strands; generators take from it what they need."""
+
+    texts: Sequence[str]
+    strands: Strands
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Documents for one query, best first; equal scores stand in the order of the document numbers."""
+
+    docs: NDArray[np.int64]  # (found,) document numbers
+    scores: NDArray[np.float32]  # (found,) not increasing
+    rows: NDArray[np.int64]  # (found,) the passage that won, counted over all segments; UNKNOWN_ROW if none did
+    parts: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # by generator; NaN where it did not find it
+
+    def __len__(self) -> int:
+        return len(self.docs)
+
+    def top(self, k: int) -> Ranking:
+        return Ranking(
+            self.docs[:k], self.scores[:k], self.rows[:k], {name: part[:k] for name, part in self.parts.items()}
+        )
+
+
+def best_first(docs: NDArray[np.int64], scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Ranking:
+    """The k best of unordered candidates, each document at most once in `docs`."""
+    if len(docs) > k:
+        # Everything that ties with the k-th best stays until the exact sort below, so ties break by number.
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        kept = np.flatnonzero(scores >= threshold)
+        docs, scores, rows = docs[kept], scores[kept], rows[kept]
+    order = np.lexsort((docs, -scores))[:k]
+    return Ranking(docs[order], scores[order], rows[order])
+
+
+def merge(parts: Sequence[Ranking], k: int) -> Ranking:
+    """One ranking from those of segments, which share no document."""
+    if len(parts) == 1:
+        return parts[0].top(k)
+    return best_first(
+        np.concatenate([part.docs for part in parts] or [np.zeros(0, np.int64)]),
+        np.concatenate([part.scores for part in parts] or [np.zeros(0, np.float32)]),
+        np.concatenate([part.rows for part in parts] or [np.zeros(0, np.int64)]),
+        k,
+    )

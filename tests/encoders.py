@@ -1,0 +1,75 @@
+"""A tiny encoder for tests: each word has a fixed random unit vector, and a text is the words it holds. No model, no
+files, the same on every machine."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.protocol import OnBatch, StrandShape
+from plait.records import Span
+from plait.strands import MultiVectors, Strands
+
+WORD = re.compile(r"\w+")
+
+
+class WordEncoder:
+    """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words."""
+
+    def __init__(self, *, dim: int = 16, window: int = 50, overlap: int = 10, name: str = "words") -> None:
+        self._dim, self._window, self._overlap = dim, window, overlap
+        self.name = name
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self.n_encoded = 0  # how many texts were encoded: for tests of what is skipped
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name}-{self._dim}"
+
+    @property
+    def shape(self) -> StrandShape:
+        return StrandShape(dense=self._dim, multi=self._dim)
+
+    def split(self, title: str, text: str) -> list[Span]:
+        del title
+        words = list(WORD.finditer(text))
+        if len(words) <= self._window:
+            return [Span(0, len(text))]
+        starts = list(range(0, len(words) - self._overlap, self._window - self._overlap))
+        cuts = [0, *(words[start].start() for start in starts[1:])]
+        ends = [words[min(start + self._window, len(words)) - 1].end() for start in starts[:-1]]
+        return [Span(start, end) for start, end in zip(cuts, [*ends, len(text)], strict=True)]
+
+    def encode_queries(self, texts: Sequence[str]) -> Strands:
+        return self._encode(texts)
+
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+        self.n_encoded += len(texts)
+        if on_batch is not None:
+            on_batch(len(texts), len(texts))
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> Strands:
+        rows = [self._rows(text) for text in texts]
+        dense = [unit(own.sum(axis=0)) for own in rows]
+        return Strands(
+            dense=np.array(dense, np.float32).reshape(len(texts), self._dim),
+            multi=MultiVectors.from_items(rows, dim=self._dim),
+        )
+
+    def _rows(self, text: str) -> NDArray[np.float32]:
+        words = [word.casefold() for word in WORD.findall(text)] or [""]
+        return np.array([self._vector(word) for word in words], np.float32)
+
+    def _vector(self, word: str) -> NDArray[np.float32]:
+        if word not in self._vectors:
+            self._vectors[word] = unit(np.random.default_rng(zlib.crc32(word.encode())).standard_normal(self._dim))
+        return self._vectors[word]
+
+
+def unit(vector: NDArray[np.floating]) -> NDArray[np.float32]:
+    return (vector / max(float(np.linalg.norm(vector)), 1e-9)).astype(np.float32)

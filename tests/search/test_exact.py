@@ -1,0 +1,157 @@
+"""Exact search over segments equals a plain loop over all documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+import reference
+from encoders import WordEncoder
+from plait.errors import ConfigError
+from plait.strands import Strands
+
+WORDS = [
+    "red",
+    "green",
+    "blue",
+    "oak",
+    "elm",
+    "ash",
+    "wind",
+    "rain",
+    "snow",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+]
+
+
+def corpus(n_documents: int, seed: int = 0) -> list[dict[str, str | int]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {"id": f"d{n}", "text": " ".join(rng.choice(WORDS, rng.integers(3, 120))), "year": 2000 + n % 20}
+        for n in range(n_documents)
+    ]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> plait.Index:
+    made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
+    made.add(corpus(60), commit_every=17)  # several segments, some documents of several passages
+    made.delete(["d3", "d40", "d41"])
+    made.add([{"id": "d5", "text": "red oak in the wind", "year": 2001}])
+    return made
+
+
+def truth(query: str, mode: str) -> dict[str, float]:
+    """Every document's score, by the plain definition over its passages."""
+    encoder, scores = WordEncoder(), {}
+    own = {str(document["id"]): str(document["text"]) for document in corpus(60)}
+    own["d5"] = "red oak in the wind"
+    asked = encoder.encode_queries([query])
+    assert asked.dense is not None
+    assert asked.multi is not None
+    for id in set(own) - {"d3", "d40", "d41"}:
+        passages = [own[id][span.start : span.end] for span in encoder.split("", own[id])]
+        strands = encoder.encode_documents(passages)
+        assert strands.dense is not None
+        assert strands.multi is not None
+        halves = plait.MultiVectors(strands.multi.values.astype(np.float16), strands.multi.offsets)
+        by_passage = asked.dense @ strands.dense.T if mode == "dense" else reference.maxsim(asked.multi[0], halves)
+        scores[id] = float(np.max(by_passage))
+    return scores
+
+
+@pytest.mark.parametrize("mode", ["dense", "multi"])
+@pytest.mark.parametrize("query", ["red oak", "snow", "four blue elm wind rain"])
+def test_exact_search_equals_scoring_everything(index: plait.Index, mode: str, query: str) -> None:
+    scores = truth(query, mode)
+    hits = index.search(query, k=10, mode=mode)
+    best = sorted(scores.values(), reverse=True)[:10]
+    np.testing.assert_allclose([hit.score for hit in hits], best, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([scores[hit.id] for hit in hits], best, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["dense", "multi", "bm25", "hybrid"])
+def test_a_filter_is_applied_before_scoring(index: plait.Index, mode: str) -> None:
+    hits = index.search("red green blue oak", k=50, mode=mode, filter="year = 2001")
+    assert {hit.metadata["year"] for hit in hits} == {2001}
+    assert {hit.id for hit in hits} == {"d1", "d21", "d5"}  # d41 was deleted, d5 was moved to 2001
+
+
+@pytest.mark.parametrize("mode", ["dense", "multi", "bm25", "hybrid"])
+def test_a_filter_that_allows_nothing_finds_nothing(index: plait.Index, mode: str) -> None:
+    assert index.search("red", mode=mode, filter="year = 1066") == []
+
+
+@pytest.mark.parametrize("mode", ["dense", "multi", "hybrid"])
+def test_k_beyond_the_corpus_gives_every_document_once(index: plait.Index, mode: str) -> None:
+    ids = [hit.id for hit in index.search("red", k=1000, mode=mode)]
+    assert len(ids) == len(set(ids)) == len(index) == 57
+
+
+@pytest.mark.parametrize("mode", ["dense", "multi", "bm25", "hybrid"])
+def test_an_empty_index_gives_no_hits(tmp_path: Path, mode: str) -> None:
+    with plait.open(tmp_path / "empty", create=True, encoder=WordEncoder()) as empty:
+        assert empty.search("anything", mode=mode) == []
+
+
+def test_many_queries_together_equal_them_one_by_one(index: plait.Index) -> None:
+    queries = ["red oak", "snow", "two three"]
+    together = index.search_many(queries, k=5)
+    assert [[hit.id for hit in hits] for hits in together] == [
+        [hit.id for hit in index.search(query, k=5)] for query in queries
+    ]
+
+
+def test_ranking_gives_the_same_as_searching(index: plait.Index) -> None:
+    ranked = index.rank(["red oak", "snow"], k=7)
+    assert ranked[0] == [(hit.id, hit.score) for hit in index.search("red oak", k=7)]
+
+
+def test_the_winning_passage_holds_what_was_asked(tmp_path: Path) -> None:
+    filler = " ".join(["filler"] * 200)
+    with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
+        index.add([{"id": "long", "text": f"{filler} heron on the lake {filler}"}])
+        for mode in ["dense", "multi", "bm25", "hybrid"]:
+            hit = index.search("heron lake", mode=mode)[0]
+            assert "heron on the lake" in hit.passage
+            assert len(hit.passage) < len(hit.text) / 2
+
+
+def test_every_strand_that_found_a_hit_shows_its_score(index: plait.Index) -> None:
+    hit = index.search("red oak", mode="hybrid")[0]
+    assert set(hit.scores) == {"bm25", "dense", "multi"}
+
+
+def test_an_unknown_mode_is_refused_with_the_modes_there_are(index: plait.Index) -> None:
+    with pytest.raises(ConfigError, match="hybrid, dense, multi, bm25"):
+        index.search("red", mode="fuzzy")
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5])
+def test_a_k_that_is_no_positive_whole_number_is_refused(index: plait.Index, k: int) -> None:
+    with pytest.raises(ConfigError, match="k is"):
+        index.search("red", k=k)
+
+
+def test_vectors_can_be_searched_without_text(index: plait.Index) -> None:
+    strands = WordEncoder().encode_queries(["red oak"])
+    hits = index.search_arrays(strands, k=5, mode="multi")[0]
+    assert [hit.id for hit in hits] == [hit.id for hit in index.search("red oak", k=5, mode="multi")]
+    with pytest.raises(ConfigError, match="pass texts as well"):
+        index.search_arrays(strands, mode="bm25")
+
+
+def test_an_index_without_a_strand_says_which_modes_it_has(tmp_path: Path) -> None:
+    with plait.open(tmp_path / "index", create=True, shape=plait.StrandShape(dense=4)) as index:
+        index.add_arrays([{"id": "a", "text": "x"}], Strands(dense=np.eye(1, 4, dtype=np.float32)))
+        with pytest.raises(ConfigError, match="hybrid, bm25, dense"):
+            index.search_arrays(Strands(dense=np.ones((1, 4), np.float32)), mode="multi")
