@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 NATIVE := $(wildcard cpp/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format clean
+.PHONY: help demo test lint types format sanitize clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -51,6 +51,11 @@ types: $(VENV)/test-installed ## Types alone
 
 format: $(VENV)/test-installed ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+sanitize: $(VENV)/built-with ## Run every kernel under the address and undefined-behaviour sanitizers
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPLAIT_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/sanitize
+	build/sanitize/plait_sanitize
 
 clean: ## Remove the environment, the builds and the demo's index
 	rm -rf $(VENV) build dist .demo .mypy_cache .ruff_cache .pytest_cache

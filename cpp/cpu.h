@@ -1,0 +1,11 @@
+// What the processor and the operating system allow. On other processors than x86-64 there is nothing to ask.
+#pragma once
+
+namespace plait {
+
+#ifdef PLAIT_X86_64
+// AVX2, FMA, F16C, SSE4.2 and PCLMULQDQ, with the wide registers saved by the operating system.
+bool cpu_has_avx2() noexcept;
+#endif
+
+}  // namespace plait

@@ -1,0 +1,31 @@
+// Which kernels run: one table for each instruction set that the build knows, chosen at run time.
+//
+// To add an instruction set: write its kernels in files of their own, give those files their flags in CMakeLists.txt,
+// and add a row to the list in dispatch.cc. A row may borrow a kernel that it has no better version of.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "crc32c.h"
+#include "maxsim.h"
+
+namespace plait {
+
+struct Target {
+    const char* name;
+    bool (*runs_here)() noexcept;
+    const MaxSimKernels* maxsim;
+    Crc32c crc32c;
+};
+
+// The targets that this machine can run, best last; the first is always "scalar".
+const Target* const* available_targets(std::size_t& n_targets) noexcept;
+
+// The target in use, for the whole process: the best that is available until `use_target` says otherwise.
+const Target& current_target() noexcept;
+
+// False, and no change, where there is no such target or the machine cannot run it.
+bool use_target(std::string_view name) noexcept;
+
+}  // namespace plait

@@ -1,0 +1,29 @@
+"""The native module, as the type checker sees it. Arrays are C-contiguous; nothing is converted."""
+
+from typing import Any
+
+import numpy as np
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
+
+_Rows = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]  # uint16: float16 values as raw words
+
+def maxsim(
+    query: NDArray[np.float32], rows: _Rows, offsets: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None: ...
+def maxsim_items(
+    query: NDArray[np.float32],
+    rows: _Rows,
+    offsets: NDArray[np.int64],
+    items: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...
+def align(
+    query: NDArray[np.float32], rows: _Rows, best_rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None: ...
+def top_k(scores: NDArray[np.float32], best: NDArray[np.int64]) -> None: ...
+def crc32c(data: ReadableBuffer | NDArray[Any], seed: int = 0) -> int: ...
+def crc32c_blocks(data: ReadableBuffer | NDArray[Any], block_size: int, checksums: NDArray[np.uint32]) -> None: ...
+def available_targets() -> list[str]: ...
+def current_target() -> str: ...
+def use_target(name: str) -> bool: ...
