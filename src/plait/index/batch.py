@@ -1,0 +1,60 @@
+"""Checks a batch before it is written: documents, passages and strands must fit each other and the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plait.encode.protocol import StrandShape
+from plait.errors import DocumentError, InputError
+from plait.index.documents import check_document
+from plait.records import Document, Span
+from plait.strands import Strands
+
+
+def check_batch(
+    documents: Sequence[Document], spans: Sequence[Sequence[Span]], strands: Strands, shape: StrandShape
+) -> None:
+    """Raises InputError if the batch cannot be written as it is."""
+    if len(documents) != len(spans):
+        raise InputError(f"{len(documents)} documents came with the spans of {len(spans)}; each needs its own")
+    seen: set[str] = set()
+    for document, own in zip(documents, spans, strict=True):
+        check_document(document)
+        if document.id in seen:
+            raise DocumentError(f"document {document.id!r} is twice in one batch; keep the one that is meant")
+        seen.add(document.id)
+        _check_spans(document, own)
+    _check_strands(strands, shape, n_items=sum(len(own) for own in spans))
+
+
+def _check_spans(document: Document, spans: Sequence[Span]) -> None:
+    if not spans:
+        raise DocumentError(f"document {document.id!r} has no passage; give it one span at least")
+    for start, end in spans:
+        if not 0 <= start <= end <= len(document.text):
+            raise DocumentError(
+                f"document {document.id!r}: the passage from {start} to {end} is not within its text of "
+                f"{len(document.text)} characters"
+            )
+
+
+def _check_strands(strands: Strands, shape: StrandShape, *, n_items: int) -> None:
+    dims = {
+        "dense": None if strands.dense is None else strands.dense.shape[1],
+        "multi": None if strands.multi is None else strands.multi.dim,
+    }
+    for name, dim in dims.items():
+        expected = getattr(shape, name)
+        if dim is None and expected is not None:
+            raise InputError(f"the {name} strand is missing, and the index stores one of {expected} dimensions")
+        if dim is not None and expected is None:
+            raise InputError(
+                f"there is a {name} strand, and the index stores none; leave it out, or build an index with it"
+            )
+        if dim != expected:
+            raise InputError(f"the {name} strand has {dim} dimensions, and the index stores {expected}")
+    if strands.sparse is not None:
+        raise InputError("there is a sparse strand, and the index stores none; leave it out")
+    for name, strand in strands.present().items():
+        if len(strand) != n_items:
+            raise InputError(f"the {name} strand has {len(strand)} items for {n_items} passages; each needs one")

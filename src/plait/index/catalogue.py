@@ -1,0 +1,200 @@
+"""The catalogue: one SQLite database with the documents, their full text, the list of segments and the deletions.
+
+Its transactions are the only commit points of an index. Each function here is one step within a transaction that its
+caller begins and ends. What a reader needs at opening is kept as counts, so that opening never counts documents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import CorruptIndexError, NewerFormatError
+from plait.index.analyser import TOKENIZER, analyse
+from plait.index.connection import ReadTransaction
+from plait.index.container import FileFacts
+from plait.index.documents import content_digest, plain_metadata
+from plait.records import Document
+from plait.version import __version__
+
+FORMAT = 1  # of the index as a whole
+APPLICATION_ID = 0x504C4149  # "PLAI": what says that a database is a plait catalogue
+CHUNK = 500  # parameters of one statement; any SQLite takes as many
+
+# The text stands last: a row's other columns are then read without the pages that a long text fills. A document's
+# number is never used twice, so that a number in a segment means one document for ever.
+SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE documents (
+    doc INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT UNIQUE NOT NULL,
+    digest BLOB NOT NULL,
+    segment INTEGER NOT NULL,
+    first_row INTEGER NOT NULL,
+    n_rows INTEGER NOT NULL,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = "{TOKENIZER}");
+CREATE TABLE segments (segment INTEGER PRIMARY KEY, n_rows INTEGER NOT NULL, files TEXT NOT NULL);
+CREATE TABLE tombstones (segment INTEGER, row INTEGER, PRIMARY KEY (segment, row)) WITHOUT ROWID;
+"""
+
+T = TypeVar("T")
+_FILE_NAME = re.compile(r"[a-z][a-z0-9_-]*\.plait")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """A segment as the catalogue lists it."""
+
+    number: int
+    n_rows: int
+    files: Mapping[str, FileFacts]  # by name
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which rows of which segment belong to a document."""
+
+    doc: int
+    segment: int
+    first_row: int
+    n_rows: int
+
+
+def refuse_newer(path: Path, format_number: int) -> None:
+    """Raises if an index is of a format that this plait does not know."""
+    if format_number > FORMAT:
+        raise NewerFormatError(
+            f"index {path} has format {format_number}, and this plait ({__version__}) reads up to {FORMAT}; install "
+            f"the plait that wrote it, or a newer one"
+        )
+
+
+def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object]) -> None:
+    """Makes the tables. Within a transaction: a catalogue has all of them or is none."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for statement in SCHEMA.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    counts = {"commit": 0, "next_segment": 1, "n_documents": 0}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", list({**meta, **counts}.items()))
+
+
+def read_count(connection: sqlite3.Connection, key: str) -> int:
+    """One of the numbers in meta: format, commit, next_segment, n_documents."""
+    return int(connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()[0])
+
+
+def add_to_count(connection: sqlite3.Connection, key: str, difference: int) -> None:
+    connection.execute("UPDATE meta SET value = value + ? WHERE key = ?", [difference, key])
+
+
+def next_doc(connection: sqlite3.Connection) -> int:
+    """The number of the next document; the one writer alone uses numbers up."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def insert_document(connection: sqlite3.Connection, document: Document, place: Placement) -> None:
+    """Makes a document and its words live. Its id must not be there."""
+    metadata = json.dumps(plain_metadata(document), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    connection.execute(
+        "INSERT INTO documents (doc, id, digest, segment, first_row, n_rows, title, metadata, text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            place.doc,
+            document.id,
+            content_digest(document),
+            place.segment,
+            place.first_row,
+            place.n_rows,
+            document.title,
+            metadata,
+            document.text,
+        ],
+    )
+    connection.execute(
+        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+        [place.doc, analyse(document.title), analyse(document.text)],
+    )
+
+
+def remove_document(connection: sqlite3.Connection, id: str) -> bool:
+    """Takes a document out and buries its rows; says whether it was there."""
+    found = connection.execute(
+        "SELECT doc, segment, first_row, n_rows, title, text FROM documents WHERE id = ?", [id]
+    ).fetchone()
+    if found is None:
+        return False
+    doc, segment, first_row, n_rows, title, text = found
+    # The index of words keeps no texts: it takes words out by being given them again.
+    connection.execute(
+        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)", [doc, analyse(title), analyse(text)]
+    )
+    connection.execute("DELETE FROM documents WHERE doc = ?", [doc])
+    buried = ((segment, row) for row in range(first_row, first_row + n_rows))
+    connection.executemany("INSERT INTO tombstones VALUES (?, ?)", buried)
+    return True
+
+
+def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:
+    """Makes a segment live, and its number used."""
+    files = json.dumps({name: asdict(facts) for name, facts in record.files.items()})
+    connection.execute("INSERT INTO segments VALUES (?, ?, ?)", [record.number, record.n_rows, files])
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'next_segment'", [record.number + 1])
+
+
+def segment_numbers(connection: sqlite3.Connection) -> set[int]:
+    return {number for (number,) in connection.execute("SELECT segment FROM segments")}
+
+
+def read_segments(view: ReadTransaction) -> list[SegmentRecord]:
+    """The live segments, in the order of their numbers."""
+    rows = view.rows("SELECT segment, n_rows, files FROM segments ORDER BY segment")
+    return [SegmentRecord(number, n_rows, _files(number, files)) for number, n_rows, files in rows]
+
+
+def _files(number: int, stored: str) -> dict[str, FileFacts]:
+    try:
+        files = {name: FileFacts(**facts) for name, facts in json.loads(stored).items()}
+    except (ValueError, TypeError, AttributeError):
+        files = {"": FileFacts(0, 0, 0)}
+    if not all(_FILE_NAME.fullmatch(name) for name in files):
+        raise CorruptIndexError(f"the catalogue's list of files of segment {number} is damaged: {stored!r:.200}")
+    return files
+
+
+def read_tombstones(view: ReadTransaction) -> dict[int, NDArray[np.int64]]:
+    """The deleted rows of each segment that has any, ascending."""
+    pairs = view.rows("SELECT segment, row FROM tombstones ORDER BY segment, row")
+    rows = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
+    segments, starts = np.unique(rows[:, 0], return_index=True)
+    parts = np.split(rows[:, 1], starts[1:])
+    return {int(segment): part for segment, part in zip(segments, parts, strict=False)}
+
+
+def read_meta(view: ReadTransaction) -> dict[str, Any]:
+    return dict(view.rows("SELECT key, value FROM meta"))
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values, as many at a time as one statement may name."""
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
+
+
+def marks(n_values: int) -> str:
+    """The parameters of an IN list."""
+    return ", ".join("?" * n_values)

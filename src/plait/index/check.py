@@ -1,0 +1,137 @@
+"""Reads a whole index and says what is wrong with it. Changes nothing; goes on after a problem, to list them all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plait.errors import NewerFormatError, NotAnIndexError, PlaitError
+from plait.index.catalogue import SegmentRecord, read_segments, read_tombstones
+from plait.index.check_documents import check_contents
+from plait.index.connection import ReadTransaction, connect
+from plait.index.container import SegmentFile
+from plait.index.durable import storage_errors
+from plait.index.segment import Segment, file_names, open_file
+from plait.index.snapshot import CATALOGUE
+from plait.index.store import Store
+from plait.index.writer import leftovers
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What a check found. Problems are damage; notes are what the next writer will tidy, or what was not checked."""
+
+    path: Path
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    n_documents: int = 0
+    n_rows: int = 0
+    n_segments: int = 0
+    n_bytes: int = 0  # of segment files that were read and compared with their checksums
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def check(path: Path) -> CheckReport:
+    """Checks every file, row and document of the newest commit. Raises only where there is no index to check."""
+    report = CheckReport(path)
+    with _noting(report):
+        store = Store.open(path)
+        view = ReadTransaction(path / CATALOGUE)
+        try:
+            _check_index(report, store, view)
+        finally:
+            view.close()
+    return report
+
+
+@contextmanager
+def _noting(report: CheckReport) -> Iterator[None]:
+    try:
+        yield
+    except (NotAnIndexError, NewerFormatError):
+        raise
+    except PlaitError as error:
+        report.problems.append(str(error))
+    except FileNotFoundError as error:
+        report.problems.append(f"{error.filename} is missing, and the catalogue lists it")
+
+
+def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> None:
+    with _noting(report):
+        found = [line for (line,) in view.rows("PRAGMA integrity_check(20)")]
+        report.problems += [f"{CATALOGUE}: {line}" for line in found if line != "ok"]
+    with _noting(report):
+        _check_words(report, view)
+    with _noting(report):
+        records, dead = read_segments(view), read_tombstones(view)
+        report.n_segments = len(records)
+        strays = sorted(set(dead) - {record.number for record in records})
+        if strays:
+            report.problems.append(f"rows are deleted of segments that are not listed: {strays[:10]}")
+        segments: dict[int, Segment] = {}
+        for record in records:
+            files = _sound_files(report, store, record)
+            if len(files) == len(file_names(store.shape)):
+                with _noting(report):
+                    segment = Segment(record, store.shape, files, dead.get(record.number))
+                    _ = segment.multi  # checks the offsets
+                    segments[record.number] = segment
+                    report.n_rows += segment.n_live
+        report.problems += check_contents(segments, view)
+        for folder in leftovers(store.path, {record.number for record in records}):
+            report.notes.append(f"{folder} belongs to no commit; the next writer removes it")
+    with _noting(report):
+        _check_documents(report, view)
+
+
+def _check_words(report: CheckReport, view: ReadTransaction) -> None:
+    for name, sql in (
+        ("are in the full-text index alone", "SELECT id FROM words_docsize EXCEPT SELECT doc FROM documents"),
+        ("are not in the full-text index", "SELECT doc FROM documents EXCEPT SELECT id FROM words_docsize"),
+    ):
+        n_strays = view.rows(f"SELECT COUNT(*) FROM ({sql})")[0][0]
+        if n_strays:
+            report.problems.append(f"{CATALOGUE}: {n_strays} documents {name}")
+    # Asking FTS5 to check itself is written as an insert, so it needs a connection that could write.
+    catalogue = report.path / CATALOGUE
+    try:
+        connection = connect(catalogue, "rw")
+        try:
+            connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        with storage_errors(catalogue):
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY):
+                report.notes.append(f"the full-text index was not checked in depth: {error}")
+            else:
+                raise
+
+
+def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile]:
+    """The files of a segment that match their checksums, each read whole."""
+    files = {}
+    for name in file_names(store.shape):
+        with _noting(report):
+            file = open_file(store.path, record, name)
+            file.verify()
+            files[name] = file
+            report.n_bytes += file.facts.nbytes
+    return files
+
+
+def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
+    report.n_documents = view.rows("SELECT COUNT(*) FROM documents")[0][0]
+    counted = view.count("n_documents")
+    if counted != report.n_documents:
+        report.problems.append(f"{CATALOGUE} counts {counted} documents and has {report.n_documents}")
+    sql = "SELECT COUNT(*) FROM documents WHERE segment NOT IN (SELECT segment FROM segments)"
+    n_homeless = view.rows(sql)[0][0]
+    if n_homeless:
+        report.problems.append(f"{n_homeless} documents are in segments that are not listed")

@@ -1,0 +1,70 @@
+"""What an index is made of, in numbers; read from the catalogue alone, so that it costs the same at any size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plait.encode.protocol import StrandShape
+from plait.index.catalogue import read_segments
+from plait.index.connection import ReadTransaction
+from plait.index.snapshot import CATALOGUE
+from plait.index.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """An index at one commit."""
+
+    path: Path
+    documents: int
+    passages: int  # that are not deleted
+    segments: int
+    deleted_rows: int  # that still take space
+    bytes: int
+    bytes_by_part: Mapping[str, int]  # catalogue, rows, and each strand
+    format: int
+    created: str
+    fingerprint: str
+    shape: StrandShape
+    facts: Mapping[str, Any]
+
+
+def info(store: Store) -> StoreInfo:
+    """The numbers of the newest commit."""
+    catalogue = store.path / CATALOGUE
+    view = ReadTransaction(catalogue)
+    try:
+        segments = read_segments(view)
+        n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
+        n_documents = view.count("n_documents")
+    finally:
+        view.close()
+    parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
+    for segment in segments:
+        for name, facts in segment.files.items():
+            parts[name.removesuffix(".plait")] += facts.nbytes
+    return StoreInfo(
+        path=store.path,
+        documents=n_documents,
+        passages=sum(segment.n_rows for segment in segments) - n_deleted,
+        segments=len(segments),
+        deleted_rows=n_deleted,
+        bytes=sum(parts.values()),
+        bytes_by_part=dict(parts),
+        format=store.format,
+        created=store.created,
+        fingerprint=store.fingerprint,
+        shape=store.shape,
+        facts=store.facts,
+    )
+
+
+def _nbytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0

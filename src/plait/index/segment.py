@@ -1,0 +1,186 @@
+"""A segment: the rows of one batch of documents and their strands, written once and never changed.
+
+rows.plait    docs, starts, ends: each row's document, and its passage in that document's text
+dense.plait   values: one float32 vector a row
+multi.plait   values, offsets: many float16 vectors a row
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.protocol import StrandShape
+from plait.errors import CorruptIndexError, InputError
+from plait.index.catalogue import SegmentRecord
+from plait.index.container import DTYPES, FileFacts, SegmentFile
+from plait.index.container_writer import ArraySource, slices, write_file
+from plait.index.durable import sync_folder
+from plait.strands import MultiVectors, Strands
+
+# Reading this much takes less than a tenth of a second; larger segments are read whole by `check` alone.
+VERIFY_UP_TO = 256 << 20
+
+# Segments never change, so one reading is enough for the life of the process; the key notices a file that was replaced.
+_verified: set[tuple[object, ...]] = set()
+_verified_lock = threading.Lock()
+
+
+def segment_folder(index: Path, number: int) -> Path:
+    return index / "segments" / f"{number:06d}"
+
+
+class Segment:
+    """The rows of a segment as read-only maps of its files. `live` is which rows are not deleted; None is all."""
+
+    def __init__(
+        self,
+        record: SegmentRecord,
+        shape: StrandShape,
+        files: Mapping[str, SegmentFile],
+        dead: NDArray[np.int64] | None,
+    ) -> None:
+        self.number, self.n_rows = record.number, record.n_rows
+        rows = files["rows.plait"]
+        self.docs: NDArray[np.int64] = rows.array("docs", "<i8", (self.n_rows,))
+        self.starts: NDArray[np.uint32] = rows.array("starts", "<u4", (self.n_rows,))
+        self.ends: NDArray[np.uint32] = rows.array("ends", "<u4", (self.n_rows,))
+        self.live = _live(record, dead)
+        self.n_live = self.n_rows - (0 if dead is None else len(dead))
+        self.dense: NDArray[np.float32] | None = None
+        if shape.dense is not None:
+            self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, shape.dense))
+        self._multi = files.get("multi.plait") if shape.multi is not None else None
+        self._multi_dim = shape.multi
+
+    @cached_property
+    def multi(self) -> MultiVectors | None:
+        """Made when first asked for: its offsets are checked one by one, which opening must not wait for."""
+        if self._multi is None:
+            return None
+        values = self._multi.array("values", "<f2", (None, self._multi_dim))
+        offsets = self._multi.array("offsets", "<i8", (self.n_rows + 1,))
+        try:
+            return MultiVectors(values, offsets)
+        except InputError as error:
+            raise CorruptIndexError(f"{self._multi.path}: {error}") from error
+
+
+def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
+    if dead is None or not len(dead):
+        return None
+    if dead[0] < 0 or dead[-1] >= record.n_rows:
+        raise CorruptIndexError(
+            f"the catalogue deletes rows {dead[0]} to {dead[-1]} of segment {record.number}, which has {record.n_rows}"
+        )
+    live = np.ones(record.n_rows, bool)
+    live[dead] = False
+    live.flags.writeable = False
+    return live
+
+
+def file_names(shape: StrandShape) -> list[str]:
+    """The files that a segment of this shape has."""
+    strands = [name for name in ("dense", "multi") if getattr(shape, name) is not None]
+    return [f"{name}.plait" for name in ("rows", *strands)]
+
+
+def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
+    """One file of a segment, which must be the one that was committed. A missing one is a FileNotFoundError."""
+    path = segment_folder(index, record.number) / name
+    if name not in record.files:
+        raise CorruptIndexError(f"the catalogue lists no file {name} for segment {record.number} of {index}")
+    file = SegmentFile.open(path)
+    if file.kind != name.removesuffix(".plait") or file.facts != record.files[name]:
+        raise CorruptIndexError(
+            f"{path} is not the file that was committed: the catalogue has {record.files[name]}, the file is "
+            f"{file.kind!r} with {file.facts}; restore the index from a copy, or build it again"
+        )
+    return file
+
+
+def open_segment(index: Path, record: SegmentRecord, shape: StrandShape, dead: NDArray[np.int64] | None) -> Segment:
+    """Opens a segment, reading it whole once a process if it is small. A missing file is a FileNotFoundError."""
+    files = {name: open_file(index, record, name) for name in file_names(shape)}
+    if sum(file.facts.nbytes for file in files.values()) <= VERIFY_UP_TO:
+        for file in files.values():
+            _verify_once(file)
+    return Segment(record, shape, files, dead)
+
+
+def _verify_once(file: SegmentFile) -> None:
+    state = file.path.stat()
+    key = (str(file.path.absolute()), state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
+    if key not in _verified:
+        file.verify()
+        with _verified_lock:
+            _verified.add(key)
+
+
+def write_segment(
+    folder: Path,
+    rows: Mapping[str, NDArray[Any]],
+    strands: Strands,
+    *,
+    number: int,
+    name_of_row: Callable[[int], str],
+) -> dict[str, FileFacts]:
+    """Writes a new folder and makes it durable. `rows` holds docs, starts and ends, one for each item of the strands.
+
+    A value that is not finite as it is stored is an InputError; `name_of_row` says whose row it is.
+    """
+    folder.mkdir(parents=True)
+    own = {"segment": number}
+    written = {
+        "rows.plait": write_file(
+            folder / "rows.plait",
+            "rows",
+            [
+                ArraySource.of("docs", "<i8", rows["docs"]),
+                ArraySource.of("starts", "<u4", rows["starts"]),
+                ArraySource.of("ends", "<u4", rows["ends"]),
+            ],
+            attributes=own,
+        )
+    }
+    if strands.dense is not None:
+        values = _finite("dense", "<f4", strands.dense, name_of_row)
+        written["dense.plait"] = write_file(folder / "dense.plait", "dense", [values], attributes=own)
+    if strands.multi is not None:
+        offsets = strands.multi.offsets
+
+        def name_of_vector(vector: int) -> str:
+            return name_of_row(int(np.searchsorted(offsets, vector, side="right")) - 1)
+
+        values = _finite("multi", "<f2", strands.multi.values, name_of_vector)
+        arrays = [values, ArraySource.of("offsets", "<i8", offsets)]
+        written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=own)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+    return written
+
+
+def _finite(strand: str, dtype: str, array: NDArray[Any], name_of: Callable[[int], str]) -> ArraySource:
+    def pieces() -> Any:
+        start = 0
+        for piece in slices(array):
+            with np.errstate(over="ignore"):  # what float16 cannot hold becomes infinite, and is refused below
+                stored = piece.astype(DTYPES[dtype])
+            wrong = np.flatnonzero(~np.isfinite(stored).all(axis=1))
+            if len(wrong):
+                row = int(wrong[0])
+                seen = piece[row][~np.isfinite(stored[row])][0]
+                raise InputError(
+                    f"{name_of(start + row)}: the {strand} strand holds {seen}, which cannot be stored as "
+                    f"{DTYPES[dtype]}; the encoder must give finite values"
+                )
+            yield stored
+            start += len(piece)
+
+    return ArraySource("values", dtype, array.shape, pieces())

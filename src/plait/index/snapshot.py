@@ -1,0 +1,172 @@
+"""A snapshot: what a reader sees. One read transaction of the catalogue and the segments that it lists, mapped; no
+later write, merge or deletion changes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.protocol import StrandShape
+from plait.errors import CorruptIndexError, FilterError
+from plait.index.analyser import match_expression
+from plait.index.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
+from plait.index.connection import ReadTransaction
+from plait.index.documents import check_ids
+from plait.index.durable import storage_errors
+from plait.index.segment import Segment, open_segment
+
+CATALOGUE = "catalogue.sqlite"
+MAX_DOC = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as the index keeps it, with the rows of its segment that are its passages."""
+
+    doc: int
+    id: str
+    text: str
+    title: str
+    metadata: dict[str, Any]
+    segment: int
+    first_row: int
+    n_rows: int
+
+
+class Snapshot:
+    """One state of an index. Threads may share it; a forked child may use it while the index has not changed."""
+
+    def __init__(
+        self,
+        view: ReadTransaction,
+        segments: tuple[Segment, ...],
+        shape: StrandShape,
+        path: Path,
+        *,
+        commit: int,
+        n_documents: int,
+    ) -> None:
+        """Not to be called: `open` makes it."""
+        self.segments, self.shape, self.path = segments, shape, path
+        self.commit = commit  # rises by one with each write: equal numbers of one index are equal states
+        self.n_documents = n_documents
+        self.n_rows = sum(segment.n_live for segment in segments)
+        self._view = view
+
+    @classmethod
+    def open(cls, path: Path, shape: StrandShape) -> Snapshot:
+        """A view of the newest commit of the index at `path`."""
+        missed = -1  # the commit whose files were not all there
+        while True:
+            view = ReadTransaction(path / CATALOGUE)
+            try:
+                with storage_errors(path):
+                    try:
+                        return cls._of(view, path, shape)
+                    except FileNotFoundError as error:
+                        # A writer that merged segments may have removed a file since the catalogue was read; then
+                        # there is a newer commit, which does not list it.
+                        if view.commit == missed:
+                            raise CorruptIndexError(
+                                f"{error.filename} is missing, and the catalogue lists it; restore the index from a "
+                                f"copy, or build it again"
+                            ) from None
+                        missed = view.commit
+            except BaseException:
+                view.close()
+                raise
+            view.close()
+
+    @classmethod
+    def _of(cls, view: ReadTransaction, path: Path, shape: StrandShape) -> Snapshot:
+        refuse_newer(path, view.count("format"))  # a newer plait may have taken the index over since it was opened
+        commit = view.commit  # read now, so that a forked child can tell whether it sees the same state
+        dead = read_tombstones(view)
+        segments = tuple(open_segment(path, record, shape, dead.get(record.number)) for record in read_segments(view))
+        return cls(view, segments, shape, path, commit=commit, n_documents=view.count("n_documents"))
+
+    def bm25(
+        self, text: str, k: int, *, allowed: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Documents with a word of `text`, by BM25 over title and text, best first; at most k, of those allowed.
+
+        Equal scores go by document number. A text without a word finds nothing.
+        """
+        expression = match_expression(text)
+        if expression is None or k < 1 or (allowed is not None and not len(allowed)):
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        parameters: list[object] = [expression]
+        among = ""
+        if allowed is not None:
+            # The plus keeps SQLite from asking the full-text index once for each allowed number.
+            among = "AND +rowid IN (SELECT value FROM json_each(?))"
+            parameters.append(json.dumps(allowed.tolist()))
+        rows = self._view.rows(
+            f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {among} ORDER BY score, rowid LIMIT ?",
+            [*parameters, min(k, MAX_DOC)],
+        )
+        docs = np.asarray([doc for doc, _ in rows], np.int64)
+        scores = np.asarray([-score for _, score in rows], np.float32)
+        order = np.lexsort((docs, -scores))  # again, for scores that float32 has made equal
+        return docs[order], scores[order]
+
+    def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
+        """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""
+        try:
+            rows = self._view.rows(f"SELECT doc FROM documents WHERE {where} ORDER BY doc", parameters)
+        except OverflowError as error:
+            raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
+        return np.fromiter((doc for (doc,) in rows), np.int64, len(rows))
+
+    def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
+        """The documents of these numbers, in this order."""
+        found = self._by_number("doc, id, text, title, metadata, segment, first_row, n_rows", docs)
+        return [
+            StoredDocument(doc, id, text, title, json.loads(metadata), segment, first_row, n_rows)
+            for doc, id, text, title, metadata, segment, first_row, n_rows in found
+        ]
+
+    def fetch_ids(self, docs: Sequence[int]) -> list[str]:
+        """The ids of these numbers, in this order; texts are not read."""
+        return [id for _, id in self._by_number("doc, id", docs)]
+
+    def _by_number(self, columns: str, docs: Sequence[int]) -> list[tuple[Any, ...]]:
+        numbers = [int(doc) for doc in docs]
+        rows: dict[int, tuple[Any, ...]] = {}
+        for chunk in chunks(list(dict.fromkeys(numbers))):
+            found = self._view.rows(f"SELECT {columns} FROM documents WHERE doc IN ({marks(len(chunk))})", chunk)
+            rows.update((row[0], row) for row in found)
+        missing = [doc for doc in numbers if doc not in rows]
+        if missing:
+            raise CorruptIndexError(
+                f"index {self.path} has no document numbered {missing[0]}, though its rows name it; "
+                f"run `plait check {self.path}`"
+            )
+        return [rows[doc] for doc in numbers]
+
+    def lookup(self, ids: Sequence[str]) -> dict[str, int]:
+        """The numbers of those ids that are there."""
+        found: dict[str, int] = {}
+        check_ids(ids)
+        for chunk in chunks(list(dict.fromkeys(ids))):
+            found.update(self._view.rows(f"SELECT id, doc FROM documents WHERE id IN ({marks(len(chunk))})", chunk))
+        return found
+
+    def close(self) -> None:
+        """Ends the view; arrays that are still held stay readable. A second call does nothing."""
+        self._view.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

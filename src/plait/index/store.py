@@ -1,0 +1,186 @@
+"""An index on disk: a folder with a catalogue, segments and a lock. Made or opened here; read through snapshots,
+changed through the one writer. It holds no file open itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from plait.encode.protocol import StrandShape
+from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
+from plait.index import analyser
+from plait.index.catalogue import APPLICATION_ID, FORMAT, create_schema, read_meta, refuse_newer
+from plait.index.connection import ReadTransaction
+from plait.index.durable import storage_errors, sync_folder
+from plait.index.lock import WriterLock
+from plait.index.snapshot import CATALOGUE, Snapshot, StoredDocument
+from plait.index.writer import LOCK, Writer, Written, leftovers, open_for_writing
+from plait.version import __version__
+
+__all__ = ["Snapshot", "Store", "StoredDocument", "Writer", "Written"]
+
+_OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
+
+
+class Store:
+    """One index. Cheap to hold; every snapshot sees the newest commit of any process."""
+
+    def __init__(self, path: Path, meta: Mapping[str, Any], *, read_only: bool) -> None:
+        """Not to be called: `create` and `open` make it."""
+        self.path, self.read_only = path, read_only
+        self.format: int = meta["format"]
+        self.created: str = meta["created"]
+        self.fingerprint: str = meta["fingerprint"]
+        self.shape: StrandShape = meta["shape"]
+        self.facts: Mapping[str, Any] = meta["facts"]
+        self._closed = False
+
+    @classmethod
+    def create(cls, path: Path, *, fingerprint: str, shape: StrandShape, facts: Mapping[str, Any]) -> Store:
+        """Makes an empty index in a folder that is absent or empty, or where making one was cut short."""
+        _check_shape(shape)
+        meta = {
+            "format": FORMAT,
+            "plait": __version__,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "fingerprint": fingerprint,
+            "shape": json.dumps(asdict(shape)),
+            "facts": _facts_to_json(facts),
+            "analyser": analyser.VERSION,
+        }
+        with storage_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _OWN_NAMES)
+            if strangers:
+                raise NotAnIndexError(
+                    f"{path} is not empty (it has {', '.join(strangers[:3])}) and not an index; choose another folder"
+                )
+            lock = WriterLock(path / LOCK)
+            try:
+                _make(path, meta)
+            finally:
+                lock.release()
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Store:
+        """Opens an index of this format or an older one."""
+        if not (path / CATALOGUE).is_file():
+            seen = "there is no such folder" if not path.exists() else f"it has no {CATALOGUE}"
+            raise NotAnIndexError(f"{path} is not a plait index: {seen}; check the path, or create an index there")
+        view = ReadTransaction(path / CATALOGUE)
+        try:
+            if not _is_committed(path, view):
+                raise NotAnIndexError(f"{path} is not a plait index yet: making it was cut short; create it again")
+            meta = read_meta(view)
+        finally:
+            view.close()
+        return cls(path, _checked_meta(path, meta), read_only=read_only)
+
+    def snapshot(self) -> Snapshot:
+        """A view of the newest commit, to be closed by the caller."""
+        self._check_open()
+        return Snapshot.open(self.path, self.shape)
+
+    def writer(self) -> Writer:
+        """Takes the index for writing, at once or with a LockedError that names who has it."""
+        self._check_open()
+        if self.read_only:
+            raise ReadOnlyError(f"index {self.path} was opened read-only; open it without read_only to write")
+        return Writer(self.path, self.shape)
+
+    def close(self) -> None:
+        """Gives no more snapshots or writers; those that were given stay until they are closed."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"index {self.path} is closed; open it again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _make(path: Path, meta: Mapping[str, object]) -> None:
+    if (path / CATALOGUE).exists():
+        view = ReadTransaction(path / CATALOGUE)
+        try:
+            if _is_committed(path, view):
+                raise StoreError(f"{path} is an index already; open it, or choose another folder")
+        finally:
+            view.close()
+    (path / "segments").mkdir(exist_ok=True)
+    connection = open_for_writing(path / CATALOGUE, create=True)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        create_schema(connection, meta)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    for folder in (path / "segments", path, path.absolute().parent):
+        sync_folder(folder)
+
+
+def _is_committed(path: Path, view: ReadTransaction) -> bool:
+    """Whether a catalogue is there in full; False is one whose first transaction never ended."""
+    tables = {name for (name,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    application = view.rows("PRAGMA application_id")[0][0]
+    if not tables and application == 0:
+        # A first transaction that never ended has no segments yet; beside some, the catalogue was lost.
+        if leftovers(path, set()):
+            raise CorruptIndexError(
+                f"{path / CATALOGUE} is damaged: it is empty, but there are segments; restore the index from a copy, "
+                f"or remove the folder and build it again"
+            )
+        return False
+    if application != APPLICATION_ID:
+        raise NotAnIndexError(f"{path / CATALOGUE} is the database of another program; choose another folder")
+    missing = {"meta", "documents", "words", "segments", "tombstones"} - tables
+    if "meta" in missing:
+        raise CorruptIndexError(f"{path / CATALOGUE} is damaged: it lacks the tables {sorted(missing)}")
+    return True
+
+
+def _checked_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
+    number, words = meta.get("format"), meta.get("analyser")
+    if isinstance(number, int):
+        refuse_newer(path, number)
+    if isinstance(words, int) and words > analyser.VERSION:
+        raise NewerFormatError(
+            f"index {path} splits words by rules {words}, and this plait ({__version__}) knows up to "
+            f"{analyser.VERSION}; install the plait that wrote it, or a newer one"
+        )
+    if not isinstance(number, int) or number < 1 or not isinstance(words, int):
+        raise CorruptIndexError(f"{path / CATALOGUE} is damaged: its format is {number!r}, its analyser {words!r}")
+    try:
+        shape = StrandShape(**json.loads(meta["shape"]))
+        _check_shape(shape)
+        return {**meta, "shape": shape, "facts": json.loads(meta["facts"])}
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        raise CorruptIndexError(f"{path / CATALOGUE}: what it says of itself is damaged ({error!r})") from error
+
+
+def _facts_to_json(facts: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(facts), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the facts to keep with an index must be what JSON can hold: {error}") from None
+
+
+def _check_shape(shape: StrandShape) -> None:
+    if shape.sparse is not None:
+        raise ConfigError(f"format {FORMAT} of the index stores no sparse strand; leave it out of the shape")
+    for name in ("dense", "multi"):
+        dim = getattr(shape, name)
+        if dim is not None and (type(dim) is not int or not 1 <= dim <= 1 << 16):
+            raise ConfigError(f"the {name} strand cannot have {dim!r} dimensions; from 1 to {1 << 16} can be stored")

@@ -1,0 +1,212 @@
+"""The writer: adds, replaces and deletes documents. Files first, then one transaction; a write that fails or is killed
+at any point leaves the index as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.protocol import StrandShape
+from plait.errors import StoreError
+from plait.index import catalogue
+from plait.index.batch import check_batch
+from plait.index.catalogue import Placement, SegmentRecord
+from plait.index.connection import connect
+from plait.index.documents import check_ids
+from plait.index.durable import storage_errors
+from plait.index.lock import WriterLock
+from plait.index.segment import segment_folder, write_segment
+from plait.index.snapshot import CATALOGUE
+from plait.records import Document, Span
+from plait.strands import Strands
+
+LOCK = "lock"
+_SEGMENT_NAME = re.compile(r"\d{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one write did."""
+
+    n_added: int
+    n_replaced: int
+    n_rows: int
+    segment: int | None  # None where there was nothing to write
+
+
+class Writer:
+    """The one writer of an index; holds the lock until it is closed. For one thread."""
+
+    def __init__(self, path: Path, shape: StrandShape) -> None:
+        self._path, self._shape, self._pid = path, shape, os.getpid()
+        self._first_free = 0  # segment numbers below this may be in a log that was not taken back
+        with storage_errors(path):
+            self._lock = WriterLock(path / LOCK)
+            try:
+                self._connection = open_for_writing(path / CATALOGUE)
+                try:
+                    catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
+                    self._remove_leftovers()
+                except BaseException:
+                    self._connection.close()
+                    raise
+            except BaseException:
+                self._lock.release()
+                raise
+        self._closed = False
+
+    def known(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The content digest of each id that is there."""
+        self._check_usable()
+        check_ids(ids)
+        found: dict[str, bytes] = {}
+        with storage_errors(self._path):
+            for chunk in catalogue.chunks(list(dict.fromkeys(ids))):
+                sql = f"SELECT id, digest FROM documents WHERE id IN ({catalogue.marks(len(chunk))})"
+                found.update(self._connection.execute(sql, chunk))
+        return found
+
+    def write(self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], strands: Strands) -> Written:
+        """Adds documents, or replaces those whose ids are there, in one segment and one commit: all or nothing.
+
+        The strands hold one item for each span, document by document.
+        """
+        self._check_usable()
+        check_batch(documents, spans, strands, self._shape)
+        if not documents:
+            return Written(0, 0, 0, None)
+        with storage_errors(self._path):
+            number = max(catalogue.read_count(self._connection, "next_segment"), self._first_free)
+            first_doc = catalogue.next_doc(self._connection)
+        rows = _rows(first_doc, spans)
+        folder = segment_folder(self._path, number)
+
+        def name_of_row(row: int) -> str:
+            return f"document {documents[int(rows['docs'][row]) - first_doc].id!r}"
+
+        def steps() -> int:
+            files = write_segment(folder, rows, strands, number=number, name_of_row=name_of_row)
+            self._connection.execute("BEGIN IMMEDIATE")
+            n_replaced = sum(catalogue.remove_document(self._connection, document.id) for document in documents)
+            first_row = 0
+            for place, document in enumerate(documents):
+                own = Placement(first_doc + place, number, first_row, len(spans[place]))
+                catalogue.insert_document(self._connection, document, own)
+                first_row += len(spans[place])
+            catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
+            catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
+            return n_replaced
+
+        n_replaced = self._commit(steps, draft=number)
+        return Written(len(documents) - n_replaced, n_replaced, len(rows["docs"]), number)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Deletes by id, in one commit; says how many were there."""
+        self._check_usable()
+        check_ids(ids)
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            n_deleted = sum(catalogue.remove_document(self._connection, id) for id in dict.fromkeys(ids))
+            catalogue.add_to_count(self._connection, "n_documents", -n_deleted)
+            return n_deleted
+
+        return self._commit(steps, draft=None)
+
+    def _commit(self, steps: Callable[[], int], *, draft: int | None) -> int:
+        """Does the steps and commits them; whatever goes wrong, takes them back with the draft of a segment."""
+        committing = False
+        with storage_errors(self._path):
+            try:
+                answer = steps()
+                catalogue.add_to_count(self._connection, "commit", 1)
+                committing = True
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                if draft is not None and not committing:
+                    shutil.rmtree(segment_folder(self._path, draft), ignore_errors=True)
+                elif draft is not None:
+                    # A commit that failed may still be in SQLite's log, and be found there after a crash. So its
+                    # files stay as they are until the next writer has opened the catalogue and knows.
+                    self._first_free = draft + 1
+                raise
+        return answer
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()  # takes it back as well, and lets no later write join what is left of it
+
+    def _remove_leftovers(self) -> None:
+        """Removes the folders of writes that were killed. The catalogue is the judge, and this writer has the lock."""
+        live = catalogue.segment_numbers(self._connection)
+        for folder in leftovers(self._path, live):
+            shutil.rmtree(folder)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreError(f"this writer of {self._path} is closed; open another")
+        if self._pid != os.getpid():
+            raise StoreError(f"this writer of {self._path} belongs to process {self._pid}; open one in this process")
+
+    def close(self) -> None:
+        """Lets others write. A second call does nothing."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        try:
+            with storage_errors(self._path):
+                self._connection.close()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
+    """A connection whose commits are on the disk when they return."""
+    connection = connect(file, "rwc" if create else "rw")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
+        connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def leftovers(path: Path, live: set[int]) -> list[Path]:
+    """The segment folders that no commit names."""
+    folder = path / "segments"
+    if not folder.is_dir():
+        return []
+    names = sorted(entry.name for entry in folder.iterdir() if _SEGMENT_NAME.fullmatch(entry.name))
+    return [folder / name for name in names if int(name) not in live]
+
+
+def _rows(first_doc: int, spans: Sequence[Sequence[Span]]) -> dict[str, NDArray[Any]]:
+    counts = [len(own) for own in spans]
+    flat = np.asarray([span for own in spans for span in own], np.int64).reshape(-1, 2)
+    docs = np.repeat(np.arange(first_doc, first_doc + len(spans), dtype=np.int64), counts)
+    return {"docs": docs, "starts": flat[:, 0], "ends": flat[:, 1]}

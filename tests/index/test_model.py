@@ -1,0 +1,117 @@
+"""Adding, replacing, deleting and reopening in any order: the index is a dictionary that survives."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from index.samples import make_store
+from plait.encode.protocol import StrandShape
+from plait.index.check import check
+from plait.index.store import Snapshot, Store
+from plait.records import Document, Span
+from plait.strands import MultiVectors, Strands
+
+SHAPE = StrandShape(dense=1, multi=1)
+WORDS = ["wool", "linen", "silk", "東京", "ไทย", "jute"]
+IDS = st.sampled_from(["a", "b", "c", "d", "e"])
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
+
+
+class IndexAgainstDict(RuleBasedStateMachine):
+    """The text of a document says its passages: one a word, with a vector that is the word's number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="plait-"))
+        self.store = make_store(self.folder / "index", shape=SHAPE)
+        self.expected: dict[str, list[str]] = {}
+        self.kept: tuple[Snapshot, dict[str, list[str]]] | None = None
+
+    @rule(batch=st.dictionaries(IDS, TEXTS, max_size=4))
+    def write(self, batch: dict[str, list[str]]) -> None:
+        documents = [Document(id, " ".join(words)) for id, words in batch.items()]
+        words = [word for own in batch.values() for word in own]
+        values = np.asarray([WORDS.index(word) for word in words], np.float32).reshape(-1, 1)
+        strands = Strands(dense=values, multi=MultiVectors(values, np.arange(len(words) + 1)))
+        with self.store.writer() as writer:
+            written = writer.write(documents, [spans_of(own) for own in batch.values()], strands)
+        assert written.n_replaced == len(batch.keys() & self.expected.keys())
+        self.expected = {**self.expected, **batch}
+
+    @rule(ids=st.lists(IDS, max_size=3))
+    def delete(self, ids: list[str]) -> None:
+        with self.store.writer() as writer:
+            assert writer.delete(ids) == len(set(ids) & self.expected.keys())
+        self.expected = {id: words for id, words in self.expected.items() if id not in ids}
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = Store.open(self.store.path)
+
+    @precondition(lambda self: self.kept is None)
+    @rule()
+    def keep_a_snapshot(self) -> None:
+        self.kept = (self.store.snapshot(), self.expected)
+
+    @precondition(lambda self: self.kept is not None)
+    @rule()
+    def let_it_go(self) -> None:
+        assert self.kept is not None
+        self.kept[0].close()
+        self.kept = None
+
+    @invariant()
+    def the_newest_snapshot_is_the_dictionary(self) -> None:
+        with self.store.snapshot() as snapshot:
+            compare(snapshot, self.expected)
+
+    @invariant()
+    def the_kept_snapshot_has_not_changed(self) -> None:
+        if self.kept is not None:
+            compare(*self.kept)
+
+    def teardown(self) -> None:
+        if self.kept is not None:
+            self.kept[0].close()
+        assert check(self.store.path).problems == []
+        shutil.rmtree(self.folder)
+
+
+def spans_of(words: list[str]) -> list[Span]:
+    spans, start = [], 0
+    for word in words:
+        spans.append(Span(start, start + len(word)))
+        start += len(word) + 1
+    return spans
+
+
+def compare(snapshot: Snapshot, expected: dict[str, list[str]]) -> None:
+    docs = snapshot.lookup(list(expected))
+    assert (snapshot.n_documents, set(docs)) == (len(expected), set(expected))
+    assert snapshot.n_rows == sum(map(len, expected.values()))
+    by_number = {segment.number: segment for segment in snapshot.segments}
+    for document in snapshot.fetch(list(docs.values())):
+        segment, words = by_number[document.segment], expected[document.id]
+        rows = slice(document.first_row, document.first_row + document.n_rows)
+        assert segment.live is None or segment.live[rows].all()
+        assert segment.dense is not None
+        assert segment.multi is not None
+        assert [WORDS[int(value)] for value in segment.dense[rows, 0]] == words
+        assert [WORDS[int(segment.multi[row][0, 0])] for row in range(rows.start, rows.stop)] == words
+        spans = zip(segment.starts[rows], segment.ends[rows], strict=True)
+        assert [document.text[start:end] for start, end in spans] == words
+    for word in WORDS:
+        found, _ = snapshot.bm25(word, 10)
+        assert set(snapshot.fetch_ids(found.tolist())) == {id for id, words in expected.items() if word in words}
+
+
+TestIndexAgainstDict = IndexAgainstDict.TestCase
+TestIndexAgainstDict.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
