@@ -1,5 +1,6 @@
-// The only file that knows Python. Each function states the type, rank and order of its arrays, converts nothing, lets
-// go of the interpreter lock, checks what could make a kernel read or write out of bounds, and calls one kernel.
+// With integer_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
+// arrays, converts nothing, lets go of the interpreter lock, checks what could make a kernel read or write out of
+// bounds, and calls one kernel.
 //
 // A wrong type is a TypeError and a wrong value a ValueError; plait.scoring gives both a better message beforehand.
 #include <nanobind/nanobind.h>
@@ -13,11 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "crc32c.h"
 #include "dispatch.h"
 #include "topk.h"
-
-namespace nb = nanobind;
 
 namespace plait {
 // A float16 as it is stored. Kernels decode it; nothing computes with it.
@@ -36,40 +36,6 @@ struct dtype_traits<plait::Half> {
 
 namespace plait {
 namespace {
-
-template <class T, std::size_t kRank>
-using Array = nb::ndarray<T, nb::ndim<kRank>, nb::c_contig, nb::device::cpu>;
-
-void require(bool holds, const std::string& otherwise) {
-    if (!holds) throw std::invalid_argument(otherwise);
-}
-
-template <class A>
-Bytes bytes_of(const A& array) {
-    return reinterpret_cast<Bytes>(array.data());
-}
-
-template <class T>
-T* output_of(const Array<T, 1>& array, std::size_t size, const char* name) {
-    require(array.shape(0) == size, std::string(name) + " has room for " + std::to_string(array.shape(0)) +
-                                        " values; it needs " + std::to_string(size));
-    require(reinterpret_cast<std::uintptr_t>(array.data()) % alignof(T) == 0, std::string(name) + " is not aligned");
-    return array.data();
-}
-
-// A private copy: what was checked must still hold when it is used, even if the array is a file that changes.
-std::vector<std::int64_t> copy_of(const Array<const std::int64_t, 1>& array) {
-    std::vector<std::int64_t> copy(array.shape(0));
-    if (!copy.empty()) std::memcpy(copy.data(), array.data(), copy.size() * sizeof(std::int64_t));
-    return copy;
-}
-
-void require_range(std::int64_t begin, std::int64_t end, std::size_t n_rows, std::int64_t item) {
-    if (0 <= begin && begin <= end && static_cast<std::uint64_t>(end) <= n_rows) return;
-    throw std::invalid_argument("offsets give item " + std::to_string(item) + " the rows from " +
-                                std::to_string(begin) + " to " + std::to_string(end) + ", of " +
-                                std::to_string(n_rows) + " rows");
-}
 
 template <class Q, class R>
 void require_shapes(const Q& query, const R& rows) {
@@ -142,11 +108,11 @@ void align(Query query, Array<const T, 2> rows, Array<std::int64_t, 1> best_rows
     kernel(bytes_of(query), query.shape(0), bytes_of(rows), rows.shape(0), query.shape(1), workspace.data(), best, out);
 }
 
-void top_k_of(Array<const float, 1> scores, Array<std::int64_t, 1> best) {
+template <class T>
+void top_k_of(Array<const T, 1> scores, Array<std::int64_t, 1> best) {
     const nb::gil_scoped_release unlocked;
     require(best.shape(0) <= scores.shape(0), "more was asked for than there are scores");
-    require(reinterpret_cast<std::uintptr_t>(scores.data()) % alignof(float) == 0, "scores is not aligned");
-    top_k(scores.data(), scores.shape(0), best.shape(0), output_of(best, best.shape(0), "best"));
+    top_k(aligned_data(scores, "scores"), scores.shape(0), best.shape(0), output_of(best, best.shape(0), "best"));
 }
 
 // The bytes of any contiguous buffer, held until this goes: a mapped file cannot be closed under a checksum.
@@ -208,10 +174,13 @@ NB_MODULE(_core, module) {
     bind_rows_of<float>(module);
     bind_rows_of<Half>(module);
     bind_rows_of<std::uint16_t>(module);  // float16 values as raw words
-    module.def("top_k", top_k_of, nb::arg("scores").noconvert(), nb::arg("best").noconvert());
+    module.def("top_k", top_k_of<float>, nb::arg("scores").noconvert(), nb::arg("best").noconvert());
+    module.def("top_k", top_k_of<std::uint32_t>, nb::arg("scores").noconvert(), nb::arg("best").noconvert());
+    module.def("top_k", top_k_of<std::int32_t>, nb::arg("scores").noconvert(), nb::arg("best").noconvert());
     module.def("crc32c", crc32c_of, nb::arg("data"), nb::arg("seed") = 0);
     module.def("crc32c_blocks", crc32c_blocks_of, nb::arg("data"), nb::arg("block_size"),
                nb::arg("checksums").noconvert());
+    bind_integer(module);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));

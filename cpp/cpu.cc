@@ -56,6 +56,14 @@ bool cpu_has_avx2() noexcept {
     return has_all(saved_registers(), bit(1) | bit(2));  // xmm and ymm
 }
 
+bool cpu_has_vnni() noexcept {
+    if (!cpu_has_avx2()) return false;
+    const std::uint32_t avx512f = bit(16), avx512bw = bit(30), avx512vl = bit(31), vnni = bit(11);
+    const Registers features = cpuid(7, 0);
+    if (!has_all(features.ebx, avx512f | avx512bw | avx512vl) || !has_all(features.ecx, vnni)) return false;
+    return has_all(saved_registers(), bit(5) | bit(6) | bit(7));  // masks, and both halves of zmm
+}
+
 }  // namespace plait
 
 #endif

@@ -6,6 +6,9 @@ namespace plait {
 #ifdef PLAIT_X86_64
 // AVX2, FMA, F16C, SSE4.2 and PCLMULQDQ, with the wide registers saved by the operating system.
 bool cpu_has_avx2() noexcept;
+
+// All of the above and AVX-512 F, BW, VL and VNNI, with the widest registers saved too.
+bool cpu_has_vnni() noexcept;
 #endif
 
 }  // namespace plait

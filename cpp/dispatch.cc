@@ -10,9 +10,10 @@ namespace {
 
 bool always() noexcept { return true; }
 
-constexpr Target kScalar = {"scalar", always, &maxsim_scalar, crc32c_table};
+constexpr Target kScalar = {"scalar", always, &maxsim_scalar, &cells_scalar, &residual_scalar, crc32c_table};
 #ifdef PLAIT_X86_64
-constexpr Target kAvx2 = {"avx2", cpu_has_avx2, &maxsim_avx2, crc32c_sse42};
+constexpr Target kAvx2 = {"avx2", cpu_has_avx2, &maxsim_avx2, &cells_avx2, &residual_avx2, crc32c_sse42};
+constexpr Target kVnni = {"vnni", cpu_has_vnni, &maxsim_avx2, &cells_vnni, &residual_vnni, crc32c_sse42};
 #endif
 
 // From the plainest to the best.
@@ -20,6 +21,7 @@ constexpr const Target* kKnown[] = {
     &kScalar,
 #ifdef PLAIT_X86_64
     &kAvx2,
+    &kVnni,
 #endif
 };
 

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <string_view>
 
+#include "cells.h"
 #include "crc32c.h"
 #include "maxsim.h"
+#include "residual.h"
 
 namespace plait {
 
@@ -16,6 +18,8 @@ struct Target {
     const char* name;
     bool (*runs_here)() noexcept;
     const MaxSimKernels* maxsim;
+    const CellKernels* cells;
+    const ResidualKernels* residual;
     Crc32c crc32c;
 };
 

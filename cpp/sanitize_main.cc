@@ -12,35 +12,16 @@
 
 #include "crc32c.h"
 #include "dispatch.h"
+#include "sanitize.h"
 #include "topk.h"
 
 namespace {
 
 using plait::Target;
-
-std::mt19937 random_bits(1);
-
-void expect(bool holds, const std::string& claim) {
-    if (holds) return;
-    std::fprintf(stderr, "FAILED: %s\n", claim.c_str());
-    std::exit(1);
-}
-
-std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_bits); }
-
-// The bytes of `values`, ending at the end of a heap block and starting one byte off any alignment.
-template <class T>
-class Unaligned {
-  public:
-    explicit Unaligned(const std::vector<T>& values) : bytes_(values.size() * sizeof(T) + 1) {
-        if (!values.empty()) std::memcpy(bytes_.data() + 1, values.data(), values.size() * sizeof(T));
-        bytes_.shrink_to_fit();
-    }
-    plait::Bytes get() const { return bytes_.data() + 1; }
-
-  private:
-    std::vector<unsigned char> bytes_;
-};
+using plait::below;
+using plait::expect;
+using plait::random_bits;
+using plait::Unaligned;
 
 // Small whole numbers: every dot product is exact, so all targets must agree to the bit, in float16 as in float32.
 std::vector<float> whole_numbers(std::size_t size, int low, int high) {
@@ -199,11 +180,14 @@ int main() {
     for (std::size_t i = 0; i < n_targets; ++i) {
         try_all_maxsim(*targets[i]);
         try_crc32c(*targets[i]);
+        plait::try_integer(targets[i]->name, *targets[i]->cells, *targets[i]->residual);
         expect(plait::use_target(targets[i]->name) && &plait::current_target() == targets[i], "use_target");
         std::printf("%s: fine\n", targets[i]->name);
     }
     expect(!plait::use_target("abacus"), "an unknown target is refused");
     try_top_k();
     std::printf("top_k: fine\n");
+    plait::try_postings();
+    std::printf("postings: fine\n");
     return 0;
 }

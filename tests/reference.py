@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,3 +42,103 @@ def crc32c(data: bytes, seed: int = 0) -> int:
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
+
+
+def held(values: NDArray[Any], dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Whole numbers, each moved to the nearest that the type can hold."""
+    limits = np.iinfo(dtype)
+    return np.asarray(np.clip(values, limits.min, limits.max), dtype)
+
+
+def score_cells(
+    query: NDArray[np.int8], centroids: NDArray[np.uint8], bias: NDArray[np.int32], shift: int
+) -> NDArray[np.int16]:
+    """(cells, n_query): the dot products less the bias, shifted."""
+    return held((centroids.astype(np.int64) @ query.astype(np.int64).T - bias) >> shift, np.int16)
+
+
+def nearest_rows(query: NDArray[np.int8], centroids: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For each query row the largest dot product with a centroid, and the first that has it."""
+    products = query.astype(np.int64) @ centroids.astype(np.int64).T
+    return products.max(axis=1).astype(np.int32), products.argmax(axis=1).astype(np.int32)
+
+
+def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int) -> NDArray[np.uint8]:
+    """(cells, lanes rounded up to 32)."""
+    above = held(table.astype(np.int64) - floor, np.int16) >> shift
+    return np.pad(held(above, np.uint8), ((0, 0), (0, -table.shape[1] % 32)))
+
+
+def select_cells(table: NDArray[np.int16], n_query: int, n_probe: int) -> tuple[NDArray[np.int32], NDArray[np.int16]]:
+    """For each query row the best cells, best first, equal ones by number."""
+    scores = table.T[:n_query]
+    cells = np.argsort(-scores.astype(np.int64), axis=1, kind="stable")[:, :n_probe]
+    return cells.astype(np.int32), np.take_along_axis(scores, cells, axis=1)
+
+
+def gather(
+    cells: NDArray[np.int32],
+    scores: NDArray[np.int16],
+    floor: NDArray[np.int16],
+    lists: list[list[int]],
+    n_keep: int,
+    allowed: NDArray[np.bool_] | None = None,
+) -> tuple[list[int], list[int], int]:
+    """For each document in the probed cells, the sum of its best scores less the floor; the n_keep best by number."""
+    sums: dict[int, int] = {}
+    for row in range(len(cells)):
+        best: dict[int, int] = {}
+        for cell, score in zip(cells[row].tolist(), scores[row].tolist(), strict=True):
+            for doc in lists[cell]:
+                if allowed is None or allowed[doc]:
+                    best.setdefault(doc, score - int(floor[row]))
+        for doc, gain in best.items():
+            sums[doc] = sums.get(doc, 0) + gain
+    kept = sorted(sorted(sums, key=lambda doc: (-sums[doc], doc))[:n_keep])
+    return kept, [sums[doc] for doc in kept], len(sums)
+
+
+def flood(
+    narrow: NDArray[np.uint8], cells: NDArray[Any], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """For each document the sum over lanes of the largest value among its cells; 0 without rows."""
+    scores = [narrow[cells[begin:end]].max(axis=0, initial=0).sum() for begin, end in zip(begins, ends, strict=True)]
+    return np.array(scores, np.uint32)
+
+
+def pack_codes(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """(rows, dim) codes to (rows, dim * bits / 8): byte j holds at position bits * i the code of i * row bytes + j."""
+    parts = np.split(codes, 8 // bits, axis=1)
+    return np.asarray(np.bitwise_or.reduce([part << (bits * i) for i, part in enumerate(parts)]), np.uint8)
+
+
+def residual_scores(query: NDArray[Any], codes: NDArray[np.uint8], rows: ResidualTerms) -> NDArray[np.float32]:
+    """(rows, n_query) of float32, each operation rounded by itself. `codes` is (rows, dim), one code a value."""
+    products = codes.astype(np.int64) @ query.astype(np.int64).T
+    scores = products.astype(np.float32) * np.float32(rows.residual_scale)
+    if rows.cell_scores is not None:
+        scores = scores + rows.cell_scores.astype(np.float32) * np.float32(rows.cell_scale)
+    return (scores + rows.offset) * rows.factors[:, None]
+
+
+@dataclass(frozen=True)
+class ResidualTerms:
+    """What a score has besides the codes: for each row its cell's scores (rows, n_query) and its factor (rows,)."""
+
+    residual_scale: float
+    cell_scores: NDArray[np.int16] | None
+    cell_scale: float
+    offset: NDArray[np.float32]
+    factors: NDArray[np.float32]
+
+
+def residual_maxsim(
+    scores: NDArray[np.float32], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The sum, one query row after the other, of the best score of each document's rows; 0 without rows."""
+    totals = np.zeros(len(begins), np.float32)
+    for item, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if begin < end:
+            for best in scores[begin:end].max(axis=0):
+                totals[item] += best
+    return totals

@@ -7,6 +7,7 @@ from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
 
 _Rows = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]  # uint16: float16 values as raw words
+_Cells = NDArray[np.uint16] | NDArray[np.uint32]
 
 def maxsim(
     query: NDArray[np.float32], rows: _Rows, offsets: NDArray[np.int64], scores: NDArray[np.float32]
@@ -21,7 +22,75 @@ def maxsim_items(
 def align(
     query: NDArray[np.float32], rows: _Rows, best_rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None: ...
-def top_k(scores: NDArray[np.float32], best: NDArray[np.int64]) -> None: ...
+def top_k(scores: NDArray[np.float32] | NDArray[np.uint32] | NDArray[np.int32], best: NDArray[np.int64]) -> None: ...
+def score_cells(
+    packed: NDArray[np.int8],
+    rows: NDArray[np.uint8],
+    bias: NDArray[np.int32],
+    shift: int,
+    table: NDArray[np.int16],
+) -> None: ...
+def nearest_rows(
+    packed: NDArray[np.int8],
+    rows: NDArray[np.uint8],
+    first_row: int,
+    best: NDArray[np.int32],
+    which: NDArray[np.int32],
+) -> None: ...
+def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int, narrow: NDArray[np.uint8]) -> None: ...
+def select_cells(table: NDArray[np.int16], cells: NDArray[np.int32], scores: NDArray[np.int16]) -> None: ...
+def flood(
+    narrow: NDArray[np.uint8],
+    cells: _Cells,
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    scores: NDArray[np.uint32],
+) -> None: ...
+def residual_maxsim(
+    packed: NDArray[np.int8] | NDArray[np.int16],
+    n_query: int,
+    residual_scale: float,
+    offset: NDArray[np.float32],
+    table: NDArray[np.int16] | None,
+    cell_scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: _Cells | None,
+    factors: NDArray[np.uint8],
+    factor_table: NDArray[np.float32],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...
+def residual_scores(
+    packed: NDArray[np.int8] | NDArray[np.int16],
+    n_query: int,
+    residual_scale: float,
+    offset: NDArray[np.float32],
+    table: NDArray[np.int16] | None,
+    cell_scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: _Cells | None,
+    factors: NDArray[np.uint8],
+    factor_table: NDArray[np.float32],
+    numbers: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...
+def gather(
+    cells: NDArray[np.int32],
+    scores: NDArray[np.int16],
+    floor: NDArray[np.int16],
+    offsets: NDArray[np.int64],
+    postings: NDArray[np.uint32],
+    allowed: NDArray[np.uint8] | None,
+    tally: NDArray[np.uint64],
+    touched: NDArray[np.uint32],
+    docs: NDArray[np.uint32],
+    sums: NDArray[np.int32],
+) -> tuple[int, int]: ...
+def first_bad_offset(offsets: NDArray[np.int64], n_postings: int) -> int: ...
+def first_not_below(values: _Cells, limit: int) -> int: ...
 def crc32c(data: ReadableBuffer | NDArray[Any], seed: int = 0) -> int: ...
 def crc32c_blocks(data: ReadableBuffer | NDArray[Any], block_size: int, checksums: NDArray[np.uint32]) -> None: ...
 def available_targets() -> list[str]: ...

@@ -1,0 +1,143 @@
+// Integer kernels with AVX2: eight query rows to a register. Compiled with its own flags; call it through dispatch.
+#include <immintrin.h>
+
+#include <cstring>
+#include <limits>
+
+#include "cells.h"
+#include "keys.h"
+#include "residual.h"
+
+namespace plait {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+#include "integer_x86.h"
+
+struct Ints {
+    static constexpr std::size_t kWidth = 8;
+    __m256i lanes;
+
+    static Ints load(const void* from) noexcept { return {_mm256_loadu_si256(at256(from))}; }
+    static Ints broadcast(const void* at) noexcept {
+        int value;
+        std::memcpy(&value, at, sizeof value);
+        return {_mm256_set1_epi32(value)};
+    }
+    static Ints add(Ints a, Ints b) noexcept { return {_mm256_add_epi32(a.lanes, b.lanes)}; }
+    static Ints subtract(Ints a, Ints b) noexcept { return {_mm256_sub_epi32(a.lanes, b.lanes)}; }
+    static Ints shift_right(Ints a, unsigned n) noexcept {
+        return {_mm256_sra_epi32(a.lanes, _mm_cvtsi32_si128(static_cast<int>(n)))};
+    }
+    static void store(std::int32_t* to, Ints a) noexcept {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a.lanes);
+    }
+    static void store_words(std::int16_t* to, Ints a, std::size_t) noexcept {
+        const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a.lanes), _mm256_extracti128_si256(a.lanes, 1));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), words);
+    }
+    static void keep_larger(Ints a, std::int32_t number, Ints& best, Ints& which) noexcept {
+        const __m256i wins = _mm256_cmpgt_epi32(a.lanes, best.lanes);
+        best.lanes = _mm256_max_epi32(a.lanes, best.lanes);
+        which.lanes = _mm256_blendv_epi8(which.lanes, _mm256_set1_epi32(number), wins);
+    }
+};
+
+struct Floats {
+    __m256 lanes;
+
+    static Floats load(const float* from) noexcept { return {_mm256_loadu_ps(from)}; }
+    static void store(float* to, Floats a) noexcept { _mm256_storeu_ps(to, a.lanes); }
+    static void store_some(float* to, Floats a, std::size_t) noexcept { store(to, a); }
+    static Floats broadcast(float value) noexcept { return {_mm256_set1_ps(value)}; }
+    static Floats from_ints(Ints a) noexcept { return {_mm256_cvtepi32_ps(a.lanes)}; }
+    static Floats from_words(const std::int16_t* from, std::size_t) noexcept {
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(at128(from))))};
+    }
+    static Floats add(Floats a, Floats b) noexcept { return {_mm256_add_ps(a.lanes, b.lanes)}; }
+    static Floats multiply(Floats a, Floats b) noexcept { return {_mm256_mul_ps(a.lanes, b.lanes)}; }
+    // The instruction gives its second operand where either is not a number.
+    static Floats max(Floats a, Floats top) noexcept { return {_mm256_max_ps(a.lanes, top.lanes)}; }
+};
+
+// Sums have a vector type of their own width. Given __m256i for everything, GCC keeps each sum twice, runs out of
+// registers and takes twice as long. Unsigned, so that a sum too large wraps as it does in the registers.
+#ifdef __GNUC__
+using Sums16 = std::uint16_t __attribute__((vector_size(32)));
+using Sums32 = std::uint32_t __attribute__((vector_size(32)));
+Sums16 plus(Sums16 sums, __m256i more) noexcept { return sums + reinterpret_cast<Sums16>(more); }
+Sums32 plus(Sums32 sums, __m256i more) noexcept { return sums + reinterpret_cast<Sums32>(more); }
+__m256i plain(Sums16 sums) noexcept { return reinterpret_cast<__m256i>(sums); }
+__m256i plain(Sums32 sums) noexcept { return reinterpret_cast<__m256i>(sums); }
+#else
+struct Sums16 {
+    __m256i lanes;
+};
+struct Sums32 {
+    __m256i lanes;
+};
+Sums16 plus(Sums16 sums, __m256i more) noexcept { return {_mm256_add_epi16(sums.lanes, more)}; }
+Sums32 plus(Sums32 sums, __m256i more) noexcept { return {_mm256_add_epi32(sums.lanes, more)}; }
+__m256i plain(Sums16 sums) noexcept { return sums.lanes; }
+__m256i plain(Sums32 sums) noexcept { return sums.lanes; }
+#endif
+
+constexpr std::size_t kAnySteps = std::numeric_limits<std::size_t>::max();
+
+// Two products of at most 127 * 128 fit in 16 bits and no third does, so each pair is widened at once.
+struct CellProducts {
+    using Partial = Sums32;
+    static constexpr std::size_t kSteps = kAnySteps;
+    static Sums32 accumulate(Sums32 sums, Ints values, Ints query) noexcept {
+        const __m256i pairs = _mm256_maddubs_epi16(values.lanes, query.lanes);
+        return plus(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    static Ints widen(Sums32 sums) noexcept { return {plain(sums)}; }
+};
+
+// Small codes leave room in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
+template <int kLargest>
+struct SmallProducts {
+    using Partial = Sums16;
+    static constexpr std::size_t kSteps = 32768 / (2 * 128 * kLargest);
+    static Sums16 accumulate(Sums16 sums, Ints values, Ints query) noexcept {
+        return plus(sums, _mm256_maddubs_epi16(values.lanes, query.lanes));
+    }
+    static Ints widen(Sums16 sums) noexcept { return {_mm256_madd_epi16(plain(sums), _mm256_set1_epi16(1))}; }
+};
+
+struct WordProducts {
+    using Partial = Sums32;
+    static constexpr std::size_t kSteps = kAnySteps;
+    static Sums32 accumulate(Sums32 sums, Ints values, Ints query) noexcept {
+        return plus(sums, _mm256_madd_epi16(values.lanes, query.lanes));
+    }
+    static Ints widen(Sums32 sums) noexcept { return {plain(sums)}; }
+};
+
+// Sixteen registers: twelve sums leave just enough for the operands.
+constexpr std::size_t kCellGroups = 4;
+constexpr std::size_t cell_rows(std::size_t groups) noexcept {
+    return groups == 1 ? 8 : groups == 2 ? 4 : groups == 3 ? 3 : 2;
+}
+constexpr std::size_t kResidualGroups = 4;
+constexpr std::size_t residual_rows(std::size_t groups) noexcept {
+    return groups == 1 ? 8 : groups == 2 ? 6 : groups == 3 ? 4 : 3;
+}
+
+#include "integer_tile.h"
+
+#include "cells_tile.h"
+
+#include "select_tile.h"
+
+#include "residual_tile.h"
+
+}  // namespace
+
+const CellKernels cells_avx2 = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
+                                select_workspace, select_cells, flood};
+const ResidualKernels residual_avx2 = {residual_workspace, residual_maxsim, residual_scores};
+
+}  // namespace plait

@@ -1,0 +1,92 @@
+// What the integer kernels of x86-64 share: bytes, 16-bit lanes and decoding, with AVX2. Each instruction set's file
+// includes this INSIDE its own anonymous namespace, after the compiler's or an emulator's intrinsics.
+
+const __m256i* at256(const void* at) noexcept { return static_cast<const __m256i*>(at); }
+const __m128i* at128(const void* at) noexcept { return static_cast<const __m128i*>(at); }
+
+void prefetch(const void* at) noexcept { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T0); }
+
+struct Words {
+    static constexpr std::size_t kWidth = 8;
+    __m128i lanes;
+
+    static Words broadcast(std::int16_t value) noexcept { return {_mm_set1_epi16(value)}; }
+    static Words load(const std::int16_t* from) noexcept { return {_mm_loadu_si128(at128(from))}; }
+    static void store(std::int16_t* to, Words a) noexcept {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), a.lanes);
+    }
+    static Words max(Words a, Words b) noexcept { return {_mm_max_epi16(a.lanes, b.lanes)}; }
+    static Words greater(Words a, Words b) noexcept { return {_mm_cmpgt_epi16(a.lanes, b.lanes)}; }
+    static Words both(Words a, Words b) noexcept { return {_mm_and_si128(a.lanes, b.lanes)}; }
+    static Words choose(Words mask, Words a, Words b) noexcept {
+        return {_mm_blendv_epi8(b.lanes, a.lanes, mask.lanes)};
+    }
+    static Words count(Words n, Words mask) noexcept { return {_mm_sub_epi16(n.lanes, mask.lanes)}; }
+    static Words flip(Words a, std::int16_t bits) noexcept { return {_mm_xor_si128(a.lanes, _mm_set1_epi16(bits))}; }
+    static unsigned bits(Words mask) noexcept {
+        return static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(mask.lanes, _mm_setzero_si128())));
+    }
+    static Words subtract(Words a, Words b) noexcept { return {_mm_subs_epi16(a.lanes, b.lanes)}; }
+    static Words shift_right(Words a, unsigned n) noexcept {
+        return {_mm_sra_epi16(a.lanes, _mm_cvtsi32_si128(static_cast<int>(n)))};
+    }
+    static void store_bytes(unsigned char* to, Words a) noexcept {
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(a.lanes, a.lanes));
+    }
+};
+
+struct ByteLanes {
+    static constexpr std::size_t kWidth = 32;
+    __m256i lanes;
+
+    static ByteLanes zero() noexcept { return {_mm256_setzero_si256()}; }
+    static ByteLanes load(const unsigned char* from) noexcept { return {_mm256_loadu_si256(at256(from))}; }
+    static ByteLanes max(ByteLanes a, ByteLanes b) noexcept { return {_mm256_max_epu8(a.lanes, b.lanes)}; }
+    static std::uint32_t sum(ByteLanes a) noexcept {
+        const __m256i sums = _mm256_sad_epu8(a.lanes, _mm256_setzero_si256());
+        const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+        return static_cast<std::uint32_t>(_mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2));
+    }
+};
+
+// Blocks of 32 or 16 bytes, whichever fits in a row; the last one reaches back over bytes already done.
+template <unsigned kBits>
+void decode(const unsigned char* from, std::size_t n_bytes, unsigned char* to) noexcept {
+    constexpr unsigned kCodes = 8 / kBits;
+    constexpr int kMask = (1 << kBits) - 1;
+    if (n_bytes >= 32) {
+        const __m256i mask = _mm256_set1_epi8(kMask);
+        for (std::size_t j = 0; j < n_bytes; j += 32) {
+            const std::size_t at = j + 32 <= n_bytes ? j : n_bytes - 32;
+            const __m256i bytes = _mm256_loadu_si256(at256(from + at));
+            for (unsigned i = 0; i < kCodes; ++i) {
+                const __m256i codes = _mm256_and_si256(_mm256_srli_epi16(bytes, static_cast<int>(i * kBits)), mask);
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * n_bytes + at), codes);
+            }
+        }
+    } else if (n_bytes >= 16) {
+        const __m128i mask = _mm_set1_epi8(kMask);
+        for (std::size_t j = 0; j < n_bytes; j += 16) {
+            const std::size_t at = j + 16 <= n_bytes ? j : n_bytes - 16;
+            const __m128i bytes = _mm_loadu_si128(at128(from + at));
+            for (unsigned i = 0; i < kCodes; ++i) {
+                const __m128i codes = _mm_and_si128(_mm_srli_epi16(bytes, static_cast<int>(i * kBits)), mask);
+                _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * n_bytes + at), codes);
+            }
+        }
+    } else {
+        for (std::size_t j = 0; j < n_bytes; ++j) {
+            for (unsigned i = 0; i < kCodes; ++i) {
+                to[i * n_bytes + j] = static_cast<unsigned char>(from[j] >> (i * kBits) & kMask);
+            }
+        }
+    }
+}
+
+// Eight at a time: dim is a multiple of 8.
+void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char* to) noexcept {
+    for (std::size_t j = 0; j < n_bytes; j += 8) {
+        const __m128i words = _mm_cvtepu8_epi16(_mm_loadl_epi64(at128(from + j)));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + j * 2), words);
+    }
+}

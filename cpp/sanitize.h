@@ -1,0 +1,57 @@
+// What the parts of the sanitizer driver share.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cells.h"
+#include "residual.h"
+
+namespace plait {
+
+inline std::mt19937 random_bits(1);
+
+inline void expect(bool holds, const std::string& claim) {
+    if (holds) return;
+    std::fprintf(stderr, "FAILED: %s\n", claim.c_str());
+    std::exit(1);
+}
+
+inline std::size_t below(std::size_t limit) {
+    return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_bits);
+}
+
+// The bytes of `values`, ending at the end of a heap block and starting one byte off any alignment.
+template <class T>
+class Unaligned {
+  public:
+    explicit Unaligned(const std::vector<T>& values) : bytes_(values.size() * sizeof(T) + 1) {
+        if (!values.empty()) std::memcpy(bytes_.data() + 1, values.data(), values.size() * sizeof(T));
+        bytes_.shrink_to_fit();
+    }
+    const unsigned char* get() const { return bytes_.data() + 1; }
+
+  private:
+    std::vector<unsigned char> bytes_;
+};
+
+// Numbers from low to high.
+template <class T>
+std::vector<T> numbers(std::size_t size, std::int64_t low, std::int64_t high) {
+    std::uniform_int_distribution<std::int64_t> pick(low, high);
+    std::vector<T> values(size);
+    for (T& value : values) value = static_cast<T>(pick(random_bits));
+    values.shrink_to_fit();
+    return values;
+}
+
+// Every integer kernel of one instruction set.
+void try_integer(const std::string& name, const CellKernels& cells, const ResidualKernels& residual);
+
+void try_postings();
+
+}  // namespace plait

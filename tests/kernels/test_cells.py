@@ -1,0 +1,211 @@
+"""Centroids against a query: scores, nearest centroids, narrow tables, the best cells and the flood over documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import reference
+from plait import _core
+from plait.errors import ConfigError, InputError
+from plait.scoring import integer
+
+DIMS = [8, 16, 24, 96, 128, 256]
+N_QUERY = [1, 7, 8, 9, 22, 32, 33, 100]
+
+
+def packed_int8(values: NDArray[np.int8]) -> NDArray[np.int8]:
+    return integer.pack_query(values).astype(np.int8, copy=False)
+
+
+def random_int8(rows: int, dim: int, seed: int = 0) -> NDArray[np.int8]:
+    return np.random.default_rng(seed).integers(-127, 128, (rows, dim), np.int8)
+
+
+def random_centroids(rows: int, dim: int, seed: int = 1) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 128, (rows, dim), np.uint8)
+
+
+def padded(values: NDArray[Any]) -> NDArray[Any]:
+    """The last axis rounded up to whole groups of 8."""
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % 8)])
+
+
+def test_a_packed_query_lies_where_the_contract_says() -> None:
+    values = random_int8(9, 16)
+    packed, wide = integer.pack_query(values).ravel(), integer.pack_query(values.astype(np.int16)).ravel()
+    for row in range(9):
+        for d in range(16):
+            assert packed[(d // 4 * 16 + row) * 4 + d % 4] == values[row, d]
+            assert wide[(d // 2 * 16 + row) * 2 + d % 2] == values[row, d]
+    assert packed.astype(int).sum() == values.astype(int).sum()
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 47, 100])
+@pytest.mark.parametrize("n_query", N_QUERY)
+@pytest.mark.parametrize("dim", DIMS)
+def test_cell_scores_equal_their_reference(dim: int, n_query: int, n_rows: int) -> None:
+    query, centroids = random_int8(n_query, dim), random_centroids(n_rows, dim)
+    bias = 64 * query.astype(np.int32).sum(axis=1, dtype=np.int32)
+    for shift in (0, 3, 6):
+        table = integer.score_cells(packed_int8(query), centroids, padded(bias), shift)
+        np.testing.assert_array_equal(table[:, :n_query], reference.score_cells(query, centroids, bias, shift))
+
+
+@pytest.mark.parametrize("dim", [8, 128, 512])
+@pytest.mark.parametrize("value", [-128, -127, 127])
+def test_the_largest_values_do_not_overflow(value: int, dim: int) -> None:
+    query, centroids = np.full((9, dim), value, np.int8), np.full((5, dim), 127, np.uint8)
+    bias = np.zeros(9, np.int32)
+    for shift in (0, 8):
+        table = integer.score_cells(packed_int8(query), centroids, padded(bias), shift)
+        np.testing.assert_array_equal(table[:, :9], reference.score_cells(query, centroids, bias, shift))
+
+
+def test_more_lanes_than_are_cut_together_score_alike() -> None:
+    query, centroids = random_int8(1600, 8), random_centroids(50, 8)
+    bias = np.arange(1600, dtype=np.int32)
+    table = integer.score_cells(packed_int8(query), centroids, bias, 1)
+    np.testing.assert_array_equal(table, reference.score_cells(query, centroids, bias, 1))
+
+
+@pytest.mark.parametrize("n_rows", [1, 5, 100])
+@pytest.mark.parametrize("n_query", [*N_QUERY, 1601])
+@pytest.mark.parametrize("dim", [8, 24, 128])
+def test_nearest_rows_equal_their_reference(dim: int, n_query: int, n_rows: int) -> None:
+    query, centroids = random_int8(n_query, dim), random_centroids(n_rows, dim)
+    best, which = np.full(n_query, integer.NO_SCORE, np.int32), np.full(n_query, -1, np.int32)
+    cut = n_rows // 3  # in two blocks, as k-means gives them
+    integer.nearest_rows(packed_int8(query), centroids[:cut], best, which)
+    integer.nearest_rows(packed_int8(query), centroids[cut:], best, which, first_row=cut)
+    expected_best, expected_which = reference.nearest_rows(query, centroids)
+    np.testing.assert_array_equal(best, expected_best)
+    np.testing.assert_array_equal(which, expected_which)
+
+
+def test_the_first_of_equal_centroids_is_the_nearest() -> None:
+    query, centroids = random_int8(20, 16), np.full((100, 16), 3, np.uint8)
+    best, which = np.full(20, integer.NO_SCORE, np.int32), np.full(20, -1, np.int32)
+    for first in (0, 50):
+        integer.nearest_rows(packed_int8(query), centroids[first : first + 50], best, which, first_row=first)
+    assert which.tolist() == [0] * 20
+
+
+@pytest.mark.parametrize("shift", [0, 2, 7, 15])
+@pytest.mark.parametrize("lanes", [8, 24, 32, 40, 104])
+def test_narrow_tables_equal_their_reference(lanes: int, shift: int) -> None:
+    rng = np.random.default_rng(lanes)
+    table = rng.integers(-32768, 32768, (37, lanes), np.int16)
+    table[0], table[1] = -32768, 32767
+    floor = rng.integers(-32768, 32768, lanes, np.int16)
+    narrow = integer.narrow_table(table, floor, shift)
+    np.testing.assert_array_equal(narrow, reference.narrow_table(table, floor, shift))
+
+
+@pytest.mark.parametrize("spread", [1, 3, 50, 32768])
+@pytest.mark.parametrize(("n_cells", "n_probe"), [(1, 1), (7, 7), (300, 1), (300, 33), (2000, 512), (5000, 4)])
+@pytest.mark.parametrize("n_query", [1, 8, 9, 33])
+def test_the_best_cells_equal_their_reference(n_query: int, n_cells: int, n_probe: int, spread: int) -> None:
+    rng = np.random.default_rng(n_cells + spread)
+    table = padded(rng.integers(-spread, spread, (n_cells, n_query), np.int16))
+    cells, scores = integer.select_cells(table, n_query, n_probe)
+    expected_cells, expected_scores = reference.select_cells(table, n_query, n_probe)
+    np.testing.assert_array_equal(cells, expected_cells)
+    np.testing.assert_array_equal(scores, expected_scores)
+
+
+@pytest.mark.parametrize("value", [-32768, 0, 32767])
+@pytest.mark.parametrize("n_probe", [1, 10, 2500])
+def test_among_equal_cells_the_first_are_best(n_probe: int, value: int) -> None:
+    cells, scores = integer.select_cells(np.full((3000, 8), value, np.int16), 7, n_probe)
+    assert cells.tolist() == [list(range(n_probe))] * 7
+    assert (scores == value).all()
+
+
+def test_rising_scores_leave_the_last_cells_best() -> None:
+    table = np.repeat(np.arange(-9000, 9000, dtype=np.int16)[:, None], 16, axis=1)
+    cells, _ = integer.select_cells(table, 16, 40)
+    assert cells.tolist() == [list(range(17999, 17959, -1))] * 16
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("stride", [32, 64, 96])
+def test_the_flood_equals_its_reference(stride: int, dtype: type) -> None:
+    rng = np.random.default_rng(stride)
+    narrow = rng.integers(0, 256, (300, stride), np.uint8)
+    narrow[7] = 255
+    offsets = np.cumsum([0, *rng.integers(0, 30, 500), 0, 1, 2, 3, 4, 5, 0])
+    cells = rng.integers(0, 300, offsets[-1]).astype(dtype)
+    scores = integer.flood(narrow, cells, offsets[:-1].copy(), offsets[1:].copy())
+    np.testing.assert_array_equal(scores, reference.flood(narrow, cells, offsets[:-1], offsets[1:]))
+
+
+def test_the_flood_scores_any_documents_in_any_order() -> None:
+    narrow, cells = np.arange(64, dtype=np.uint8).reshape(2, 32), np.array([0, 1, 0], np.uint16)
+    begins, ends = np.array([2, 0, 1, 3]), np.array([3, 3, 2, 3])
+    assert integer.flood(narrow, cells, begins, ends).tolist() == [496, 1520, 1520, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_the_flood_refuses_cells_beyond_the_table(dtype: type) -> None:
+    narrow = np.zeros((10, 32), np.uint8)
+    cells: NDArray[Any] = np.zeros(9000, dtype)
+    cells[8000] = 10
+    begins, ends = np.arange(0, 9000, 10), np.arange(10, 9001, 10)
+    with pytest.raises(InputError, match="row 8000 names a cell"):
+        integer.flood(narrow, cells, begins, ends)
+    assert len(integer.flood(narrow, cells, begins[:800], ends[:800])) == 800
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-1, 3), (0, 6), (4, 3), (2**62, 2**63 - 1), (-(2**63), 0)])
+def test_the_flood_refuses_rows_that_do_not_exist(begin: int, end: int) -> None:
+    with pytest.raises(InputError):
+        integer.flood(np.zeros((1, 32), np.uint8), np.zeros(5, np.uint16), np.array([begin]), np.array([end]))
+
+
+def test_sizes_that_do_not_fit_are_refused() -> None:
+    packed, rows, bias = packed_int8(random_int8(9, 16)), random_centroids(5, 16), np.zeros(16, np.int32)
+    table, narrow = np.zeros((5, 16), np.int16), np.zeros((5, 32), np.uint8)
+    wrong: list[tuple[Any, tuple[Any, ...]]] = [
+        (_core.score_cells, (packed, rows[:, :8].copy(), bias, 0, table)),
+        (_core.score_cells, (packed, rows, bias[:9], 0, table)),
+        (_core.score_cells, (packed, rows, bias, 32, table)),
+        (_core.score_cells, (packed, rows, bias, 0, table[:4])),
+        (_core.score_cells, (packed, rows, bias, 0, np.zeros((5, 8), np.int16))),
+        (_core.score_cells, (packed[:, :9].copy(), rows, bias[:9], 0, np.zeros((5, 9), np.int16))),
+        (_core.score_cells, (packed.reshape(2, 16, 8), rows, bias, 0, table)),
+        (_core.nearest_rows, (packed, rows, 0, bias[:8], bias[:8])),
+        (_core.nearest_rows, (packed, rows, 0, bias[:9], bias[:8])),
+        (_core.nearest_rows, (packed, rows, -1, bias[:9], bias[:9])),
+        (_core.nearest_rows, (packed, rows, 2**31 - 3, bias[:9], bias[:9])),
+        (_core.narrow_table, (table, np.zeros(9, np.int16), 0, narrow)),
+        (_core.narrow_table, (table, np.zeros(16, np.int16), 16, narrow)),
+        (_core.narrow_table, (table, np.zeros(16, np.int16), 0, narrow[:4])),
+        (_core.narrow_table, (table, np.zeros(16, np.int16), 0, np.zeros((5, 16), np.uint8))),
+        (_core.select_cells, (table, np.zeros((9, 6), np.int32), np.zeros((9, 6), np.int16))),
+        (_core.select_cells, (table, np.zeros((9, 0), np.int32), np.zeros((9, 0), np.int16))),
+        (_core.select_cells, (table, np.zeros((8, 2), np.int32), np.zeros((8, 2), np.int16))),
+        (_core.select_cells, (table, np.zeros((9, 2), np.int32), np.zeros((9, 1), np.int16))),
+    ]
+    for call, arguments in wrong:
+        with pytest.raises(ValueError, match=r"\w"):
+            call(*arguments)
+
+
+def test_wrong_types_and_numbers_are_errors_with_a_message() -> None:
+    packed, rows, bias = packed_int8(random_int8(9, 16)), random_centroids(5, 16), np.zeros(16, np.int32)
+    with pytest.raises(InputError, match="do not fit"):
+        integer.score_cells(packed, rows.astype(np.int64), bias, 0)
+    with pytest.raises(InputError, match="do not fit"):
+        integer.score_cells(packed, rows, bias, -1)
+    with pytest.raises(InputError, match="uint16 or uint32"):
+        integer.flood(np.zeros((1, 32), np.uint8), np.zeros(1, np.int64), np.array([0]), np.array([1]))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="multiple of 8"):
+        integer.pack_query(np.zeros((3, 12), np.int8))
+    with pytest.raises(InputError, match="int8 or int16"):
+        integer.pack_query(np.zeros((3, 16), np.float32))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="n_probe is 6"):
+        integer.select_cells(np.zeros((5, 8), np.int16), 3, 6)
