@@ -17,13 +17,14 @@ PACKAGE = Path(plait.__file__).parent
 ORDER = [
     ["errors", "records", "strands", "version", "_core"],
     ["scoring"],
-    ["encode"],
+    ["codec", "encode"],
     ["index"],
     ["search"],
     ["sources", "adding"],
     ["engine"],
     ["evaluate"],
     ["cli"],
+    ["__main__"],
 ]
 LEVEL = {part: level for level, parts in enumerate(ORDER) for part in parts}
 

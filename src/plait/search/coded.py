@@ -1,0 +1,160 @@
+"""Search in compressed multi vectors, one query at a time: plait's own way through cells, centroids and codes.
+
+1. Every centroid is scored against every query row: a table.
+2. Each query row reads the postings of its best cells; an item's sum counts, for each query row, its best cell that
+   was read, and a floor for those that were not. The best `n_gather` go on.
+3. Of those, every row's centroid is looked up in the table: MaxSim as if rows were their centroids. `n_flood` go on.
+4. MaxSim over the codes. Where there are fine codes, the best `n_fine` are scored again with those.
+
+Each stage is some ten times dearer for an item than the one before it, and sees a tenth of the items.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.postings import Postings
+from plait.codec.query import CellQuery, residual_query
+from plait.codec.residual import ResidualCodec
+from plait.errors import ConfigError
+from plait.scoring.integer import CodedRows, Tally, flood, narrow_table, residual_maxsim, select_cells, top_k
+from plait.scoring.maxsim import top_k as top_k_floats
+from plait.search.trace import Trace
+
+# The table in bytes keeps this much below each query row's best centroid; what is farther below counts as equal.
+NARROW_RANGE = 0.5
+NARROW_LEVELS = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeConfig:
+    """How many go from each stage to the next."""
+
+    n_probe: int = 8  # cells read for each query row
+    n_gather: int = 400  # items whose centroids are all looked up
+    n_flood: int = 64  # items scored with codes
+    n_fine: int = 32  # items scored with fine codes, where there are any
+
+    def __post_init__(self) -> None:
+        for name in ("n_probe", "n_gather", "n_flood", "n_fine"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; each stage needs at least one")
+
+
+class CodedItems:
+    """Items of compressed rows: item i owns rows offsets[i] to offsets[i + 1]."""
+
+    def __init__(
+        self,
+        codec: ResidualCodec,
+        rows: CodedRows,
+        offsets: NDArray[np.int64],
+        postings: Postings,
+        *,
+        fine: tuple[ResidualCodec, CodedRows] | None = None,
+    ) -> None:
+        self.codec, self.rows, self.offsets, self.postings, self.fine = codec, rows, offsets, postings, fine
+        self._own = threading.local()
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def tally(self) -> Tally:
+        """Room for one query; each thread has its own."""
+        if not hasattr(self._own, "tally"):
+            self._own.tally = Tally(len(self))
+        tally: Tally = self._own.tally
+        return tally
+
+    def bounds(self, items: NDArray[np.integer] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first row of each item, and the one after its last."""
+        if items is None:
+            return self.offsets[:-1], self.offsets[1:]
+        return self.offsets[items], self.offsets[items + 1]
+
+
+class CodedQuery:
+    """One query against `CodedItems`; the table of centroid scores is made once, when it is made."""
+
+    def __init__(self, query: NDArray[np.float32], items: CodedItems, trace: Trace | None = None) -> None:
+        self._query, self._items, self._trace = query, items, trace or Trace()
+        with self._trace.stage("centroids") as stage:
+            cells = CellQuery.of(query, items.codec.codebook)
+            self._table, self._scale = cells.table(items.codec.codebook), cells.scale
+            stage.counts["centroids"] = len(items.codec.codebook)
+
+    def exhaustive(
+        self, k: int, *, allowed: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The k best of all items, or of those allowed, by their finest codes."""
+        chosen = np.arange(len(self._items)) if allowed is None else allowed
+        return self._rescored(chosen, k, fine=self._items.fine is not None)
+
+    def search(
+        self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The k best items found; `allowed` is a bit for each item."""
+        found = self._flood(self._gather(config, allowed), max(config.n_flood, k))
+        if self._items.fine is None:
+            return self._rescored(found, k, fine=False)
+        found, _ = self._rescored(found, max(config.n_fine, k), fine=False)
+        return self._rescored(found, k, fine=True)
+
+    def _gather(self, config: ProbeConfig, allowed: NDArray[np.uint8] | None) -> NDArray[np.uint32]:
+        with self._trace.stage("gather") as stage:
+            n_cells = len(self._table)
+            cells, scores = select_cells(self._table, len(self._query), min(config.n_probe + 1, n_cells))
+            # What a row would have found in the next cell is the most that it can have missed.
+            floor = np.ascontiguousarray(scores[:, -1])
+            n_probe = min(config.n_probe, n_cells)
+            postings = self._items.postings
+            found, _, n_met = self._items.tally.gather(
+                np.ascontiguousarray(cells[:, :n_probe]),
+                np.ascontiguousarray(scores[:, :n_probe]),
+                floor,
+                postings.offsets,
+                postings.items,
+                config.n_gather,
+                allowed=allowed,
+            )
+            stage.counts.update(cells=cells[:, :n_probe].size, items=n_met)
+        return found
+
+    def _flood(self, items: NDArray[np.uint32], n_keep: int) -> NDArray[np.int64]:
+        numbers = items.astype(np.int64)
+        if len(items) <= n_keep:
+            return numbers
+        with self._trace.stage("flood") as stage:
+            begins, ends = self._items.bounds(numbers)
+            assert self._items.rows.cells is not None
+            scores = flood(self._narrow(), self._items.rows.cells, begins, ends)
+            stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
+            return numbers[np.sort(top_k(scores, n_keep))]
+
+    def _narrow(self) -> NDArray[np.uint8]:
+        """The table in bytes, from the same distance below each query row's best centroid: a constant for each row
+        changes no ranking."""
+        shift = max(0, int(np.ceil(np.log2(NARROW_RANGE / self._scale / NARROW_LEVELS))))
+        floor = self._table.max(axis=0).astype(np.int32) - (NARROW_LEVELS << shift)
+        return narrow_table(self._table, np.maximum(floor, -32768).astype(np.int16), shift)
+
+    def _rescored(
+        self, items: NDArray[np.int64], k: int, *, fine: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        with self._trace.stage("fine codes" if fine else "codes") as stage:
+            codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
+            query = residual_query(self._query, codec, self._table, self._scale)
+            begins, ends = self._items.bounds(items)
+            scores = residual_maxsim(query, rows, begins, ends)
+            stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
+            best = top_k_floats(scores, k)
+        return items[best], scores[best]
+
+    def _fine(self) -> tuple[ResidualCodec, CodedRows]:
+        assert self._items.fine is not None
+        return self._items.fine
