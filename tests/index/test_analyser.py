@@ -106,3 +106,11 @@ def test_settled_characters_need_no_normalisation(text: str) -> None:
 
 def test_a_long_query_is_still_one_query() -> None:
     assert found("w9999", " ".join(f"w{number}" for number in range(10_000)))
+
+
+def test_words_that_only_carry_a_question_are_left_out_of_it() -> None:
+    assert match_expression("How do I parse the date?") == '"parse" OR "date"'
+
+
+def test_a_query_of_such_words_alone_keeps_them() -> None:
+    assert found("To be, or not to be: that is the question", "to be or not to be")

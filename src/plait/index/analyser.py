@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from plait.index.stopwords import STOPWORDS
+
 VERSION = 1
 # Marks belong to words: without Mn and Mc, Hindi and Thai fall apart at every vowel sign.
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
@@ -51,7 +53,8 @@ def _pairs(found: re.Match[str]) -> str:
 
 
 def match_expression(query: str) -> str | None:
-    """An FTS5 expression that finds any of the query's words, or None if it has none.
+    """An FTS5 expression that finds any of the query's words, or None if it has none. Stop words count only in a query
+    that has nothing else: "to be or not to be" is still found.
 
     The words hold letters, digits and marks alone, each in quotes, so that no operator of FTS5 can be smuggled in.
     """
@@ -59,8 +62,9 @@ def match_expression(query: str) -> str | None:
     words = dict.fromkeys(word for word in kept.split() if any(map(_is_letter_or_digit, word)))
     # The last character of a run is there for documents; in a query the pair before it says more.
     tails = {word[1] for word in words if _PAIR.fullmatch(word)}
-    terms = [_term(word) for word in words if word not in tails]
-    return " OR ".join(terms) or None
+    asked = [word for word in words if word not in tails]
+    telling = [word for word in asked if word.lower() not in STOPWORDS]
+    return " OR ".join(_term(word) for word in telling or asked) or None
 
 
 def _term(word: str) -> str:

@@ -1,0 +1,15 @@
+"""English words that carry a question and not its subject. A query leaves them out unless it has no others.
+
+They are dropped from queries alone, so the list may change without touching any index. Without it, a question that
+shares only "how do I" with a document would still rank it, and fusion, which looks at ranks, would believe it; and each
+such word makes SQLite read most of the index.
+"""
+
+STOPWORDS = frozenset(
+    """
+    a about an and any are as at be been being but by can could did do does doing done for from get had has have having
+    he her hers him his how i if in into is it its just me my no nor not of on or our ours shall she should so some such
+    than that the their theirs them then there these they this those to too us very was we were what when where which
+    who whom whose why will with would you your yours
+    """.split()
+)
