@@ -1,0 +1,284 @@
+"""`plait.json`: what a model folder says of itself. Parsed once into frozen records; an unknown key is an error,
+because a setting that is misspelt would otherwise be a setting that is silently not used."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plait.encode.protocol import StrandShape
+from plait.errors import ModelError
+
+CARD_NAME = "plait.json"
+FORMAT = 1
+POOLINGS = ("mean", "cls")
+SIMILARITIES = ("cosine",)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file of the folder, with what it must measure."""
+
+    file: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DenseStrand:
+    """One vector a text; pooled and brought to length one inside the graph."""
+
+    dim: int
+    pooling: str
+
+
+@dataclass(frozen=True, slots=True)
+class MultiStrand:
+    """One vector a token; projected and brought to length one inside the graph."""
+
+    dim: int
+    special_rows: bool  # whether the rows of special tokens such as [CLS] are kept
+    skip: tuple[str, ...]  # tokens whose rows are left out of documents: punctuation, mostly
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Queries shorter than `length` tokens are filled up with `token`, and its rows are kept (ColBERT's way)."""
+
+    token: str
+    length: int
+    attended: bool  # whether the other tokens may look at the filling
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReading:
+    """How a query is read."""
+
+    length: int  # in tokens, special ones included
+    prefix: str
+    expansion: Expansion | None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReading:
+    """How a document is read; a longer one is split into passages that overlap."""
+
+    length: int  # in tokens, special ones included
+    prefix: str
+    overlap: int  # tokens that a passage shares with the one before it
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """All of `plait.json`."""
+
+    name: str
+    version: str
+    dense: DenseStrand | None
+    multi: MultiStrand | None
+    query: QueryReading
+    document: DocumentReading
+    similarity: str
+    weights: str  # sha256 of the weights before any rounding, so that every precision has the same
+    tokenizer: FileRecord
+    precisions: Mapping[str, FileRecord]
+    languages: tuple[str, ...]
+    licence: str
+    attribution: str
+    source: str
+    made: str
+
+    @property
+    def shape(self) -> StrandShape:
+        return StrandShape(
+            dense=self.dense.dim if self.dense else None,
+            multi=self.multi.dim if self.multi else None,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The name and a short hash of the weights, the tokeniser and the reading of text. Not of the precision: an
+        index made with one precision may be searched with another."""
+        identity = {
+            "weights": self.weights,
+            "tokenizer": self.tokenizer.sha256,
+            "dense": asdict(self.dense) if self.dense else None,
+            "multi": asdict(self.multi) if self.multi else None,
+            "query": asdict(self.query),
+            "document": asdict(self.document),
+        }
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+        return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def read_card(folder: Path) -> ModelCard:
+    """The card of a model folder; ModelError if there is none or it cannot be understood."""
+    path = folder / CARD_NAME
+    if not folder.is_dir():
+        raise ModelError(f"there is no model folder {folder}; give the path of a folder that holds {CARD_NAME}")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        raise ModelError(f"{folder} is not a model folder: it has no {CARD_NAME}, only {seen}") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
+    return parse_card(raw, str(path))
+
+
+def parse_card(raw: object, where: str) -> ModelCard:
+    """The card in `raw`, which json.loads gave; `where` names it in messages."""
+    top = _Section(raw, where)
+    number = top.take("format", int)
+    if number != FORMAT:
+        raise ModelError(
+            f"{where} has format {number}, and this plait reads format {FORMAT}; "
+            f"{'upgrade plait' if number > FORMAT else 'build the model again'}"
+        )
+    strands = top.section("strands")
+    dense, multi = strands.section_or_none("dense"), strands.section_or_none("multi")
+    strands.close()
+    if dense is None and multi is None:
+        raise ModelError(f"{where} names no strand; a model gives dense, multi, or both")
+    query, document = top.section("query"), top.section("document")
+    expansion = query.section_or_none("expansion")
+    card = ModelCard(
+        name=top.take("name", str),
+        version=top.take("version", str),
+        dense=_dense(dense) if dense else None,
+        multi=_multi(multi) if multi else None,
+        query=QueryReading(
+            length=query.take_count("length"),
+            prefix=query.take("prefix", str),
+            expansion=_expansion(expansion) if expansion else None,
+        ),
+        document=DocumentReading(
+            length=document.take_count("length"),
+            prefix=document.take("prefix", str),
+            overlap=document.take("overlap", int),
+        ),
+        similarity=top.take_one_of("similarity", SIMILARITIES),
+        weights=top.take("weights", str),
+        tokenizer=_file(top.section("tokenizer")),
+        precisions=top.each_section("precisions", _file),
+        languages=top.take_strings("languages"),
+        licence=top.take("licence", str),
+        attribution=top.take("attribution", str),
+        source=top.take("source", str),
+        made=top.take("made", str),
+    )
+    for section in (query, document, top):
+        section.close()
+    if not 0 <= card.document.overlap < card.document.length // 2:
+        raise ModelError(
+            f"{where} has an overlap of {card.document.overlap} tokens in passages of {card.document.length}; "
+            "it must be less than half"
+        )
+    return card
+
+
+def _dense(section: _Section) -> DenseStrand:
+    strand = DenseStrand(dim=section.take_count("dim"), pooling=section.take_one_of("pooling", POOLINGS))
+    section.close()
+    return strand
+
+
+def _multi(section: _Section) -> MultiStrand:
+    strand = MultiStrand(
+        dim=section.take_count("dim"),
+        special_rows=section.take("special_rows", bool),
+        skip=section.take_strings("skip"),
+    )
+    section.close()
+    return strand
+
+
+def _expansion(section: _Section) -> Expansion:
+    expansion = Expansion(
+        token=section.take("token", str),
+        length=section.take_count("length"),
+        attended=section.take("attended", bool),
+    )
+    section.close()
+    return expansion
+
+
+def _file(section: _Section) -> FileRecord:
+    record = FileRecord(
+        file=section.take("file", str), sha256=section.take("sha256", str), bytes=section.take_count("bytes")
+    )
+    if Path(record.file).name != record.file:
+        raise ModelError(f"{section.where} names the file {record.file!r}; a model's files are inside its folder")
+    section.close()
+    return record
+
+
+class _Section:
+    """A JSON object that is taken apart key by key; what is left at the end is unknown, and refused."""
+
+    def __init__(self, raw: object, where: str) -> None:
+        if not isinstance(raw, dict):
+            raise ModelError(f"{where} must be a JSON object; it is {type(raw).__name__}")
+        self.where = where
+        self._left: dict[str, Any] = dict(raw)
+        self._known: list[str] = []
+
+    def take(self, key: str, kind: type[T]) -> T:
+        self._known.append(key)
+        if key not in self._left:
+            raise ModelError(f"{self.where} has no {key!r}; {self._near(key)}")
+        value = self._left.pop(key)
+        # In Python a bool is an int; in a card it is a mistake.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ModelError(f"{self.where}: {key!r} is {value!r}; it must be of type {kind.__name__}")
+        return value
+
+    def take_count(self, key: str) -> int:
+        value = self.take(key, int)
+        if value < 1:
+            raise ModelError(f"{self.where}: {key!r} is {value}; it must be at least 1")
+        return value
+
+    def take_one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+        value = self.take(key, str)
+        if value not in allowed:
+            raise ModelError(f"{self.where}: {key!r} is {value!r}; plait knows {', '.join(allowed)}")
+        return value
+
+    def take_strings(self, key: str) -> tuple[str, ...]:
+        values = self.take(key, list)
+        if not all(isinstance(value, str) for value in values):
+            raise ModelError(f"{self.where}: {key!r} must be a list of strings; it is {values!r}")
+        return tuple(values)
+
+    def section(self, key: str) -> _Section:
+        return _Section(self.take(key, dict), f"{self.where}, {key}")
+
+    def section_or_none(self, key: str) -> _Section | None:
+        if self._left.get(key) is None:
+            self._known.append(key)
+            self._left.pop(key, None)
+            return None
+        return self.section(key)
+
+    def each_section(self, key: str, parse: Any) -> dict[str, FileRecord]:
+        inner = self.section(key)
+        return {name: parse(_Section(raw, f"{inner.where}, {name}")) for name, raw in inner._left.items()}
+
+    def close(self) -> None:
+        """Refuse the keys that nothing asked for."""
+        for key in self._left:
+            raise ModelError(f"{self.where} has the unknown key {key!r}; {self._near(key, self._known)}")
+
+    def _near(self, key: str, names: list[str] | None = None) -> str:
+        found = difflib.get_close_matches(key, list(self._left) if names is None else names, n=1)
+        if found:
+            return f"did you mean {found[0]!r}?" if names else f"is {found[0]!r} meant to be it?"
+        return f"known keys: {', '.join(names)}" if names else "add it, or build the model again"

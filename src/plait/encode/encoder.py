@@ -1,0 +1,164 @@
+"""`OnnxEncoder`: a model folder at work. Reads texts, runs them through the graph in batches of like length, and gives
+ragged strands in the order of the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.batches import by_length, pad
+from plait.encode.card import ModelCard
+from plait.encode.passages import token_spans, windows
+from plait.encode.protocol import StrandShape
+from plait.encode.reader import Reader
+from plait.errors import ConfigError
+from plait.records import Span
+from plait.strands import MultiVectors, Rows, Strands
+
+# How many tokens go through the model at once. More gains nothing and falls out of the cache.
+BATCH_TOKENS = 2048
+# A title may take this much of a passage; the rest of a longer one does not make passages shorter still.
+TITLE_PART = 2
+
+OnBatch = Callable[[int, int], None]  # texts done, texts in all
+
+
+class Session(Protocol):
+    """The part of onnxruntime's InferenceSession that is used here."""
+
+    def get_inputs(self) -> Sequence[Any]: ...
+
+    def run(self, outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> Sequence[NDArray[np.float32]]: ...
+
+
+class OnnxEncoder:
+    """Text to strands with onnxruntime; `plait.encode.load.load` makes one from a model folder."""
+
+    def __init__(self, card: ModelCard, reader: Reader, session: Session) -> None:
+        self._card, self._reader, self._session = card, reader, session
+        self._inputs = {given.name for given in session.get_inputs()}
+        self._outputs = [name for name in ("dense", "multi") if getattr(card, name) is not None]
+        special = [] if card.multi is None or card.multi.special_rows else reader.special_ids
+        skipped = [reader.token_id(token) for token in card.multi.skip] if card.multi else []
+        self._dropped_of_queries = np.array(sorted(special), np.int64)
+        self._dropped_of_documents = np.array(sorted({*special, *skipped}), np.int64)
+        expansion = card.query.expansion
+        self._expansion_id = reader.token_id(expansion.token) if expansion else None
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def card(self) -> ModelCard:
+        """What the model says of itself: lengths, licence, source."""
+        return self._card
+
+    @property
+    def fingerprint(self) -> str:
+        return self._card.fingerprint
+
+    @property
+    def shape(self) -> StrandShape:
+        return self._card.shape
+
+    def split(self, title: str, text: str) -> list[Span]:
+        """The passages of a document; each leaves room for the title. A text that fits is one passage."""
+        room = self._reader.room(is_query=False)
+        room = max(room // TITLE_PART, room - (self._reader.count(title) if title else 0))
+        spans = token_spans(text, self._reader.spans)
+        return windows(text, spans, size=room, overlap=min(self._card.document.overlap, room // 4))
+
+    def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
+        """(surface, where it is in the text) for each row of the multi strand of this text."""
+        ids = self._reader.read([text], is_query=is_query).ids[0]
+        pieces = self._reader.pieces(text, is_query=is_query)
+        if is_query and (expansion := self._card.query.expansion) is not None:
+            ids = self._expand(ids)
+            pieces += [(expansion.token, Span(0, 0))] * (len(ids) - len(pieces))
+        return [pieces[place] for place in np.flatnonzero(self._kept(ids, is_query=is_query))]
+
+    def encode_queries(self, texts: Sequence[str]) -> Strands:
+        """The strands of queries; a query that is too long is cut, and counted in `truncated`."""
+        return self._encode(texts, is_query=True, batch_tokens=BATCH_TOKENS, on_batch=None)
+
+    def encode_documents(
+        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None
+    ) -> Strands:
+        """The strands of passages, title included; one that is too long is cut, and counted in `truncated`.
+
+        `on_batch` is told after each batch how many texts are done, and of how many.
+        """
+        return self._encode(texts, is_query=False, batch_tokens=batch_tokens, on_batch=on_batch)
+
+    def iterate_documents(
+        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[tuple[list[int], Strands]]:
+        """The same, a batch at a time and never all in memory: (which of the texts, their strands), longest first."""
+        if batch_tokens < 1:
+            raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
+        reading = self._reader.read(texts, is_query=False)
+        return self._run(reading.ids, is_query=False, batch_tokens=batch_tokens)
+
+    def _encode(self, texts: Sequence[str], *, is_query: bool, batch_tokens: int, on_batch: OnBatch | None) -> Strands:
+        if batch_tokens < 1:
+            raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
+        reading = self._reader.read(texts, is_query=is_query)
+        shape = self.shape
+        dense = np.zeros((len(texts), shape.dense), np.float32) if shape.dense else None
+        rows: list[Rows] = [np.zeros((0, shape.multi or 0), np.float32)] * len(texts)
+        n_done = 0
+        for items, strands in self._run(reading.ids, is_query=is_query, batch_tokens=batch_tokens):
+            if dense is not None and strands.dense is not None:
+                dense[items] = strands.dense
+            if strands.multi is not None:
+                for place, item in enumerate(items):
+                    rows[item] = strands.multi[place]
+            n_done += len(items)
+            if on_batch is not None:
+                on_batch(n_done, len(texts))
+        multi = MultiVectors.from_items(rows, dim=shape.multi) if shape.multi else None
+        return Strands(dense=dense, multi=multi, truncated=reading.truncated)
+
+    def _run(
+        self, ids: Sequence[NDArray[np.int64]], *, is_query: bool, batch_tokens: int
+    ) -> Iterator[tuple[list[int], Strands]]:
+        for items in by_length([len(item) for item in ids], n_tokens=batch_tokens):
+            yield items, self._forward([ids[item] for item in items], is_query=is_query)
+
+    def _forward(self, ids: Sequence[NDArray[np.int64]], *, is_query: bool) -> Strands:
+        """One pass of the model: every strand it has, without padding."""
+        attended = [len(item) for item in ids]
+        if is_query and self._card.query.expansion is not None:
+            ids = [self._expand(item) for item in ids]
+            if self._card.query.expansion.attended:
+                attended = [len(item) for item in ids]
+        padded, mask = pad(ids)
+        for row, length in enumerate(attended):
+            mask[row, length:] = 0
+        feed = {"input_ids": padded, "attention_mask": mask}
+        if "token_type_ids" in self._inputs:
+            feed["token_type_ids"] = np.zeros_like(padded)
+        found = dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
+        multi = None
+        if "multi" in found:
+            states: NDArray[np.float32] = found["multi"]
+            multi = MultiVectors.from_items(
+                [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
+            )
+        return Strands(dense=found.get("dense"), multi=multi)
+
+    def _kept(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
+        """Which tokens have a row in the multi strand. A text of skipped tokens alone keeps them: with no row at all
+        it could never be found."""
+        kept = ~np.isin(ids, self._dropped_of_queries if is_query else self._dropped_of_documents)
+        return kept if kept.any() else np.ones(len(ids), np.bool_)
+
+    def _expand(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        expansion = self._card.query.expansion
+        if expansion is None or len(ids) >= expansion.length:
+            return ids
+        return np.concatenate([ids, np.full(expansion.length - len(ids), self._expansion_id, np.int64)])

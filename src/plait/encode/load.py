@@ -1,0 +1,137 @@
+"""From a name or a folder to an encoder. onnxruntime and tokenizers are imported here, when a model is loaded, and
+nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from plait.encode.card import CARD_NAME, FileRecord, ModelCard, read_card
+from plait.encode.encoder import OnnxEncoder
+from plait.encode.reader import Reader
+from plait.errors import ConfigError, ModelError
+
+BUNDLED = Path(__file__).parent.parent / "models"
+DEFAULT_MODEL = "plait-gte-small"
+
+
+def load(model: str | Path | None = None, *, precision: str = "int8", n_threads: int | None = None) -> OnnxEncoder:
+    """The encoder of a model: the bundled default, a bundled one by name, or a model folder by path.
+
+    `n_threads` is how many threads the model may use; all that this process may run on, if None.
+    """
+    folder = find(model)
+    card = read_card(folder)
+    graph = _file_of(folder, _record(card, folder, precision))
+    tokenizer_path = _file_of(folder, card.tokenizer)
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(tokenizer_path))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(f"{tokenizer_path} cannot be read: {error}; fetch or build the model again") from error
+    return OnnxEncoder(card, Reader(tokenizer, card), _session(graph, card, n_threads))
+
+
+def find(model: str | Path | None = None) -> Path:
+    """The folder of a model. A name without a separator is a bundled model; anything else is a path."""
+    if model is None:
+        return BUNDLED / DEFAULT_MODEL
+    name = str(model)
+    if name in bundled_models():
+        return BUNDLED / name
+    path = Path(model)
+    if (path / CARD_NAME).is_file() or path.is_dir():
+        return path
+    raise ModelError(
+        f"there is no model {name!r}: it is not a folder, and the bundled models are {', '.join(bundled_models())}"
+    )
+
+
+def bundled_models() -> list[str]:
+    """The names of the models that come with plait."""
+    return sorted(entry.parent.name for entry in BUNDLED.glob(f"*/{CARD_NAME}"))
+
+
+def verify(model: str | Path | None = None) -> list[str]:
+    """Reads every file of a model and compares it with its recorded hash; gives the names of the files that are right.
+
+    ModelError for a file that differs. Loading checks sizes only: hashing a whole model is too slow for every start.
+    """
+    folder = find(model)
+    card = read_card(folder)
+    checked = []
+    for record in (card.tokenizer, *card.precisions.values()):
+        path = _file_of(folder, record)
+        with path.open("rb") as handle:
+            seen = hashlib.file_digest(handle, "sha256").hexdigest()
+        if seen != record.sha256:
+            raise ModelError(
+                f"{path} has sha256 {seen}, but {CARD_NAME} records {record.sha256}; fetch or build the model again"
+            )
+        checked.append(record.file)
+    return checked
+
+
+def _record(card: ModelCard, folder: Path, precision: str) -> FileRecord:
+    if precision in card.precisions:
+        return card.precisions[precision]
+    there = ", ".join(card.precisions) or "none"
+    raise ModelError(
+        f"the model {card.name} in {folder} has no precision {precision!r}; it has {there}. "
+        f"docs/models.md says how to build a model folder with more"
+    )
+
+
+def _file_of(folder: Path, record: FileRecord) -> Path:
+    path = folder / record.file
+    try:
+        seen = path.stat().st_size
+    except OSError:
+        raise ModelError(f"{path} is missing, though {CARD_NAME} names it; fetch or build the model again") from None
+    if seen != record.bytes:
+        raise ModelError(
+            f"{path} has {seen} bytes, but {CARD_NAME} records {record.bytes}; fetch or build the model again"
+        )
+    return path
+
+
+def _session(graph: Path, card: ModelCard, n_threads: int | None) -> Any:
+    if n_threads is not None and n_threads < 1:
+        raise ConfigError(f"n_threads is {n_threads}; a model needs at least one thread")
+    import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = n_threads or available_cpus()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.use_deterministic_compute = True
+    # The graph was written as it should run; rewriting it takes time at every start and undoes choices made on purpose.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # Idle threads that spin take the time of whatever else runs: the other half of an index build, or another process.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no public class
+        raise ModelError(f"{graph} cannot be run: {error}; fetch or build the model again") from error
+    _check_outputs(session, card, graph)
+    return session
+
+
+def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
+    seen = {found.name: found.shape for found in session.get_outputs()}
+    for name, dim in (("dense", card.shape.dense), ("multi", card.shape.multi)):
+        if dim is not None and (name not in seen or seen[name][-1] != dim):
+            raise ModelError(
+                f"{graph} should have an output {name!r} of {dim} dimensions, as {CARD_NAME} says; its outputs are "
+                f"{seen}"
+            )
+
+
+def available_cpus() -> int:
+    """How many processors this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,126 @@
+"""Text to token ids: the tokeniser of a model folder, with its special tokens put on and long texts cut by hand, so
+that what is cut can be counted. No model and no padding here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.card import ModelCard
+from plait.errors import InputError, ModelError
+from plait.records import Span
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Encodings are large objects; only this many are alive at a time.
+TEXTS_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The token ids of some texts, special tokens included, and how many of the texts were cut to fit."""
+
+    ids: list[NDArray[np.int64]]
+    truncated: int
+
+
+class Reader:
+    """Reads texts as one model was taught to read them."""
+
+    def __init__(self, tokenizer: Tokenizer, card: ModelCard) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer = tokenizer
+        self._card = card
+        framed = tokenizer.encode("a")
+        inner = [place for place, special in enumerate(framed.special_tokens_mask) if not special]
+        if not inner:
+            raise ModelError(f"the tokeniser of {card.name} reads 'a' as no token at all; build the model again")
+        self._head: list[int] = framed.ids[: inner[0]]
+        self._tail: list[int] = framed.ids[inner[-1] + 1 :]
+        self._query_prefix = self._prefix_ids(card.query.prefix)
+        self._document_prefix = self._prefix_ids(card.document.prefix)
+        for name, reading in (("query", card.query), ("document", card.document)):
+            if reading.length <= self._n_fixed(is_query=name == "query"):
+                raise ModelError(f"{card.name} reads {reading.length} tokens of a {name}, too few for any text")
+
+    def read(self, texts: Sequence[str], *, is_query: bool) -> Reading:
+        """The ids of each text; a text that is too long keeps its beginning."""
+        room = self.room(is_query=is_query)
+        head, tail = self._head + self._prefix(is_query), self._tail
+        ids: list[NDArray[np.int64]] = []
+        truncated = 0
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            for body in self._bodies(texts[start : start + TEXTS_AT_ONCE], start):
+                truncated += len(body) > room
+                ids.append(np.array(head + body[:room] + tail, np.int64))
+        return Reading(ids, truncated)
+
+    def room(self, *, is_query: bool) -> int:
+        """How many tokens of its own a text may have."""
+        return (self._card.query if is_query else self._card.document).length - self._n_fixed(is_query=is_query)
+
+    def count(self, text: str) -> int:
+        """The number of tokens of a text, without the special ones and the prefix."""
+        return len(self._bodies([text], 0)[0])
+
+    def spans(self, text: str) -> NDArray[np.int64]:
+        """Where each token is in the text: (tokens, 2) of start and end."""
+        self._refuse_unreadable([text], 0)
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return np.array(offsets, np.int64).reshape(-1, 2)
+
+    def pieces(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
+        """One (surface, span) for each id that `read` gives; special tokens and prefixes are empty spans at 0."""
+        self._refuse_unreadable([text], 0)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        room = self.room(is_query=is_query)
+        body = [(text[start:end], Span(start, end)) for start, end in encoding.offsets[:room]]
+        nowhere = Span(0, 0)
+        before = [(self._surface(token), nowhere) for token in self._head + self._prefix(is_query)]
+        return before + body + [(self._surface(token), nowhere) for token in self._tail]
+
+    def token_id(self, token: str) -> int:
+        """The id of a token that the card names; ModelError if the vocabulary lacks it."""
+        found = self._tokenizer.token_to_id(token)
+        if found is None:
+            raise ModelError(f"the card of {self._card.name} names the token {token!r}, which its vocabulary lacks")
+        return found
+
+    @property
+    def special_ids(self) -> list[int]:
+        """The ids that frame every text."""
+        return sorted({*self._head, *self._tail})
+
+    def _bodies(self, texts: Sequence[str], first: int) -> list[list[int]]:
+        self._refuse_unreadable(texts, first)
+        return [found.ids for found in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def _refuse_unreadable(self, texts: Sequence[str], first: int) -> None:
+        for place, text in enumerate(texts, first):
+            if not isinstance(text, str):
+                raise InputError(f"text {place} is of type {type(text).__name__}; encoders take strings")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"text {place} holds half of a character pair at position {error.start}; "
+                    "read its source again as UTF-8, with errors='replace'"
+                ) from None
+
+    def _prefix(self, is_query: bool) -> list[int]:
+        return self._query_prefix if is_query else self._document_prefix
+
+    def _prefix_ids(self, prefix: str) -> list[int]:
+        return list(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else []
+
+    def _n_fixed(self, *, is_query: bool) -> int:
+        return len(self._head) + len(self._tail) + len(self._prefix(is_query))
+
+    def _surface(self, token: int) -> str:
+        return self._tokenizer.id_to_token(token) or ""
