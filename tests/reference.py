@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plait.strands import MultiVectors, Rows
 
 
-def maxsim(query: NDArray[np.float32], documents: MultiVectors) -> NDArray[np.float32]:
+def maxsim(query: Rows, documents: MultiVectors) -> NDArray[np.float32]:
     """The sum over query rows of the best dot product with a row of the document; 0 for a document without rows."""
     scores = np.zeros(len(documents))
     for item in range(len(documents)):

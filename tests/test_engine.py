@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_a_query_of_punctuation_or_nul_finds_something_or_nothing_but_does_not_f
 
 def test_a_single_document_or_id_outside_a_list_is_refused(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="list"):
-        index.add({"id": "a", "text": "x"})  # type: ignore[arg-type]
+        index.add(cast(Any, {"id": "a", "text": "x"}))
     with pytest.raises(ConfigError, match="list"):
         index.delete("a")
 

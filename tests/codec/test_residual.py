@@ -13,11 +13,11 @@ from plait.codec.residual import ResidualCodec
 
 def unit_rows(n_rows: int, dim: int, seed: int = 0) -> NDArray[np.float32]:
     rows = np.random.default_rng(seed).standard_normal((n_rows, dim)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def nearest(rows: NDArray[np.float32], codebook: Codebook) -> NDArray[np.int64]:
-    return np.argmax(rows @ codebook.floats().T, axis=1)
+    return np.asarray(np.argmax(rows @ codebook.floats().T, axis=1), np.int64)
 
 
 def fitted(bits: int, dim: int = 32) -> tuple[ResidualCodec, NDArray[np.float32], NDArray[np.int64]]:

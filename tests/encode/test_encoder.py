@@ -12,7 +12,7 @@ from plait.records import Span
 from plait.strands import MultiVectors, Strands
 
 if TYPE_CHECKING:
-    from conftest import Make
+    from encode.conftest import Make
 
 CLS, SEP, MASK, A = 2, 3, 4, 5  # ids of the tiny vocabulary; the letters go on from A
 

@@ -18,7 +18,7 @@ from plait.strands import MultiVectors
 
 
 def unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def corpus(n_items: int = 300, dim: int = 32, seed: int = 0) -> MultiVectors:

@@ -5,11 +5,10 @@ shares only "how do I" with a document would still rank it, and fusion, which lo
 such word makes SQLite read most of the index.
 """
 
-STOPWORDS = frozenset(
-    """
+_WORDS = """
     a about an and any are as at be been being but by can could did do does doing done for from get had has have having
     he her hers him his how i if in into is it its just me my no nor not of on or our ours shall she should so some such
     than that the their theirs them then there these they this those to too us very was we were what when where which
     who whom whose why will with would you your yours
-    """.split()
-)
+"""
+STOPWORDS = frozenset(_WORDS.split())

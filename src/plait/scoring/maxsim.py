@@ -14,7 +14,7 @@ from plait.strands import MultiVectors, Rows
 
 
 def maxsim(
-    query: NDArray[np.float32],
+    query: Rows,
     documents: MultiVectors,
     *,
     items: NDArray[np.int64] | None = None,
@@ -55,7 +55,7 @@ def maxsim(
     return scores
 
 
-def align(query: NDArray[np.float32], rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def align(query: Rows, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """For each row of `query`, the row of one document that matches it best (the first of equals), and their dot
     product; both (n_query,). Without rows to match, the row is -1 and the product 0."""
     query = _checked_query(query, rows)
@@ -79,7 +79,7 @@ def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     return best
 
 
-def _checked_query(query: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
     """The query as contiguous rows, the one copy that is ever made; refuses what cannot be scored against `rows`."""
     if query.ndim != 2 or query.dtype != np.float32:
         raise InputError(
