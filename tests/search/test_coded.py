@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 import reference
 from plait.codec import kmeans
 from plait.codec.codebook import Codebook
+from plait.codec.items import CodedItems
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
-from plait.search.coded import CodedItems, CodedQuery, ProbeConfig
+from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.trace import Trace
 from plait.strands import MultiVectors
 
