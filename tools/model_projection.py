@@ -1,6 +1,6 @@
 """Fits the projection of the multi strand: from the model's token states to fewer dimensions, so that MaxSim ranks
 documents as it does with whole states. Fitted by gradient descent on that ranking; principal components keep variance,
-which is not the same, and rank worse than random directions do."""
+which is not the same: on cranfield they ranked worse than random directions."""
 
 from __future__ import annotations
 

@@ -133,6 +133,12 @@ def test_batches_can_be_taken_one_at_a_time(make: Make) -> None:
     assert [items for items, _ in batches] == [[0], [2]]
 
 
+def test_a_batch_counts_the_texts_that_were_cut_in_it(make: Make) -> None:
+    encoder, _ = make()
+    texts = ["a", " ".join("abcdefghijklmnop")]
+    assert [strands.truncated for _, strands in encoder.iterate_documents(texts, batch_tokens=12)] == [1, 0]
+
+
 def test_a_long_document_is_split_with_room_for_its_title(make: Make) -> None:
     encoder, _ = make()
     text = " ".join("abcdefghijklmnop")

@@ -4,6 +4,7 @@ ragged strands in the order of the texts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from plait.encode.batches import by_length, pad
 from plait.encode.card import ModelCard
 from plait.encode.passages import token_spans, windows
 from plait.encode.protocol import StrandShape
-from plait.encode.reader import Reader
+from plait.encode.reader import Reader, Reading
 from plait.errors import ConfigError
 from plait.records import Span
 from plait.strands import MultiVectors, Rows, Strands
@@ -101,7 +102,7 @@ class OnnxEncoder:
         if batch_tokens < 1:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
         reading = self._reader.read(texts, is_query=False)
-        return self._run(reading.ids, is_query=False, batch_tokens=batch_tokens)
+        return self._run(reading, is_query=False, batch_tokens=batch_tokens)
 
     def _encode(self, texts: Sequence[str], *, is_query: bool, batch_tokens: int, on_batch: OnBatch | None) -> Strands:
         if batch_tokens < 1:
@@ -111,7 +112,7 @@ class OnnxEncoder:
         dense = np.zeros((len(texts), shape.dense), np.float32) if shape.dense else None
         rows: list[Rows] = [np.zeros((0, shape.multi or 0), np.float32)] * len(texts)
         n_done = 0
-        for items, strands in self._run(reading.ids, is_query=is_query, batch_tokens=batch_tokens):
+        for items, strands in self._run(reading, is_query=is_query, batch_tokens=batch_tokens):
             if dense is not None and strands.dense is not None:
                 dense[items] = strands.dense
             if strands.multi is not None:
@@ -121,13 +122,12 @@ class OnnxEncoder:
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = MultiVectors.from_items(rows, dim=shape.multi) if shape.multi else None
-        return Strands(dense=dense, multi=multi, truncated=reading.truncated)
+        return Strands(dense=dense, multi=multi, truncated=sum(reading.cut))
 
-    def _run(
-        self, ids: Sequence[NDArray[np.int64]], *, is_query: bool, batch_tokens: int
-    ) -> Iterator[tuple[list[int], Strands]]:
-        for items in by_length([len(item) for item in ids], n_tokens=batch_tokens):
-            yield items, self._forward([ids[item] for item in items], is_query=is_query)
+    def _run(self, reading: Reading, *, is_query: bool, batch_tokens: int) -> Iterator[tuple[list[int], Strands]]:
+        for items in by_length([len(ids) for ids in reading.ids], n_tokens=batch_tokens):
+            strands = self._forward([reading.ids[item] for item in items], is_query=is_query)
+            yield items, replace(strands, truncated=sum(reading.cut[item] for item in items))
 
     def _forward(self, ids: Sequence[NDArray[np.int64]], *, is_query: bool) -> Strands:
         """One pass of the model: every strand it has, without padding."""

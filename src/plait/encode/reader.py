@@ -23,10 +23,10 @@ TEXTS_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The token ids of some texts, special tokens included, and how many of the texts were cut to fit."""
+    """The token ids of some texts, special tokens included, and which of the texts were cut to fit."""
 
     ids: list[NDArray[np.int64]]
-    truncated: int
+    cut: list[bool]
 
 
 class Reader:
@@ -54,12 +54,12 @@ class Reader:
         room = self.room(is_query=is_query)
         head, tail = self._head + self._prefix(is_query), self._tail
         ids: list[NDArray[np.int64]] = []
-        truncated = 0
+        cut: list[bool] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             for body in self._bodies(texts[start : start + TEXTS_AT_ONCE], start):
-                truncated += len(body) > room
+                cut.append(len(body) > room)
                 ids.append(np.array(head + body[:room] + tail, np.int64))
-        return Reading(ids, truncated)
+        return Reading(ids, cut)
 
     def room(self, *, is_query: bool) -> int:
         """How many tokens of its own a text may have."""
