@@ -11,7 +11,7 @@ from typing import Any
 from plait.encode.protocol import Encoder
 from plait.errors import ConfigError, DocumentError
 from plait.index.documents import check_document, content_digest, document_from
-from plait.index.store import Writer
+from plait.index.writer import Writer
 from plait.records import Document
 
 # Two million characters are about half a million token vectors: 130 MB while a batch waits to be written.

@@ -47,7 +47,8 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     options = ["-k", "3", "--mode", "dense", "--filter", "year > 1", "--exact", "--threads", "1", "--model", "m"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
     assert index.asked == [{"query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True}]
-    assert library.opened == [{"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True}]
+    opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "ahead": None}
+    assert library.opened == [opened]
 
 
 def test_json_has_one_object_a_line(runner: CliRunner, library: Library) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.protocol import StrandShape
-from plait.index.store import Snapshot, Store, Writer, Written
+from plait.index.store import Snapshot, Store
+from plait.index.writer import Writer, Written
 from plait.records import Document, Span
 from plait.strands import MultiVectors, Strands
 

@@ -18,7 +18,8 @@ from plait.errors import DocumentError, InputError, StoreError
 from plait.index import catalogue
 from plait.index.check import check
 from plait.index.documents import content_digest
-from plait.index.store import Store, Writer, Written
+from plait.index.store import Store
+from plait.index.writer import Writer, Written
 from plait.records import Document, Span
 from plait.strands import MultiVectors, Strands
 

@@ -18,6 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"plait {__version__}")
         return 0
+    from plait.cli import early
+
+    early.start(given)
     from typer.main import get_command
 
     from plait.cli.app import app

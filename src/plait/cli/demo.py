@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from plait.adding import AddProgress
     from plait.records import Document
 
-# Asked as people ask: the answers are written in other words.
+# Asked as people ask: the answers are written in other words. Not all go well, and those that do not were kept: no
+# docstring says how to drop duplicates, and the nearest is shown.
 QUESTIONS = (
     "how do I parse a date",
     "run something every few seconds",
-    "remove duplicates but keep the order",
     "how much room is left on my drive",
-    "ask for a secret without showing what is typed",
-    "start another program and read what it prints",
+    "pick a winner at random",
+    "copy a folder with everything in it",
+    "split a sentence into words",
+    "remove duplicates but keep the order",
 )
 SHOWN = 3
 ABOUT = "about-this-index"

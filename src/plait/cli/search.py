@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Threads
 
@@ -38,13 +39,14 @@ def search(
     """
     import plait
 
-    with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:
+    if not as_json:
+        from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
+    ahead = early.take(model, threads)
+    with plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead) as opened:
         hits = opened.search(text, k, mode=mode, filter=filter, exact=exact)
     if as_json:
         print_json(hits, full=full)
     elif hits:
-        from plait.cli.listing import print_hits
-
         print_hits(hits, text, full=full)
     if not hits:
         say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))

@@ -21,7 +21,6 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 _INERT = (
     "\x00-\x7f\u00c0-\u00ff\u0e01-\u0e32\u0e34-\u0e37\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 )
-_UNSETTLED = re.compile(f"(?s:.?)[^{_INERT}]+")
 _SPACELESS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ecf\u0edc-\u0edf"  # Lao
@@ -32,17 +31,19 @@ _SPACELESS = (
     "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"  # Hangul
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"  # Han
 )
-_RUN = re.compile(f"[{_SPACELESS}]+")
-_SINGLE = re.compile(f"[{_SPACELESS}]")
-_PAIR = re.compile(f"[{_SPACELESS}]{{2}}")
+
+
+# Compiling these takes longer than a whole search, so each is compiled when a text first needs it; `re` keeps them.
+_UNSETTLED = f"(?s:.?)[^{_INERT}]+"
+_RUN = f"[{_SPACELESS}]+"
 
 
 def analyse(text: str) -> str:
     """The text as the tokenizer is to see it."""
     if text.isascii():
         return text
-    settled = _UNSETTLED.sub(lambda found: unicodedata.ucd_3_2_0.normalize("NFKC", found[0]), text)
-    return _RUN.sub(_pairs, settled)
+    settled = re.sub(_UNSETTLED, lambda found: unicodedata.ucd_3_2_0.normalize("NFKC", found[0]), text)
+    return re.sub(_RUN, _pairs, settled)
 
 
 def _pairs(found: re.Match[str]) -> str:
@@ -61,7 +62,7 @@ def match_expression(query: str) -> str | None:
     kept = "".join(char if _is_word_char(char) else " " for char in analyse(query))
     words = dict.fromkeys(word for word in kept.split() if any(map(_is_letter_or_digit, word)))
     # The last character of a run is there for documents; in a query the pair before it says more.
-    tails = {word[1] for word in words if _PAIR.fullmatch(word)}
+    tails = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
     asked = [word for word in words if word not in tails]
     telling = [word for word in asked if word.lower() not in STOPWORDS]
     return " OR ".join(_term(word) for word in telling or asked) or None
@@ -69,7 +70,11 @@ def match_expression(query: str) -> str | None:
 
 def _term(word: str) -> str:
     # One such character on its own asks for every pair that begins with it: 茶 finds 茶道.
-    return f'"{word}" *' if _SINGLE.fullmatch(word) else f'"{word}"'
+    return f'"{word}" *' if len(word) == 1 and _is_spaceless(word) else f'"{word}"'
+
+
+def _is_spaceless(word: str) -> bool:
+    return not word.isascii() and re.fullmatch(_RUN, word) is not None
 
 
 def _is_word_char(char: str) -> bool:

@@ -153,3 +153,17 @@ def _file_state(file: Path) -> tuple[int, ...] | None:
 def _log_waits(catalogue: Path) -> bool:
     log = _file_state(catalogue.with_name(catalogue.name + "-wal"))
     return log is not None and log[-1] > 0
+
+
+def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
+    """A connection whose commits are on the disk when they return."""
+    connection = connect(file, "rwc" if create else "rw")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
+        connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -16,6 +16,9 @@ _held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 _watching_forks = False
 
 
+LOCK = "lock"  # the name of the file
+
+
 class WriterLock:
     """The lock of one index, taken at once or not at all. The file stays: removing it would let two hold "the" lock."""
 

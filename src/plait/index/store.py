@@ -9,20 +9,22 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.index import analyser
 from plait.index.catalogue import APPLICATION_ID, FORMAT, create_schema, read_meta, refuse_newer
-from plait.index.connection import ReadTransaction
+from plait.index.connection import ReadTransaction, open_for_writing
 from plait.index.durable import storage_errors, sync_folder
-from plait.index.lock import WriterLock
+from plait.index.lock import LOCK, WriterLock
 from plait.index.snapshot import CATALOGUE, Snapshot, StoredDocument
-from plait.index.writer import LOCK, Writer, Written, leftovers, open_for_writing
 from plait.version import __version__
 
-__all__ = ["Snapshot", "Store", "StoredDocument", "Writer", "Written"]
+if TYPE_CHECKING:
+    from plait.index.writer import Writer
+
+__all__ = ["Snapshot", "Store", "StoredDocument"]
 
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
@@ -92,6 +94,8 @@ class Store:
         self._check_open()
         if self.read_only:
             raise ReadOnlyError(f"index {self.path} was opened read-only; open it without read_only to write")
+        from plait.index.writer import Writer  # readers, who are many, do not wait for its import
+
         return Writer(self.path, self.shape)
 
     def close(self) -> None:
@@ -137,6 +141,8 @@ def _is_committed(path: Path, view: ReadTransaction) -> bool:
     application = view.rows("PRAGMA application_id")[0][0]
     if not tables and application == 0:
         # A first transaction that never ended has no segments yet; beside some, the catalogue was lost.
+        from plait.index.writer import leftovers
+
         if leftovers(path, set()):
             raise CorruptIndexError(
                 f"{path / CATALOGUE} is damaged: it is empty, but there are segments; restore the index from a copy, "
