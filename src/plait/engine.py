@@ -7,14 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from plait.adding import AddProgress, AddReport, add_documents, as_document
 from plait.encode.card import ModelCard, read_card
 from plait.encode.load import find, load
 from plait.encode.protocol import Encoder, StrandShape
 from plait.errors import ConfigError, EncoderMismatchError, NotAnIndexError, QueryError
-from plait.index.filters import compile_filter
 from plait.index.info import StoreInfo, info
 from plait.index.store import Snapshot, Store
 from plait.records import Document, Hit, Span
@@ -23,6 +21,11 @@ from plait.search.plans import Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
 from plait.strands import Strands
+
+if TYPE_CHECKING:
+    from plait.adding import AddProgress, AddReport
+    from plait.encode.ahead import LoadAhead
+    from plait.index.compact import Compacted
 
 ARRAYS = "arrays"  # the fingerprint of an index whose vectors are made by its caller
 RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
@@ -38,18 +41,20 @@ def open_index(
     precision: str = "int8",
     n_threads: int | None = None,
     read_only: bool = False,
+    ahead: LoadAhead | None = None,
 ) -> Index:
     """Opens the index at `path`; with `create`, makes it if there is none.
 
     An index remembers the model it was built with and loads it when text is first encoded. `model` names another
     (bundled, or a model folder), `encoder` is any object of that protocol, and `shape` makes an index for vectors
-    that the caller brings (see `Index.add_arrays`).
+    that the caller brings (see `Index.add_arrays`). `ahead` is a model that is loading already; it is used if it is the
+    index's.
     """
     if sum(given is not None for given in (model, encoder, shape)) > 1:
         raise ConfigError("give one of model, encoder and shape: they all say where the vectors come from")
     path = Path(path)
     threads = n_threads or os.cpu_count() or 1
-    source = EncoderSource(model, encoder, precision=precision, n_threads=threads)
+    source = EncoderSource(model, encoder, precision=precision, n_threads=threads, ahead=ahead)
     try:
         store = Store.open(path, read_only=read_only)
     except NotAnIndexError:
@@ -75,8 +80,16 @@ class EncoderSource:
     """Where an index gets its encoder: given, or loaded from a model when text is first encoded. What the model says
     of itself is known before: reading its card takes no libraries and no time."""
 
-    def __init__(self, model: str | Path | None, encoder: Encoder | None, *, precision: str, n_threads: int) -> None:
-        self._model, self._encoder = model, encoder
+    def __init__(
+        self,
+        model: str | Path | None,
+        encoder: Encoder | None,
+        *,
+        precision: str,
+        n_threads: int,
+        ahead: LoadAhead | None = None,
+    ) -> None:
+        self._model, self._encoder, self._ahead = model, encoder, ahead
         self._precision, self._n_threads = precision, n_threads
         self._arrays_of: Path | None = None  # the index, where its vectors are made by its caller
 
@@ -114,8 +127,14 @@ class EncoderSource:
                     f"index {self._arrays_of} was built from arrays, so plait has no encoder for it; "
                     f"search it with search_arrays, add to it with add_arrays"
                 )
-            self._encoder = load(self._model, precision=self._precision, n_threads=self._n_threads)
+            self._encoder = self._load()
         return self._encoder
+
+    def _load(self) -> Encoder:
+        ahead = self._ahead
+        if ahead is not None and find(ahead.model) == find(self._model) and ahead.precision == self._precision:
+            return ahead.encoder()
+        return load(self._model, precision=self._precision, n_threads=self._n_threads)
 
     def _card(self) -> ModelCard:
         return read_card(find(self._model))
@@ -183,6 +202,8 @@ class Index:
         """
         if isinstance(documents, Mapping | str):
             raise ConfigError("add takes a sequence of documents; put a single one in a list")
+        from plait.adding import add_documents  # searching does not need it
+
         with self._store.writer() as writer:
             try:
                 return add_documents(
@@ -199,6 +220,8 @@ class Index:
         spans: Sequence[Sequence[Span]] | None = None,
     ) -> None:
         """Adds documents with vectors made elsewhere: one item of `strands` for each, or for each of their `spans`."""
+        from plait.adding import as_document
+
         checked = [as_document(document) for document in documents]
         if spans is None:
             spans = [[Span(0, len(document.text))] for document in checked]
@@ -214,6 +237,15 @@ class Index:
             n_deleted = writer.delete(ids)
         self.refresh()
         return n_deleted
+
+    def compact(self, *, bits: int | None = None, fine: bool | None = None, retrain: bool = False) -> Compacted:
+        """Rewrites the index as one segment without what was deleted, and compresses the multi strand to `bits` (1, 2,
+        4 or 8) a dimension; `fine` keeps 8 bits beside them for the last stage of a search. See `Writer.compact`."""
+        with self._store.writer() as writer:
+            try:
+                return writer.compact(bits=bits, fine=fine, retrain=retrain, n_threads=self._n_threads)
+            finally:
+                self.refresh()
 
     # -- searching
 
@@ -301,8 +333,7 @@ class Index:
         return self._view
 
     def _plan(self, mode: str, *, exact: bool) -> Plan:
-        del exact  # every plan is exact for now; the argument is the promise that this one stays so
-        return plan_for(mode, self._store.shape, n_threads=self._n_threads)
+        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads)
 
     def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
         for query in queries:
@@ -322,6 +353,8 @@ class Index:
         allowed = None
         if filter is not None:
             with trace.stage("filter"):
+                from plait.index.filters import compile_filter  # most searches have no filter
+
                 condition = compile_filter(filter)
                 allowed = snapshot.matching(condition.sql, condition.parameters)
         return plan.run(snapshot, batch, k, allowed, trace)

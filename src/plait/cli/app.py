@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from plait.cli.check import check
+from plait.cli.compact import compact
 from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "delete": delete,
     "info": info,
     "check": check,
+    "compact": compact,
     "eval": evaluate,
     "demo": demo,
 }

@@ -156,6 +156,32 @@ def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> Non
     connection.execute("UPDATE meta SET value = ? WHERE key = 'next_segment'", [record.number + 1])
 
 
+def replace_segments(connection: sqlite3.Connection, record: SegmentRecord | None, places: NDArray[np.int64]) -> None:
+    """Puts one segment in the place of all others; None is for an index without rows.
+
+    `places` (documents, 3) has the number, the first row and the count of rows of every document.
+    """
+    n_moved = 0
+    if record is not None:
+        sql = "UPDATE documents SET segment = ?, first_row = ? WHERE doc = ? AND n_rows = ?"
+        for start in range(0, len(places), CHUNK):
+            some = places[start : start + CHUNK].tolist()
+            moves = [(record.number, first_row, doc, n_rows) for doc, first_row, n_rows in some]
+            n_moved += connection.executemany(sql, moves).rowcount
+    n_documents = connection.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
+    if not n_moved == n_documents == len(places):
+        raise CorruptIndexError(
+            f"the segments hold the rows of {len(places)} documents, the catalogue has {n_documents}, and {n_moved} of "
+            f"them agree; run plait check"
+        )
+    connection.execute("DELETE FROM segments")
+    connection.execute("DELETE FROM tombstones")
+    # One sorted run in the place of many, without the words of what was deleted.
+    connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+    if record is not None:
+        insert_segment(connection, record)
+
+
 def segment_numbers(connection: sqlite3.Connection) -> set[int]:
     return {number for (number,) in connection.execute("SELECT segment FROM segments")}
 

@@ -19,6 +19,8 @@ from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.writer import leftovers
 
+ATTEMPTS = 3
+
 
 @dataclass(slots=True)
 class CheckReport:
@@ -39,15 +41,28 @@ class CheckReport:
 
 def check(path: Path) -> CheckReport:
     """Checks every file, row and document of the newest commit. Raises only where there is no index to check."""
-    report = CheckReport(path)
-    with _noting(report):
-        store = Store.open(path)
-        view = ReadTransaction(path / CATALOGUE)
-        try:
-            _check_index(report, store, view)
-        finally:
-            view.close()
+    for _ in range(ATTEMPTS):
+        report, commit = CheckReport(path), None
+        with _noting(report):
+            store = Store.open(path)
+            view = ReadTransaction(path / CATALOGUE)
+            try:
+                commit = view.commit
+                _check_index(report, store, view)
+            finally:
+                view.close()
+        # A compaction may have removed the files of the commit that was being read; then the newer one is judged.
+        if commit is None or not report.problems or _newest(path) == commit:
+            break
     return report
+
+
+def _newest(path: Path) -> int:
+    view = ReadTransaction(path / CATALOGUE)
+    try:
+        return view.commit
+    finally:
+        view.close()
 
 
 @contextmanager
@@ -77,10 +92,12 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
         segments: dict[int, Segment] = {}
         for record in records:
             files = _sound_files(report, store, record)
-            if len(files) == len(file_names(store.shape)):
+            if files is not None:
                 with _noting(report):
                     segment = Segment(record, store.shape, files, dead.get(record.number))
-                    _ = segment.multi  # checks the offsets
+                    _ = segment.multi, segment.coded  # checks the offsets
+                    if segment.coded_file is not None:
+                        segment.coded_file.check_values()
                     segments[record.number] = segment
                     report.n_rows += segment.n_live
         report.problems += check_contents(segments, view)
@@ -114,16 +131,18 @@ def _check_words(report: CheckReport, view: ReadTransaction) -> None:
                 raise
 
 
-def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile]:
-    """The files of a segment that match their checksums, each read whole."""
-    files = {}
-    for name in file_names(store.shape):
+def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile] | None:
+    """The files of a segment, each read whole; None if one of them does not match its checksums."""
+    files, names = {}, None
+    with _noting(report):
+        names = file_names(record, store.shape)
+    for name in names or []:
         with _noting(report):
             file = open_file(store.path, record, name)
             file.verify()
             files[name] = file
             report.n_bytes += file.facts.nbytes
-    return files
+    return files if names is not None and len(files) == len(names) else None
 
 
 def _check_documents(report: CheckReport, view: ReadTransaction) -> None:

@@ -37,7 +37,7 @@ MAX_HEADER = 1 << 20
 MAX_RANK = 4
 DTYPES = {name: np.dtype(name) for name in ("<f4", "<f2", "<i8", "<i4", "<u4", "<u2", "|u1", "|i1")}
 
-Attributes = Mapping[str, int | str]
+Attributes = Mapping[str, int | float | str]
 
 
 @dataclass(frozen=True, slots=True)

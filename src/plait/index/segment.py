@@ -3,6 +3,7 @@
 rows.plait    docs, starts, ends: each row's document, and its passage in that document's text
 dense.plait   values: one float32 vector a row
 multi.plait   values, offsets: many float16 vectors a row
+coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.items import CodedItems
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, InputError
 from plait.index.catalogue import SegmentRecord
+from plait.index.coded import CODED, CodedFile
 from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
@@ -46,7 +49,7 @@ class Segment:
         files: Mapping[str, SegmentFile],
         dead: NDArray[np.int64] | None,
     ) -> None:
-        self.number, self.n_rows = record.number, record.n_rows
+        self.number, self.n_rows, self.files = record.number, record.n_rows, files
         rows = files["rows.plait"]
         self.docs: NDArray[np.int64] = rows.array("docs", "<i8", (self.n_rows,))
         self.starts: NDArray[np.uint32] = rows.array("starts", "<u4", (self.n_rows,))
@@ -58,6 +61,9 @@ class Segment:
             self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, shape.dense))
         self._multi = files.get("multi.plait") if shape.multi is not None else None
         self._multi_dim = shape.multi
+        self.coded_file: CodedFile | None = None
+        if shape.multi is not None and CODED in files:
+            self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
 
     @cached_property
     def multi(self) -> MultiVectors | None:
@@ -70,6 +76,11 @@ class Segment:
             return MultiVectors(values, offsets)
         except InputError as error:
             raise CorruptIndexError(f"{self._multi.path}: {error}") from error
+
+    @cached_property
+    def coded(self) -> CodedItems | None:
+        """The multi strand where it is compressed; then `multi` is None. Made when first asked for, as that is."""
+        return None if self.coded_file is None else self.coded_file.items()
 
 
 def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
@@ -85,10 +96,16 @@ def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.b
     return live
 
 
-def file_names(shape: StrandShape) -> list[str]:
-    """The files that a segment of this shape has."""
-    strands = [name for name in ("dense", "multi") if getattr(shape, name) is not None]
-    return [f"{name}.plait" for name in ("rows", *strands)]
+def file_names(record: SegmentRecord, shape: StrandShape) -> list[str]:
+    """The files that a segment has: rows, and one for each strand of the shape."""
+    names = ["rows.plait"]
+    if shape.dense is not None:
+        names.append("dense.plait")
+    if shape.multi is not None:
+        if CODED in record.files and "multi.plait" in record.files:
+            raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
+        names.append(CODED if CODED in record.files else "multi.plait")
+    return names
 
 
 def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
@@ -107,14 +124,15 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
 
 def open_segment(index: Path, record: SegmentRecord, shape: StrandShape, dead: NDArray[np.int64] | None) -> Segment:
     """Opens a segment, reading it whole once a process if it is small. A missing file is a FileNotFoundError."""
-    files = {name: open_file(index, record, name) for name in file_names(shape)}
+    files = {name: open_file(index, record, name) for name in file_names(record, shape)}
     if sum(file.facts.nbytes for file in files.values()) <= VERIFY_UP_TO:
         for file in files.values():
-            _verify_once(file)
+            verify_once(file)
     return Segment(record, shape, files, dead)
 
 
-def _verify_once(file: SegmentFile) -> None:
+def verify_once(file: SegmentFile) -> None:
+    """Reads the file whole and compares it with its checksums, if this process has not done so."""
     state = file.path.stat()
     key = (str(file.path.absolute()), state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
     if key not in _verified:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.protocol import StrandShape
-from plait.errors import StoreError
+from plait.errors import ConfigError, StoreError
 from plait.index import catalogue
 from plait.index.batch import check_batch
 from plait.index.catalogue import Placement, SegmentRecord
-from plait.index.connection import connect
+from plait.index.compact import Compacted, Compaction, Draft, Wanted
+from plait.index.connection import open_for_writing
 from plait.index.documents import check_ids
 from plait.index.durable import storage_errors
-from plait.index.lock import WriterLock
+from plait.index.lock import LOCK, WriterLock
 from plait.index.segment import segment_folder, write_segment
-from plait.index.snapshot import CATALOGUE
+from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.records import Document, Span
 from plait.strands import Strands
 
-LOCK = "lock"
 _SEGMENT_NAME = re.compile(r"\d{6,}")
 
 
@@ -86,7 +87,7 @@ class Writer:
         if not documents:
             return Written(0, 0, 0, None)
         with storage_errors(self._path):
-            number = max(catalogue.read_count(self._connection, "next_segment"), self._first_free)
+            number = self._next_number()
             first_doc = catalogue.next_doc(self._connection)
         rows = _rows(first_doc, spans)
         folder = segment_folder(self._path, number)
@@ -122,6 +123,54 @@ class Writer:
             return n_deleted
 
         return self._commit(steps, draft=None)
+
+    def compact(
+        self, *, bits: int | None = None, fine: bool | None = None, retrain: bool = False, n_threads: int = 1
+    ) -> Compacted:
+        """Rewrites all live rows as one segment with the multi strand compressed to `bits` (1, 2, 4 or 8) a dimension,
+        in one commit; `fine` keeps codes of 8 bits beside them. Both default to what the index has, or to 2 and no.
+
+        Vectors that are compressed already keep their codes, and new ones are coded with the same codec; `drift` says
+        how well it suits them. With other bits, with `retrain`, or once the corpus has outgrown its codebook, a new
+        codec is fitted and the old codes are decoded for it, which loses a little: the vectors as they were are gone.
+        """
+        self._check_usable()
+        if n_threads < 1:
+            raise ConfigError(f"n_threads is {n_threads}; at least one thread must work")
+        start = time.perf_counter()
+        wanted = Wanted(bits, fine, retrain)
+        with storage_errors(self._path):
+            number = self._next_number()
+        # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
+        with Snapshot.open(self._path, self._shape) as snapshot:
+            old, n_documents = snapshot.segments, snapshot.n_documents
+        work = Compaction(old, self._shape, wanted)
+        if work.is_done:
+            return work.report(None, n_documents, seconds=time.perf_counter() - start)
+        draft = self._replace_all(work, number, n_threads)
+        for segment in old:
+            # What cannot be removed now, the next writer removes.
+            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+        return work.report(draft, n_documents, seconds=time.perf_counter() - start)
+
+    def _replace_all(self, work: Compaction, number: int, n_threads: int) -> Draft:
+        done = Draft({}, np.zeros((0, 3), np.int64), None, None)  # where no row is alive there is no segment
+
+        def steps() -> int:
+            nonlocal done
+            record = None
+            if work.n_rows:
+                done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
+                record = SegmentRecord(number, work.n_rows, done.files)
+            self._connection.execute("BEGIN IMMEDIATE")
+            catalogue.replace_segments(self._connection, record, done.places)
+            return 0
+
+        self._commit(steps, draft=number)
+        return done
+
+    def _next_number(self) -> int:
+        return max(catalogue.read_count(self._connection, "next_segment"), self._first_free)
 
     def _commit(self, steps: Callable[[], int], *, draft: int | None) -> int:
         """Does the steps and commits them; whatever goes wrong, takes them back with the draft of a segment."""
@@ -180,20 +229,6 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection whose commits are on the disk when they return."""
-    connection = connect(file, "rwc" if create else "rw")
-    try:
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
-        connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def leftovers(path: Path, live: set[int]) -> list[Path]:

@@ -11,6 +11,7 @@ Each stage is some ten times dearer for an item than the one before it, and sees
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,14 @@ class CodedQuery:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The k best of all items, or of those allowed, by their finest codes."""
         chosen = np.arange(len(self._items)) if allowed is None else allowed
-        return self._rescored(chosen, k, fine=self._items.fine is not None)
+        scores = self.scores(allowed)
+        best = top_k_floats(scores, k)
+        return chosen[best], scores[best]
+
+    def scores(self, items: NDArray[np.int64] | None = None, *, n_threads: int = 1) -> NDArray[np.float32]:
+        """The score of every item, or of each that is named, by its finest codes; the same for any `n_threads`."""
+        begins, ends = self._items.bounds(items)
+        return self._scored(begins, ends, fine=self._items.fine is not None, n_threads=n_threads)
 
     def search(
         self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
@@ -112,14 +120,22 @@ class CodedQuery:
     def _rescored(
         self, items: NDArray[np.int64], k: int, *, fine: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        scores = self._scored(*self._items.bounds(items), fine=fine)
+        best = top_k_floats(scores, k)
+        return items[best], scores[best]
+
+    def _scored(
+        self, begins: NDArray[np.int64], ends: NDArray[np.int64], *, fine: bool, n_threads: int = 1
+    ) -> NDArray[np.float32]:
         with self._trace.stage("fine codes" if fine else "codes") as stage:
             codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
             query = residual_query(self._query, codec, self._table, self._scale)
-            begins, ends = self._items.bounds(items)
-            scores = residual_maxsim(query, rows, begins, ends)
-            stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
-            best = top_k_floats(scores, k)
-        return items[best], scores[best]
+            stage.counts.update(items=len(begins), rows=int((ends - begins).sum()))
+            if n_threads == 1:
+                return residual_maxsim(query, rows, begins, ends)
+            with ThreadPoolExecutor(n_threads) as pool:
+                shares = zip(np.array_split(begins, n_threads), np.array_split(ends, n_threads), strict=True)
+                return np.concatenate(list(pool.map(lambda share: residual_maxsim(query, rows, *share), shares)))
 
     def _fine(self) -> tuple[ResidualCodec, CodedRows]:
         assert self._items.fine is not None

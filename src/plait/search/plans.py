@@ -9,7 +9,7 @@ from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
 from plait.search.fusion import ReciprocalRank
-from plait.search.generators import Allowed, Bm25, ExactDense, ExactMulti, Generator
+from plait.search.generators import Allowed, Bm25, ExactDense, ExactMulti, Generator, ProbedMulti
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
 
@@ -53,7 +53,7 @@ class Plan:
         lists = {}
         for generator in self.generators:
             with trace.stage(generator.name):
-                lists[generator.name] = generator.generate(snapshot, batch, depth, allowed)
+                lists[generator.name] = generator.generate(snapshot, batch, depth, allowed, trace)
         with trace.stage("fuse"):
             return [
                 self.fusion.fuse({name: rankings[number] for name, rankings in lists.items()}, k)
@@ -64,19 +64,19 @@ class Plan:
         self, generator: Generator, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace
     ) -> list[Ranking]:
         with trace.stage(generator.name):
-            rankings = generator.generate(snapshot, batch, k, allowed)
+            rankings = generator.generate(snapshot, batch, k, allowed, trace)
         return [Ranking(found.docs, found.scores, found.rows, {generator.name: found.scores}) for found in rankings]
 
 
-def plan_for(mode: str, shape: StrandShape, *, n_threads: int = 1) -> Plan:
-    """The plan of a mode on an index with these strands."""
+def plan_for(mode: str, shape: StrandShape, *, exact: bool = False, n_threads: int = 1) -> Plan:
+    """The plan of a mode on an index with these strands; an `exact` one scores every passage."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}")
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
         generators["dense"] = ExactDense()
     if shape.multi is not None:
-        generators["multi"] = ExactMulti(n_threads=n_threads)
+        generators["multi"] = ExactMulti(n_threads=n_threads) if exact else ProbedMulti(n_threads=n_threads)
     if mode == "hybrid":
         return Plan(tuple(generators.values()))
     if mode not in generators:

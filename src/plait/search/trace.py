@@ -31,3 +31,13 @@ class Trace:
         finally:
             stage.seconds = time.perf_counter() - start
             self.stages.append(stage)
+
+    def add(self, within: Trace, *, under: str) -> None:
+        """The stages of many small searches as one for each name: `under` and the name, with sums of all they have."""
+        sums: dict[str, Stage] = {}
+        for stage in within.stages:
+            total = sums.setdefault(stage.name, Stage(f"{under}: {stage.name}", 0.0))
+            total.seconds += stage.seconds
+            for name, count in stage.counts.items():
+                total.counts[name] = total.counts.get(name, 0) + count
+        self.stages += sums.values()

@@ -1,0 +1,71 @@
+"""`plait compact`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.ending import say
+from plait.cli.info import size
+from plait.cli.options import IndexPath, Threads
+
+if TYPE_CHECKING:
+    from plait.index.compact import Compacted
+
+
+class Bits(StrEnum):
+    one = "1"
+    two = "2"
+    four = "4"
+    eight = "8"
+
+
+def compact(
+    index: IndexPath,
+    bits: Annotated[
+        Bits | None, typer.Option(help="Bits a dimension of the multi strand; by default as it is, or 2 at first.")
+    ] = None,
+    fine: Annotated[
+        bool | None,
+        typer.Option("--fine/--no-fine", help="Keep 8 bits a dimension beside them, for the last stage of a search."),
+    ] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="Fit the compression anew.")] = False,
+    threads: Threads = None,
+) -> None:
+    """Make an index small: one segment, nothing deleted, the multi strand compressed.
+
+    Readers go on undisturbed. If it is stopped, the index is as it was.
+
+    \b
+    Examples:
+      plait compact my-index
+      plait compact my-index --bits 4
+    """
+    import plait
+
+    with plait.open(index, n_threads=threads) as opened:
+        before = opened.info().bytes
+        done = opened.compact(bits=None if bits is None else int(bits), fine=fine, retrain=retrain)
+        after = opened.info().bytes
+    for line in _lines(done, before, after):
+        print(line)
+    if done.note:
+        say(done.note)
+
+
+def _lines(done: Compacted, before: int, after: int) -> list[str]:
+    lines = [
+        f"documents  {done.n_documents:,}",
+        f"segments   {done.n_segments_before:,} -> {done.n_segments_after:,}",
+        f"size       {size(before)} -> {size(after)}",
+    ]
+    if done.bits is not None and done.bytes_a_vector is not None:
+        lines.append(
+            f"multi      {done.n_vectors:,} vectors, {done.bits} bits a dimension in {done.n_cells:,} cells: "
+            f"{done.bytes_a_vector:.1f} bytes a token"
+        )
+    if done.drift is not None:
+        lines.append(f"drift      new vectors lose {done.drift:.2f} times what the first ones did")
+    return [*lines, f"time       {done.seconds:.1f} s"]

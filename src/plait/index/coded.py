@@ -1,0 +1,158 @@
+"""coded.plait: the multi strand of a segment, compressed.
+
+centroids, steps, factors         the codec; the attributes bits, scale, longest and error belong to it
+cells, codes, row_factors         one for each vector
+offsets                           item i, a row of the segment, owns vectors offsets[i] to offsets[i + 1]
+posting_items, posting_offsets    for each cell, the items with a vector in it
+fine_steps, fine_factors, fine_codes, fine_row_factors    codes of 8 bits in the same cells; where attribute fine is 1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.codebook import Codebook
+from plait.codec.fit import FINE_BITS, Fitted
+from plait.codec.items import CodedItems
+from plait.codec.packing import BITS, row_bytes
+from plait.codec.postings import Postings
+from plait.codec.residual import ResidualCodec
+from plait.errors import ConfigError, CorruptIndexError, InputError
+from plait.index.container import Attributes, SegmentFile
+from plait.index.container_writer import ArraySource
+from plait.scoring.integer import CodedRows, check_cells, check_postings
+
+CODED = "coded.plait"
+LARGEST_CENTROID = 127
+LARGEST_VALUE = 1e9  # of steps and factors; rows were float16, so no honest one comes near
+
+
+class CodedFile:
+    """The file of one segment. Making it checks sizes and single numbers, which costs the same at any size."""
+
+    def __init__(self, file: SegmentFile, n_items: int, dim: int) -> None:
+        self._file, self._n_items, self._dim = file, n_items, dim
+        self._bits = self._whole("bits", BITS)
+        self.error = self._number("error", 0, LARGEST_VALUE)
+        centroids: NDArray[np.uint8] = file.array("centroids", "|u1", (None, dim))
+        if not len(centroids):
+            raise self._damaged("it has no centroids")
+        scale, longest = self._number("scale", 1e-30, LARGEST_VALUE), self._number("longest", 1, 64 * math.sqrt(dim))
+        self._codebook = Codebook(centroids, scale, longest)
+        self._cells = file.array("cells", cell_type(len(centroids)), (None,))
+        self._offsets: NDArray[np.int64] = file.array("offsets", "<i8", (n_items + 1,))
+        self._postings = Postings(
+            file.array("posting_items", "<u4", (None,)), file.array("posting_offsets", "<i8", (len(centroids) + 1,))
+        )
+        self._plain = self._plane("", self._bits)
+        self._fine = self._plane("fine_", FINE_BITS) if self._whole("fine", (0, 1)) else None
+
+    def items(self) -> CodedItems:
+        """The items, once the codec and every offset were checked. The kernels check cells and postings they meet."""
+        with self._blaming():
+            if self._codebook.centroids.max() > LARGEST_CENTROID:
+                raise InputError(f"a centroid holds {self._codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
+            for codec, _ in (self._plain, *(() if self._fine is None else (self._fine,))):
+                _check_codec(codec)
+            _check_rising("offsets", self._offsets, len(self._cells))
+            _check_rising("posting_offsets", self._postings.offsets, len(self._postings.items))
+        return CodedItems(*self._plain, self._offsets, self._postings, fine=self._fine)
+
+    def check_values(self) -> None:
+        """Reads every cell and posting, and compares the two. What `items` checks must hold."""
+        with self._blaming():
+            check_cells(self._cells, len(self._codebook))
+            check_postings(self._postings.offsets, self._postings.items, self._n_items)
+            expected = Postings.of(self._cells, self._offsets, len(self._codebook))
+            if not (
+                np.array_equal(expected.items, self._postings.items)
+                and np.array_equal(expected.offsets, self._postings.offsets)
+            ):
+                raise InputError("the postings are not those of its cells")
+
+    def _plane(self, prefix: str, bits: int) -> tuple[ResidualCodec, CodedRows]:
+        file, n_vectors = self._file, len(self._cells)
+        steps = file.array(f"{prefix}steps", "<f4", (self._dim,))
+        factors = file.array(f"{prefix}factors", "<f4", (256,))
+        try:
+            width = row_bytes(self._dim, bits)
+        except ConfigError as error:
+            raise self._damaged(str(error)) from None
+        codes = file.array(f"{prefix}codes", "|u1", (n_vectors, width))
+        row_factors = file.array(f"{prefix}row_factors", "|u1", (n_vectors,))
+        return ResidualCodec(self._codebook, bits, steps, factors), CodedRows(
+            bits, codes, self._cells, row_factors, factors
+        )
+
+    def _whole(self, name: str, choices: tuple[int, ...]) -> int:
+        value = self._file.attributes.get(name)
+        if type(value) is not int or value not in choices:
+            raise self._damaged(f"attribute {name!r} is {value!r:.50}; it must be one of {choices}")
+        return value
+
+    def _number(self, name: str, least: float, most: float) -> float:
+        value = self._file.attributes.get(name)
+        if isinstance(value, str | bool | None) or not least <= value <= most:
+            raise self._damaged(f"attribute {name!r} is {value!r:.50}; it must be from {least:g} to {most:g}")
+        return float(value)
+
+    def _damaged(self, what: str) -> CorruptIndexError:
+        return CorruptIndexError(f"{self._file.path}: {what}; restore the index from a copy, or build it again")
+
+    @contextmanager
+    def _blaming(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise self._damaged(str(error)) from error
+
+
+def cell_type(n_cells: int) -> str:
+    """The narrowest type that holds the numbers of the cells."""
+    return "<u2" if n_cells <= 1 << 16 else "<u4"
+
+
+def codec_arrays(fitted: Fitted) -> list[ArraySource]:
+    """The arrays of a codec, for a file to be written."""
+    codec, fine = fitted.codec, fitted.fine
+    arrays = [
+        ArraySource.of("centroids", "|u1", codec.codebook.centroids),
+        ArraySource.of("steps", "<f4", codec.steps),
+        ArraySource.of("factors", "<f4", codec.factors),
+    ]
+    if fine is not None:
+        arrays += [ArraySource.of("fine_steps", "<f4", fine.steps), ArraySource.of("fine_factors", "<f4", fine.factors)]
+    return arrays
+
+
+def codec_attributes(fitted: Fitted) -> Attributes:
+    """The numbers of a codec, for a file to be written."""
+    codec = fitted.codec
+    return {
+        "bits": codec.bits,
+        "scale": codec.codebook.scale,
+        "longest": codec.codebook.longest,
+        "error": fitted.error,
+        "fine": int(fitted.fine is not None),
+    }
+
+
+def _check_codec(codec: ResidualCodec) -> None:
+    for name, values in (("steps", codec.steps), ("factors", codec.factors)):
+        # Written so that NaN fails too.
+        if not np.all(np.abs(values) < LARGEST_VALUE):
+            raise InputError(f"the {name} of codes of {codec.bits} bits hold what cannot be: {values.max()}")
+    if not np.all(codec.steps > 0):
+        raise InputError(f"a step of the codes of {codec.bits} bits is {codec.steps.min()}; all must be above 0")
+    if not codec.factors[0] < codec.factors[1] or np.any(codec.factors[1:] < codec.factors[:-1]):
+        raise InputError(f"the factors of codes of {codec.bits} bits do not rise")
+
+
+def _check_rising(name: str, offsets: NDArray[np.int64], end: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != end or np.any(offsets[1:] < offsets[:-1]):
+        raise InputError(f"{name} must rise from 0 to {end}; they go from {offsets[0]} to {offsets[-1]}")

@@ -1,0 +1,199 @@
+"""Compaction: all live rows of an index as one segment, with the multi strand compressed. This file decides how and
+writes the new segment; `Writer.compact` makes it live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.fit import FEWEST_ROWS, Fitted, cells_for, fit, sample_places, sample_size
+from plait.codec.packing import check_bits
+from plait.encode.protocol import StrandShape
+from plait.errors import ConfigError, CorruptIndexError
+from plait.index.coded import CODED
+from plait.index.compress import Coding, write_coded
+from plait.index.container import FileFacts
+from plait.index.container_writer import write_file
+from plait.index.durable import sync_folder
+from plait.index.merge import dense_array, multi_arrays, parts_of, row_arrays, sample_of
+from plait.index.segment import Segment, verify_once
+
+DEFAULT_BITS = 2
+SEED = 0
+# A codebook is kept until the corpus wants this many times its cells: it has then grown sixteenfold, and what is lost
+# by coding the old part anew is little beside what the new part gains.
+OUTGROWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What a compaction did. Bytes are those of segment files."""
+
+    n_documents: int
+    n_rows: int  # passages
+    n_vectors: int  # of the multi strand
+    n_segments_before: int
+    n_segments_after: int
+    bytes_before: int
+    bytes_after: int
+    bits: int | None  # of a dimension of the multi strand; None where it is not compressed
+    n_cells: int | None
+    bytes_a_vector: float | None  # of the multi strand's file
+    drift: float | None  # error of vectors coded with a codec that was kept, over its error when it was fitted
+    note: str = ""  # why something was not done
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller asked for; None is what the index has, or else the default."""
+
+    bits: int | None
+    fine: bool | None
+    retrain: bool
+
+    def __post_init__(self) -> None:
+        if self.bits is not None:
+            check_bits(self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A new segment that is on the disk and not yet live."""
+
+    files: dict[str, FileFacts]
+    places: NDArray[np.int64]  # (documents, 3): number, first row, count of rows
+    coding: Coding | None
+    drift: float | None
+
+
+class Compaction:
+    """How the segments of a snapshot become one."""
+
+    def __init__(self, segments: Sequence[Segment], shape: StrandShape, wanted: Wanted) -> None:
+        self._shape, self._segments = shape, segments
+        for segment in segments:
+            for file in segment.files.values():
+                verify_once(file)  # or damage would be copied, and get checksums that say it is sound
+        self.parts = parts_of(segments)
+        self.n_rows = sum(len(part.rows) for part in self.parts)
+        self.n_vectors = sum(part.n_vectors for part in self.parts)
+        coded = [part.segment for part in self.parts if part.segment.coded is not None]
+        self._coded, self._only = coded, coded[0] if len(coded) == 1 else None
+        there = None if self._only is None else self._only.coded
+        self._bits = wanted.bits or (DEFAULT_BITS if there is None else there.codec.bits)
+        has_fine = there is not None and there.fine is not None
+        self._fine = has_fine if wanted.fine is None else wanted.fine
+        self._keeps = self._can_keep(wanted)
+        self.note = self._why_not_coded()
+        if not self.note and wanted.fine:
+            self._refuse_fine()
+        self._as_it_is = self._fine == has_fine if self._keeps else bool(self.note) and not coded
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the index is as a compaction would leave it."""
+        if not self._segments:
+            return True
+        whole = len(self._segments) == 1 and self._segments[0].live is None
+        return whole and self._as_it_is
+
+    @property
+    def bytes_before(self) -> int:
+        return sum(file.facts.nbytes for segment in self._segments for file in segment.files.values())
+
+    def write(self, folder: Path, *, number: int, n_threads: int) -> Draft:
+        """Writes the new folder and makes it durable."""
+        folder.mkdir(parents=True)
+        own = {"segment": number}
+        files = {"rows.plait": write_file(folder / "rows.plait", "rows", row_arrays(self.parts), attributes=own)}
+        if self._shape.dense is not None:
+            dense = [dense_array(self.parts, self._shape.dense)]
+            files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
+        coding, drift = None, None
+        if self._shape.multi is not None and self.note:
+            multi = multi_arrays(self.parts, self._shape.multi)
+            files["multi.plait"] = write_file(folder / "multi.plait", "multi", multi, attributes=own)
+        elif self._shape.multi is not None:
+            coding = self._coding(n_threads)
+            compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)
+            files[CODED] = compressed.facts
+            if coding.kept is not None and compressed.error is not None:
+                drift = compressed.error / max(coding.fitted.error, 1e-12)
+        sync_folder(folder)
+        sync_folder(folder.parent)
+        return Draft(files, self._places(), coding, drift)
+
+    def report(self, draft: Draft | None, n_documents: int, *, seconds: float) -> Compacted:
+        """What was done; without a draft, that there was nothing to do."""
+        n_before = len(self._segments)
+        files = {} if draft is None else draft.files
+        bytes_after = self.bytes_before if draft is None else sum(facts.nbytes for facts in files.values())
+        coding = None if draft is None else draft.coding
+        codec = coding.fitted.codec if coding is not None else None
+        if draft is None and self._only is not None and self._only.coded is not None:
+            codec, files = self._only.coded.codec, {CODED: self._only.files[CODED].facts}
+        multi = files.get(CODED) or files.get("multi.plait")
+        return Compacted(
+            n_documents=n_documents,
+            n_rows=self.n_rows,
+            n_vectors=self.n_vectors,
+            n_segments_before=n_before,
+            n_segments_after=n_before if draft is None else int(bool(files)),
+            bytes_before=self.bytes_before,
+            bytes_after=bytes_after,
+            bits=None if codec is None else codec.bits,
+            n_cells=None if codec is None else len(codec.codebook),
+            bytes_a_vector=multi.nbytes / self.n_vectors if multi is not None and self.n_vectors else None,
+            drift=None if draft is None else draft.drift,
+            note=self.note or ("the index is compact already" if draft is None else ""),
+            seconds=seconds,
+        )
+
+    def _why_not_coded(self) -> str:
+        """Why the multi strand stays as it is; empty if it is to be compressed."""
+        if self._shape.multi is None:
+            return "the index has no multi strand to compress"
+        if self._shape.multi % 8:
+            return f"vectors of {self._shape.multi} dimensions cannot be compressed; it takes a multiple of 8"
+        if not self._keeps and self.n_vectors < FEWEST_ROWS:
+            return f"{self.n_vectors} vectors are too few to compress and are kept as float16; it takes {FEWEST_ROWS}"
+        return ""
+
+    def _refuse_fine(self) -> None:
+        for segment in self._coded:
+            if segment.coded is not None and segment.coded.fine is None:
+                raise ConfigError(
+                    f"fine codes need the vectors as they were, and segment {segment.number} keeps only codes of "
+                    f"{segment.coded.codec.bits} bits; leave fine out, or build the index again"
+                )
+
+    def _can_keep(self, wanted: Wanted) -> bool:
+        there = self._only.coded if self._only is not None else None
+        if there is None or wanted.retrain or self._bits != there.codec.bits:
+            return False
+        return cells_for(self.n_vectors) < OUTGROWN * len(there.codec.codebook)
+
+    def _coding(self, n_threads: int) -> Coding:
+        if self._keeps:
+            kept = self._only
+            assert kept is not None
+            assert kept.coded is not None
+            assert kept.coded_file is not None
+            fine = kept.coded.fine[0] if self._fine and kept.coded.fine is not None else None
+            return Coding(Fitted(kept.coded.codec, fine, kept.coded_file.error), kept)
+        n_cells = cells_for(self.n_vectors)
+        places = sample_places(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
+        sample = sample_of(self.parts, places)
+        fitted = fit(sample, bits=self._bits, n_cells=n_cells, fine=self._fine, n_threads=n_threads, seed=SEED)
+        return Coding(fitted, None)
+
+    def _places(self) -> NDArray[np.int64]:
+        docs = np.concatenate([part.segment.docs[part.rows] for part in self.parts])
+        if np.any(docs[1:] < docs[:-1]):
+            raise CorruptIndexError("the rows of a segment are not in the order of their documents; run plait check")
+        return np.stack(np.unique(docs, return_index=True, return_counts=True), axis=1)

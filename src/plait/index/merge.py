@@ -1,0 +1,146 @@
+"""The live rows of several segments as one stream, in the order of their documents; nothing is held whole but which
+rows they are. What is deleted is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.residual import ResidualCodec
+from plait.errors import CorruptIndexError
+from plait.index.container_writer import ArraySource, slices
+from plait.index.segment import Segment
+from plait.scoring.integer import CodedRows
+
+# Vectors that are read, coded or copied at a time: 8 MB as 128 floats each.
+BLOCK_VECTORS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The live rows of one segment, and the vectors of each in its multi strand (none without one)."""
+
+    segment: Segment
+    rows: NDArray[np.int64]  # ascending
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, segment: Segment) -> Part:
+        rows = np.arange(segment.n_rows) if segment.live is None else np.flatnonzero(segment.live)
+        strand = segment.coded if segment.multi is None else segment.multi
+        offsets = np.zeros(segment.n_rows + 1, np.int64) if strand is None else strand.offsets
+        return cls(segment, rows, offsets[rows], offsets[rows + 1])
+
+    @property
+    def n_vectors(self) -> int:
+        return int((self.ends - self.begins).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """The vectors of some neighbouring rows of a part, never of half a row."""
+
+    segment: Segment
+    numbers: NDArray[np.int64]  # of vectors, in the segment
+
+    def floats(self) -> NDArray[np.float32]:
+        """The vectors; where they are compressed, what their finest codes stand for."""
+        if self.segment.multi is not None:
+            return self.segment.multi.values[self.numbers].astype(np.float32)
+        codec, rows = self.finest()
+        return codec.decode(taken(rows, self.numbers))
+
+    def finest(self) -> tuple[ResidualCodec, CodedRows]:
+        coded = self.segment.coded
+        assert coded is not None
+        return coded.fine or (coded.codec, coded.rows)
+
+
+def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
+    """The numbered rows, as a copy."""
+    assert rows.cells is not None
+    return CodedRows(rows.bits, rows.codes[numbers], rows.cells[numbers], rows.factors[numbers], rows.factor_table)
+
+
+def parts_of(segments: Sequence[Segment]) -> list[Part]:
+    """The parts that have rows. Documents ascend from one segment to the next, as their numbers were given out."""
+    parts = [part for part in map(Part.of, segments) if len(part.rows)]
+    for before, after in pairwise(parts):
+        if before.segment.docs[before.rows[-1]] >= after.segment.docs[after.rows[0]]:
+            raise CorruptIndexError(
+                f"segments {before.segment.number} and {after.segment.number} are not in the order of their documents; "
+                f"run plait check"
+            )
+    return parts
+
+
+def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
+    """All vectors, about `BLOCK_VECTORS` at a time. Where the cuts are depends on the rows alone."""
+    for part in parts:
+        ends = np.cumsum(part.ends - part.begins)
+        start = 0
+        while start < len(part.rows):
+            before = int(ends[start - 1]) if start else 0
+            stop = max(int(np.searchsorted(ends, before + BLOCK_VECTORS, side="right")), start + 1)
+            numbers = _ranges(part.begins[start:stop], part.ends[start:stop])
+            if len(numbers):
+                yield Block(part.segment, numbers)
+            start = stop
+
+
+def _ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The whole numbers of all ranges, one range after another."""
+    lengths = ends - begins
+    before = np.cumsum(lengths) - lengths
+    return np.asarray(np.arange(lengths.sum()) + np.repeat(begins - before, lengths), np.int64)
+
+
+def sample_of(parts: Sequence[Part], places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The vectors at these places of the stream, which ascend."""
+    drawn, start = [], 0
+    for block in blocks_of(parts):
+        own = places[slice(*np.searchsorted(places, [start, start + len(block.numbers)]))]
+        drawn.append(Block(block.segment, block.numbers[own - start]).floats())
+        start += len(block.numbers)
+    return np.concatenate(drawn)
+
+
+def offsets_of(parts: Sequence[Part]) -> NDArray[np.int64]:
+    """Which vectors of the stream are those of each row."""
+    counts = [part.ends - part.begins for part in parts]
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts), dtype=np.int64)])
+
+
+def row_arrays(parts: Sequence[Part]) -> list[ArraySource]:
+    """What rows.plait holds."""
+    return [_gathered(parts, "docs", "<i8"), _gathered(parts, "starts", "<u4"), _gathered(parts, "ends", "<u4")]
+
+
+def dense_array(parts: Sequence[Part], dim: int) -> ArraySource:
+    n_rows = sum(len(part.rows) for part in parts)
+    pieces = (part.segment.dense[rows] for part in parts if part.segment.dense is not None for rows in _pieces(part))
+    return ArraySource("values", "<f4", (n_rows, dim), pieces)
+
+
+def multi_arrays(parts: Sequence[Part], dim: int) -> list[ArraySource]:
+    """What multi.plait holds: float16 as it was, or the nearest to what codes stand for."""
+    offsets = offsets_of(parts)
+    pieces = (block.floats().astype(np.float16) for block in blocks_of(parts))
+    return [ArraySource("values", "<f2", (int(offsets[-1]), dim), pieces), ArraySource.of("offsets", "<i8", offsets)]
+
+
+def _gathered(parts: Sequence[Part], name: str, dtype: str) -> ArraySource:
+    n_rows = sum(len(part.rows) for part in parts)
+    pieces = (getattr(part.segment, name)[rows] for part in parts for rows in _pieces(part))
+    return ArraySource(name, dtype, (n_rows,), pieces)
+
+
+def _pieces(part: Part) -> Iterator[NDArray[np.int64]]:
+    """Row numbers, few enough at a time that their values are a small copy."""
+    for piece in slices(part.rows):
+        yield from (piece[start : start + 4096] for start in range(0, len(piece), 4096))

@@ -1,0 +1,61 @@
+"""`plait compact`, on a real index: what it prints is what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import plait
+from index.tokens import SHAPE, batch
+from plait.cli.app import app
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
+        for first in (0, 60):
+            documents, spans, strands = batch(first, 60)
+            opened.add_arrays(documents, strands, spans=spans)
+    return tmp_path / "ix"
+
+
+def told(runner: CliRunner, *arguments: object) -> dict[str, str]:
+    result = runner.invoke(app, ["compact", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+
+
+def test_it_says_what_became_of_the_index(runner: CliRunner, index: Path) -> None:
+    lines = told(runner, index, "--bits", 4, "--threads", 2)
+    assert (lines["documents"], lines["segments"]) == ("120", "2 -> 1")
+    assert lines["multi"].startswith("960 vectors, 4 bits a dimension in 64 cells: ")
+    assert set(lines) == {"documents", "segments", "size", "multi", "time"}
+
+
+def test_a_second_run_has_nothing_to_do(runner: CliRunner, index: Path) -> None:
+    told(runner, index, "--fine")
+    result = runner.invoke(app, ["compact", str(index)])
+    assert (result.exit_code, "compact already" in result.stderr) == (0, True)
+
+
+def test_later_documents_show_their_drift(runner: CliRunner, index: Path) -> None:
+    told(runner, index)
+    documents, spans, strands = batch(200, 10)
+    with plait.open(index) as opened:
+        opened.add_arrays(documents, strands, spans=spans)
+    assert "times what the first ones did" in told(runner, index)["drift"]
+
+
+@pytest.mark.parametrize("bits", ["3", "0", "two"])
+def test_bits_that_there_are_not_are_wrong_use(runner: CliRunner, index: Path, bits: str) -> None:
+    assert runner.invoke(app, ["compact", str(index), "--bits", bits]).exit_code == 2
+
+
+def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: Path) -> None:
+    with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
+        documents, spans, strands = batch(0, 3)
+        opened.add_arrays(documents, strands, spans=spans)
+    result = runner.invoke(app, ["compact", str(tmp_path / "ix")])
+    assert (result.exit_code, "24 vectors are too few" in result.stderr) == (0, True)

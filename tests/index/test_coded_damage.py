@@ -1,0 +1,221 @@
+"""Damage and malice in coded.plait: refused by name, at opening, at first use or by `check`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from index.test_damage import flip
+from index.tokens import group_vectors, make_tokens
+from plait.errors import CorruptIndexError
+from plait.index import segment as segments
+from plait.index.check import check
+from plait.index.container import FileFacts, SegmentFile
+from plait.index.container_writer import ArraySource, write_file
+from plait.index.store import Store
+from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.ranking import QueryBatch
+from plait.search.trace import Trace
+from plait.strands import MultiVectors, Strands
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = make_tokens(tmp_path_factory.mktemp("coded") / "index")
+    with store.writer() as writer:
+        writer.compact(fine=True)
+    return store.path
+
+
+@pytest.fixture
+def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The coded.plait of an index of its own, as in a new process."""
+    monkeypatch.setattr(segments, "_verified", set())
+    shutil.copytree(made, tmp_path / "index")
+    return tmp_path / "index" / "segments" / "000004" / "coded.plait"
+
+
+def index_of(file: Path) -> Path:
+    return file.parents[2]
+
+
+def search_everything(index: Path) -> None:
+    """Scores every passage, and probes as well."""
+    batch = QueryBatch(["q"], Strands(multi=MultiVectors.from_items([group_vectors(3)])))
+    with Store.open(index).snapshot() as snapshot:
+        for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
+            assert len(generator.generate(snapshot, batch, 10, None, Trace())[0]) == 10
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-1]), "truncated"),
+        (lambda file: file.write_bytes(b""), "has 0 bytes"),
+        (lambda file: flip(file, 0), "does not begin"),
+        (lambda file: flip(file, 60), "does not match its checksum"),
+        (lambda file: flip(file, -9), "is damaged"),
+        (lambda file: flip(file, 4000), "is damaged"),
+        (lambda file: file.unlink(), "is missing"),
+    ],
+    ids=["cut", "emptied", "magic", "header", "end", "middle", "removed"],
+)
+def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], None], message: str) -> None:
+    harm(file)
+    with pytest.raises(CorruptIndexError, match=rf"coded\.plait.* {message}"):
+        Store.open(index_of(file)).snapshot()
+    assert [problem for problem in check(index_of(file)).problems if "coded.plait" in problem] != []
+
+
+NAMES = {
+    **dict.fromkeys(["centroids", "codes", "row_factors", "fine_codes", "fine_row_factors"], "|u1"),
+    **dict.fromkeys(["steps", "factors", "fine_steps", "fine_factors"], "<f4"),
+    **dict.fromkeys(["offsets", "posting_offsets"], "<i8"),
+    "cells": "<u2",
+    "posting_items": "<u4",
+}
+
+
+def rewrite(file: Path, change: Callable[[Arrays, dict[str, Any]], object]) -> None:
+    """Changes a file and makes every checksum say that it is sound, as only malice or a mistake of ours would."""
+    opened = SegmentFile.open(file)
+    arrays = {place.name: opened.array(place.name, NAMES[place.name], place.shape).copy() for place in opened._places}
+    attributes: dict[str, Any] = dict(opened.attributes)
+    change(arrays, attributes)
+    file.unlink()
+    types = {name: array.dtype.newbyteorder("<").str for name, array in arrays.items()}
+    sources = [ArraySource.of(name, types[name], array) for name, array in arrays.items()]
+    replace_facts(file, write_file(file, "coded", sources, attributes=attributes))
+
+
+def replace_facts(file: Path, facts: FileFacts) -> None:
+    connection = sqlite3.connect(index_of(file) / "catalogue.sqlite")
+    files = json.loads(connection.execute("SELECT files FROM segments").fetchone()[0])
+    connection.execute("UPDATE segments SET files = ?", [json.dumps({**files, "coded.plait": asdict(facts)})])
+    connection.commit()
+    connection.close()
+
+
+def put(name: str, place: Any, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
+    def change(arrays: Arrays, _: dict[str, Any]) -> None:
+        arrays[name][place] = value
+
+    return change
+
+
+def cut(name: str, size: int) -> Callable[[Arrays, dict[str, Any]], None]:
+    def change(arrays: Arrays, _: dict[str, Any]) -> None:
+        arrays[name] = arrays[name][:size].copy()
+
+    return change
+
+
+def say(name: str, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
+    return lambda _, attributes: attributes.update({name: value})
+
+
+def drop(name: str) -> Callable[[Arrays, dict[str, Any]], object]:
+    return lambda arrays, _: arrays.pop(name)
+
+
+def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:
+    rewrite(file, lambda *_: None)
+    search_everything(index_of(file))
+    assert check(index_of(file)).problems == []
+
+
+@pytest.mark.parametrize("value", [None, True, "2", 0, 3, 1 << 80, 4, 2.0], ids=repr)
+def test_bits_that_do_not_fit_the_codes_are_refused(file: Path, value: Any) -> None:
+    refused_at_opening(file, say("bits", value))
+
+
+@pytest.mark.parametrize("name", ["scale", "longest", "error"])
+@pytest.mark.parametrize("value", [None, True, "1", -1, float("nan"), float("inf"), 1e300, 10**400], ids=repr)
+def test_numbers_that_cannot_be_are_refused(file: Path, name: str, value: Any) -> None:
+    refused_at_opening(file, say(name, value))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(drop(name) for name in NAMES),
+        *(cut(name, 3) for name in NAMES if name != "posting_items"),
+        *(cut(name, 0) for name in NAMES if name != "posting_items"),
+        say("fine", 2),
+        lambda arrays, _: arrays.update(cells=arrays["cells"].astype(np.uint32)),
+        lambda arrays, _: arrays.update(centroids=arrays["centroids"][:, :8].copy()),
+        lambda arrays, _: arrays.update(codes=arrays["codes"][:, :1].copy()),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other_are_refused(file: Path, change: Any) -> None:
+    refused_at_opening(file, change)
+
+
+def refused_at_opening(file: Path, change: Callable[[Arrays, dict[str, Any]], object]) -> None:
+    rewrite(file, change)
+    with pytest.raises(CorruptIndexError, match=r"coded\.plait"):
+        Store.open(index_of(file)).snapshot()
+    assert not check(index_of(file)).ok
+
+
+HUGE = np.iinfo(np.int64).max
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("centroids", (0, 0), 128), "a centroid holds 128"),
+        (put("steps", 0, np.nan), "steps"),
+        (put("steps", 0, np.inf), "steps"),
+        (put("steps", 0, 0), "above 0"),
+        (put("fine_steps", 0, -1), "above 0"),
+        (put("factors", 9, np.nan), "factors"),
+        (put("fine_factors", 1, -5), "do not rise"),
+        (put("offsets", 0, 1), "offsets must rise"),
+        (put("offsets", 5, -HUGE), "offsets must rise"),
+        (put("offsets", -1, HUGE), "offsets must rise"),
+        (put("posting_offsets", 3, HUGE), "posting_offsets must rise"),
+        (cut("posting_items", 3), "posting_offsets must rise"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
+    rewrite(file, change)
+    with Store.open(index_of(file)).snapshot() as snapshot, pytest.raises(CorruptIndexError, match=message):
+        _ = snapshot.segments[0].coded
+    assert [problem for problem in check(index_of(file)).problems if "coded.plait" in problem] != []
+
+
+@pytest.mark.parametrize("change", [put("cells", slice(None), 9999), put("posting_items", slice(None), 1 << 31)])
+def test_a_cell_or_a_posting_beyond_all_is_met_as_damage(file: Path, change: Any) -> None:
+    rewrite(file, change)
+    with pytest.raises(CorruptIndexError, match="segment 4 are damaged"):
+        search_everything(index_of(file))
+    assert not check(index_of(file)).ok
+
+
+def test_check_compares_postings_with_cells(file: Path) -> None:
+    rewrite(file, put("posting_items", 0, 7))
+    assert "not those of its cells" in check(index_of(file)).problems[0]
+
+
+def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
+    connection = sqlite3.connect(index_of(file) / "catalogue.sqlite")
+    files = json.loads(connection.execute("SELECT files FROM segments").fetchone()[0])
+    files["multi.plait"] = files["coded.plait"]
+    connection.execute("UPDATE segments SET files = ?", [json.dumps(files)])
+    connection.commit()
+    connection.close()
+    with pytest.raises(CorruptIndexError, match="segment 4 twice"):
+        Store.open(index_of(file)).snapshot()
+    assert any("twice" in problem for problem in check(index_of(file)).problems)
