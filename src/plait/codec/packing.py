@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-
-BITS = (1, 2, 4, 8)
+from plait.scoring.integer import BITS
 
 
 def row_bytes(dim: int, bits: int) -> int:

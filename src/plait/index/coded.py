@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from plait.codec.codebook import Codebook
 from plait.codec.fit import FINE_BITS, Fitted
 from plait.codec.items import CodedItems
-from plait.codec.packing import BITS, row_bytes
+from plait.codec.packing import row_bytes
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.index.container import Attributes, SegmentFile
 from plait.index.container_writer import ArraySource
-from plait.scoring.integer import CodedRows, check_cells, check_postings
+from plait.scoring.integer import BITS, CodedRows, check_cells, check_postings
 
 CODED = "coded.plait"
 LARGEST_CENTROID = 127
