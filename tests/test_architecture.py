@@ -20,7 +20,7 @@ ORDER = [
     ["codec", "encode"],
     ["index"],
     ["search"],
-    ["sources", "adding"],
+    ["sources", "adding", "encoders"],
     ["engine"],
     ["evaluate"],
     ["cli"],
