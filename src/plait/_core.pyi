@@ -37,6 +37,26 @@ def nearest_rows(
     best: NDArray[np.int32],
     which: NDArray[np.int32],
 ) -> None: ...
+def nearest_listed(
+    numbers: NDArray[np.int8],
+    rows: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    first_row: int,
+    best: NDArray[np.int32],
+    which: NDArray[np.int32],
+) -> None: ...
+def encode_rows(
+    rows: NDArray[np.float32],
+    cells: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    scale: float,
+    steps: NDArray[np.float32],
+    bits: int,
+    length_table: NDArray[np.float32] | None,
+    codes: NDArray[np.uint8],
+    lengths: NDArray[np.float32],
+    factors: NDArray[np.float32],
+) -> None: ...
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int, narrow: NDArray[np.uint8]) -> None: ...
 def select_cells(table: NDArray[np.int16], cells: NDArray[np.int32], scores: NDArray[np.int16]) -> None: ...
 def flood(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.codec import kmeans
 from plait.codec.fit import cells_for, fit, nearest, sample_places, sample_size
 from plait.errors import ConfigError, InputError
 
@@ -57,7 +56,7 @@ def test_the_codec_and_its_error_do_not_depend_on_threads() -> None:
 def test_the_error_is_that_of_rows_it_has_not_seen(bits: int) -> None:
     seen, unseen = rows(4000)[:2000], rows(4000)[2000:]
     fitted = fit(seen, bits=bits, n_cells=32)
-    cells = kmeans.assign(unseen, nearest(fitted.codec.codebook))
+    cells = nearest(fitted.codec.codebook).cells(unseen)
     decoded = fitted.codec.decode(fitted.codec.encode(unseen, cells))
     assert fitted.error == pytest.approx(float(np.square(unseen - decoded).sum(axis=1).mean()), rel=0.15)
 

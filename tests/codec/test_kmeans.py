@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.codec.kmeans import assign, directions, train
+from plait.codec.kmeans import train
+from plait.codec.nearest import Nearest
 
 
 def clustered(n_clusters: int, n_each: int, dim: int = 16) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -20,17 +21,9 @@ def clustered(n_clusters: int, n_each: int, dim: int = 16) -> tuple[NDArray[np.f
 def test_rows_of_one_cluster_share_their_cell() -> None:
     rows, labels = clustered(10, 40)
     means = train(rows, 10, seed=3)
-    cells = assign(rows, directions(means))
+    cells = Nearest(means).cells(rows)
     purity = np.mean([np.bincount(cells[labels == label]).max() / 40 for label in range(10)])
     assert purity > 0.9
-
-
-def test_assigning_finds_the_largest_inner_product_but_for_rounding() -> None:
-    rows, _ = clustered(50, 20, dim=64)
-    codebook = directions(train(rows, 64))
-    scores = rows @ codebook.floats().T
-    found = scores[np.arange(len(rows)), assign(rows, codebook)]
-    assert float(np.max(scores.max(axis=1) - found)) < 0.02
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])

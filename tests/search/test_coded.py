@@ -10,6 +10,7 @@ import reference
 from plait.codec import kmeans
 from plait.codec.codebook import Codebook
 from plait.codec.items import CodedItems
+from plait.codec.nearest import Nearest
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
@@ -34,7 +35,7 @@ def corpus(n_items: int = 300, dim: int = 32, seed: int = 0) -> MultiVectors:
 def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bool = False) -> CodedItems:
     rows = documents.values.astype(np.float32)
     means = kmeans.train(rows, n_cells)
-    cells = kmeans.assign(rows, kmeans.directions(means))
+    cells = Nearest(means).cells(rows)
     codebook = Codebook.rounded(means)
     codec = ResidualCodec.fit(codebook, bits, rows, cells)
     stored = codec.encode(rows, cells)

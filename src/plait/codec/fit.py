@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from plait.codec import kmeans
 from plait.codec.codebook import Codebook
+from plait.codec.nearest import Nearest, Rows
 from plait.codec.residual import ResidualCodec
 from plait.errors import InputError
 
 FEWEST_ROWS = 256  # with fewer, cells say nothing: a codebook would weigh more than what it saves
 FEWEST_CELLS = 16
 ROWS_A_CELL = 64  # that k-means sees
-LARGEST_SAMPLE = 1 << 21  # rows: a gigabyte of 128 floats each
+LARGEST_SAMPLE = 1 << 21  # rows: half a gigabyte of 128 dimensions in float16
 HELD_OUT, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.05, 1024, 50_000
 FINE_BITS = 8
 
@@ -54,27 +55,25 @@ def sample_places(n_rows: int, n_sample: int, *, seed: int) -> NDArray[np.int64]
     return np.unique(np.minimum(drawn.astype(np.int64), n_rows - 1))
 
 
-def fit(
-    sample: NDArray[np.float32], *, bits: int, n_cells: int, fine: bool = False, n_threads: int = 1, seed: int = 0
-) -> Fitted:
+def fit(sample: Rows, *, bits: int, n_cells: int, fine: bool = False, n_threads: int = 1, seed: int = 0) -> Fitted:
     """A codec for the corpus that the rows are a sample of; the same for any number of threads."""
     if len(sample) < 2:
         raise InputError(f"a codec cannot be fitted to {len(sample)} rows; at least 2 are needed")
     order = np.random.default_rng(seed).permutation(len(sample))
     n_held_out = min(max(int(HELD_OUT * len(sample)), FEWEST_HELD_OUT), MOST_HELD_OUT, max(len(sample) // 4, 1))
-    held_out = sample[order[:n_held_out]]
-    means = kmeans.train(sample[order[n_held_out:]], n_cells, seed=seed, n_threads=n_threads)
+    held_out = sample[order[:n_held_out]].astype(np.float32)
+    means = kmeans.train(sample[np.sort(order[n_held_out:])], n_cells, seed=seed, n_threads=n_threads)
     codebook = Codebook.rounded(means)
-    cells = kmeans.assign(held_out, nearest(codebook), n_threads=n_threads)
+    cells = nearest(codebook).cells(held_out, n_threads=n_threads)
     codec = ResidualCodec.fit(codebook, bits, held_out, cells)
     error = squared_error(held_out, codec.decode(codec.encode(held_out, cells))) / n_held_out
     return Fitted(codec, ResidualCodec.fit(codebook, FINE_BITS, held_out, cells) if fine else None, error)
 
 
-def nearest(codebook: Codebook) -> Codebook:
-    """What rows are assigned to. Made from the codebook as it is stored, so that rows which come later find the same
+def nearest(codebook: Codebook) -> Nearest:
+    """What assigns rows to cells. Made from the codebook as it is stored, so that rows which come later find the same
     cells as those it was trained on."""
-    return kmeans.directions(codebook.floats())
+    return Nearest(codebook.floats())
 
 
 def squared_error(rows: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:

@@ -27,8 +27,8 @@ T = TypeVar("T", bound=np.generic)
 class CellQuery:
     """Query rows against centroids: score = (sum of products - bias) >> shift, in units of `scale`."""
 
+    numbers: NDArray[np.int32]  # (n_query, dim)
     packed: NDArray[np.int8]  # (dim / 4, lanes, 4)
-    n_query: int
     bias: NDArray[np.int32]  # (lanes,)
     shift: int
     scale: float
@@ -40,7 +40,7 @@ class CellQuery:
         largest = float(np.linalg.norm(numbers, axis=1).max(initial=1.0)) * codebook.longest
         shift = max(0, math.ceil(math.log2(largest / LARGEST_TABLE)))
         bias = pad_lanes(MIDDLE * numbers.sum(axis=1, dtype=np.int32))
-        return cls(pack_bytes(numbers), len(query), bias, shift, scale * codebook.scale * 2**shift)
+        return cls(numbers, pack_bytes(numbers), bias, shift, scale * codebook.scale * 2**shift)
 
     def table(self, codebook: Codebook) -> NDArray[np.int16]:
         """(cells, lanes) scores of every centroid."""

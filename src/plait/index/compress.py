@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec import kmeans
-from plait.codec.codebook import Codebook
 from plait.codec.fit import Fitted, nearest, squared_error
+from plait.codec.nearest import Nearest
 from plait.codec.packing import row_bytes
 from plait.codec.postings import Postings
 from plait.index.coded import CODED, cell_type, codec_arrays, codec_attributes
@@ -88,9 +87,9 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
     return Compressed(facts, lost / n_coded if n_coded else None)
 
 
-def _coded(block: Block, fitted: Fitted, directions: Codebook) -> tuple[dict[str, NDArray[Any]], float, int]:
+def _coded(block: Block, fitted: Fitted, directions: Nearest) -> tuple[dict[str, NDArray[Any]], float, int]:
     rows = block.floats()
-    cells = kmeans.assign(rows, directions)
+    cells = directions.cells(rows)
     coded = fitted.codec.encode(rows, cells)
     assert coded.cells is not None
     arrays: dict[str, NDArray[Any]] = {"cells": coded.cells, "codes": coded.codes, "row_factors": coded.factors}

@@ -100,12 +100,12 @@ def _ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     return np.asarray(np.arange(lengths.sum()) + np.repeat(begins - before, lengths), np.int64)
 
 
-def sample_of(parts: Sequence[Part], places: NDArray[np.int64]) -> NDArray[np.float32]:
+def sample_of(parts: Sequence[Part], places: NDArray[np.int64]) -> NDArray[np.float16]:
     """The vectors at these places of the stream, which ascend."""
     drawn, start = [], 0
     for block in blocks_of(parts):
         own = places[slice(*np.searchsorted(places, [start, start + len(block.numbers)]))]
-        drawn.append(Block(block.segment, block.numbers[own - start]).floats())
+        drawn.append(Block(block.segment, block.numbers[own - start]).floats().astype(np.float16))
         start += len(block.numbers)
     return np.concatenate(drawn)
 

@@ -91,6 +91,21 @@ def nearest_rows(
         _core.nearest_rows(packed, centroids, first_row, best, which)
 
 
+def nearest_listed(
+    numbers: NDArray[np.int8],
+    rows: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    best: NDArray[np.int32],
+    which: NDArray[np.int32],
+    *,
+    first_row: int = 0,
+) -> None:
+    """`nearest_rows` for some of many: `rows` of numbers (all rows, dim), each named once; `best` and `which` have a
+    value for every row."""
+    with _refused():
+        _core.nearest_listed(numbers, rows, centroids, first_row, best, which)
+
+
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int) -> NDArray[np.uint8]:
     """(table - floor) >> shift, held within a byte, with lanes rounded up to a multiple of 32: what `flood` reads."""
     lanes = table.shape[1] if table.ndim == 2 else 0
