@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plait.cli.snippet import cells
+from rich.cells import cell_len
+
 from plait.cli.words import printable
 
+NEIGHBOURS = 4  # columns below which a word stands alone
 AROUND = 200  # characters on each side that a context may come from; far more than a line shows
 
 
@@ -49,18 +51,20 @@ def around(text: str, start: int, end: int, width: int) -> tuple[str, str, str]:
     mark = part.marks[0]
     before, word, after = part.text[: mark.start], part.text[mark.start : mark.end], part.text[mark.end :]
     word = _leading(word, width)[0]
-    room = max(0, width - cells(word))
-    n_before = max(room // 2, room - cells(after))
+    room = max(0, width - cell_len(word))
+    if room < NEIGHBOURS:
+        return "", word, ""
+    n_before = max(room // 2, room - cell_len(after))
     left, cut_left = _leading(before[::-1], n_before - 1)
-    right, cut_right = _leading(after, room - cells(left) - 2)
-    lead = "…" if (cut_left or low > 0) and room else ""
-    trail = "…" if (cut_right or high < len(text)) and room > 1 else ""
+    right, cut_right = _leading(after, room - cell_len(left) - 2)
+    lead = "…" if cut_left or low > 0 else ""
+    trail = "…" if cut_right or high < len(text) else ""
     return lead + left[::-1], word, right + trail
 
 
 def densest(marked: Marked, width: int, *, cut_before: bool, cut_after: bool) -> Marked:
     """At most about `width` columns of the text, where the marks weigh most, different words before repeated ones."""
-    text, n_cells = marked.text, cells(marked.text)
+    text, n_cells = marked.text, cell_len(marked.text)
     start, end = 0, len(text)
     if n_cells > width - 4:
         n_chars = max(1, (width - 4) * len(text) // n_cells)
@@ -96,8 +100,8 @@ def _best_start(marked: Marked, n_chars: int) -> int:
 def _leading(text: str, width: int) -> tuple[str, bool]:
     """As much of the beginning as fits, at a space if there is one; and whether something was left out."""
     used = taken = 0
-    while taken < len(text) and used + cells(text[taken]) <= width:
-        used += cells(text[taken])
+    while taken < len(text) and used + cell_len(text[taken]) <= width:
+        used += cell_len(text[taken])
         taken += 1
     if taken == len(text):
         return text, False

@@ -1,17 +1,17 @@
-"""`plait search --explain`: hits for people, with what matched. Each has the part of its passage that matched best, what
-each list gave, and the words of the query beside the words that they found."""
+"""`plait search --explain`: hits for people, with what matched. Each has the part of its passage that matched best,
+what each list gave, and the words of the query beside the words that they found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from plait.cli.context import Mark, Marked, around, densest, squeezed
 from plait.cli.listing import MIN_WIDTH, RAGGED, SNIPPET_LINES, heading, print_beside
 from plait.cli.matches import MatchedWord, matched_words
-from plait.cli.snippet import cells
 from plait.cli.snippet import marks as word_marks
 from plait.cli.words import printable
 from plait.records import Explanation, Hit
@@ -59,7 +59,7 @@ def _told(
 ) -> list[Text]:
     lines = []
     if len(explanation.parts) > 1:
-        lines.append(_parts(explanation))
+        lines.append(_parts(explanation, width))
     if explanation.bm25:
         said = [f"{printable(word.word)} ×{word.count} (+{word.score:.2f})" for word in explanation.bm25]
         shown = said if everything else said[:TOP]
@@ -75,15 +75,18 @@ def _told(
     return lines
 
 
-def _parts(explanation: Explanation) -> Text:
-    """What each list gave: its score, the rank in it, and its share of the hit's score."""
-    said = []
+def _parts(explanation: Explanation, width: int) -> Text:
+    """What each list gave: its score, the rank in it, and its share of the hit's score. No part is broken in two."""
+    told, used = Text("lists", style="dim"), 5
     for part in explanation.parts:
-        if part.score is None:
-            said.append(Text(f"{part.strand} -", style="dim"))
-        else:
-            said.append(Text(f"{part.strand} {part.score:.3g} #{part.rank} {part.share:.0%}"))
-    return Text.assemble(("lists  ", "dim"), Text("   ").join(said))
+        said = f"{part.strand} -"
+        if part.score is not None:
+            said = f"{part.strand} {part.score:.3g} #{part.rank} {part.share:.0%}"
+        fits = used + 2 + len(said) <= width
+        told.append("  " if fits else "\n" + 7 * " ")
+        told.append(said, style="dim" if part.score is None else "not dim")
+        used = (used + 2 if fits else 7) + len(said)
+    return told
 
 
 def _top(words: Sequence[MatchedWord]) -> list[MatchedWord]:
@@ -95,16 +98,15 @@ def _top(words: Sequence[MatchedWord]) -> list[MatchedWord]:
 def _rows(words: Sequence[MatchedWord], hit: Hit, console: Console, width: int) -> list[Text]:
     """One line for each word: the word, a bar, the similarity, and what it found among its neighbours."""
     labels = [around(word.label, 0, len(word.label), LABEL)[1] for word in words]
-    column = max(map(cells, labels), default=0)
+    column = max(map(cell_len, labels), default=0)
     bar_width = BAR if width >= 40 else 0
     room = width - column - bar_width - 7 - (1 if bar_width else 0)
     lines = []
     for word, label in zip(words, labels, strict=True):
-        line = Text(label + " " * (column - cells(label) + 1), style="bold")
-        if bar_width:
-            line.append(_bar(word.similarity, console).ljust(bar_width) + " ", style="green")
-        line.append(f"{word.similarity:5.2f} ")
-        lines.append(Text.assemble(line, _found(word, hit, room, colour=console.color_system is not None)))
+        bar = _bar(word.similarity, console).ljust(bar_width) + " " if bar_width else ""
+        found = _found(word, hit, room, colour=console.color_system is not None)
+        blanks = " " * (column - cell_len(label) + 1)
+        lines.append(Text.assemble((label, "bold"), blanks, (bar, "green"), f"{word.similarity:5.2f} ", found))
     return lines
 
 
@@ -135,15 +137,13 @@ def _bar(similarity: float, console: Console) -> str:
 
 
 def _marks(words: Sequence[MatchedWord], strength: _Strength, low: int, high: int) -> list[Mark]:
-    """Where the telling words found theirs in the text between two places; the strongest of equals, none overlapping."""
+    """Where the telling words found theirs, in the text between two places; none overlapping."""
     best: dict[tuple[int, int], float] = {}
     for word in words:
         if word.telling and word.target is not None and word.target.field == "text":
-            start, end = word.target.span
-            if low <= start and end <= high:
-                best[start - low, end - low] = max(
-                    best.get((start - low, end - low), 0.0), strength.of(word.similarity)
-                )
+            place = (word.target.span.start - low, word.target.span.end - low)
+            if place[0] >= 0 and place[1] <= high - low:
+                best[place] = max(best.get(place, 0.0), strength.of(word.similarity))
     marks: list[Mark] = []
     for (start, end), own in sorted(best.items()):
         if not marks or start >= marks[-1].end:

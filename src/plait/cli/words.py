@@ -59,8 +59,8 @@ def _kind(char: str) -> str:
 
 
 def whole_word(text: str, start: int, end: int) -> tuple[int, int]:
-    """The stretch, made as long as the word that it is part of: tokens are often pieces of words. Scripts without spaces
-    have no longer words."""
+    """The stretch, made as long as the word that it is part of: tokens are often pieces of words. Scripts without
+    spaces have no longer words."""
     if _kind(text[start]) == "spaced":
         while start > 0 and _kind(text[start - 1]) == "spaced":
             start -= 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plait.encode.protocol import TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
@@ -98,13 +99,12 @@ class Explainer:
             return float(self._ranking.parts["dense"][place])
         return float(self._dense_scores(document).max())
 
-    def _dense_scores(self, document: StoredDocument) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        segment = self._segment(document)
-        assert segment.dense is not None
-        rows: np.ndarray[tuple[int], np.dtype[np.float32]] = (
-            segment.dense[document.first_row : document.first_row + document.n_rows] @ self._dense
-        )
-        return rows
+    def _dense_scores(self, document: StoredDocument) -> NDArray[np.float32]:
+        """Of each passage."""
+        vectors = self._segment(document).dense
+        assert vectors is not None
+        assert self._dense is not None
+        return np.asarray(vectors[document.first_row : document.first_row + document.n_rows] @ self._dense)
 
     # -- words
 

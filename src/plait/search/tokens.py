@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,12 +54,14 @@ def document_tokens(
             tokens.append(_placed(surface, "title", document.title, Span(start, end)))
         else:
             shift = passage.start - begins
-            tokens.append(_placed(surface, "text", document.text, Span(max(start, begins) + shift, end + shift)))
+            span = Span(max(start, begins) + shift, end + shift)
+            tokens.append(_placed(surface, "text", document.text[: passage.end], span))
     return tokens, ""
 
 
 def _placed(surface: str, field: str, text: str, span: Span) -> Token:
-    """A token at a span of `text`. Some tokenisers count the space before a word as part of it; here it is not."""
+    """A token at a span of `text`. Some tokenisers count the space before a word as part of it: here it is not. Others
+    drop the marks of a letter: here they stay with it, so that no character is cut."""
     start, end = span
     if start == end:
         return Token(surface, "", None)
@@ -66,6 +69,8 @@ def _placed(surface: str, field: str, text: str, span: Span) -> Token:
         start += 1
     while end > start + 1 and text[end - 1].isspace():
         end -= 1
+    while end < len(text) and unicodedata.category(text[end])[0] == "M":
+        end += 1
     return Token(text[start:end], field, Span(start, end))
 
 
