@@ -62,16 +62,15 @@ def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDA
     codec, rows = items.fine or (items.codec, items.rows)  # the finest have the last word in a search too
     assert rows.cells is not None
     # Only the cells that the passage names are scored: a table of all of them costs as much as a search.
-    used, places = np.unique(rows.cells[begin:end], return_inverse=True)
-    centroids = items.codec.codebook.centroids
-    if used[-1] >= len(centroids):
-        raise InputError(f"item {passage.item} names cell {used[-1]}, of {len(centroids)}")
+    named, centroids = rows.cells[begin:end], items.codec.codebook.centroids
+    if named.max() >= len(centroids):
+        raise InputError(f"item {passage.item} names cell {named.max()}, of {len(centroids)}")
     cells = CellQuery.of(query, items.codec.codebook)
-    table = score_cells(cells.packed, centroids[used], cells.bias, cells.shift)
-    own = CodedRows(
-        rows.bits, rows.codes[begin:end], places.astype(np.uint32), rows.factors[begin:end], rows.factor_table
-    )
+    table = score_cells(cells.packed, centroids[named], cells.bias, cells.shift)
+    places = np.arange(end - begin)
+    factors = rows.factors[begin:end]
+    own = CodedRows(rows.bits, rows.codes[begin:end], places.astype(np.uint32), factors, rows.factor_table)
     coded = residual_query(query, codec, table, cells.scale)
-    scores = residual_scores(coded, own, np.arange(end - begin))[:, : len(query)]
+    scores = residual_scores(coded, own, places)[:, : len(query)]
     best = np.argmax(scores, axis=0)
     return best.astype(np.int64), np.ascontiguousarray(scores[best, np.arange(len(query))])

@@ -40,6 +40,7 @@ class Explainer:
         self._multi = None
         if strands.multi is not None and uses_multi:
             self._multi = np.ascontiguousarray(strands.multi[number], np.float32)
+            self._asked, self._query_note = query_tokens(reader, self._query, len(self._multi))
 
     def explained(self, hits: Sequence[Hit]) -> list[Hit]:
         """The hits of the ranking, in its order, with their explanations."""
@@ -131,14 +132,15 @@ class Explainer:
         assert self._multi is not None
         row = document.first_row + self._spans(document).index(span)
         alignment = self._aligned(document, row)
-        asked, query_note = query_tokens(self._reader, self._query, len(self._multi))
         held, note = document_tokens(self._reader, document, span, self._n_vectors(document, row))
         scores = alignment.scores.astype(np.float64)
         total = float(scores.sum())
         return TokenMatches(
             score=total,
-            matches=tuple(_match(asked[number], held, alignment, number, total) for number in range(len(self._multi))),
-            note=" ".join(filter(None, (query_note, note))),
+            matches=tuple(
+                _match(self._asked[number], held, alignment, number, total) for number in range(len(self._multi))
+            ),
+            note=" ".join(filter(None, (self._query_note, note))),
         )
 
     def _aligned(self, document: StoredDocument, row: int) -> Alignment:

@@ -40,12 +40,12 @@ def document_tokens(
     """A token for each vector of a passage, and what to say where they are not known."""
     if reader is None:
         return [NOWHERE] * n_rows, "the tokens of the passage are not known: its vectors were made elsewhere."
-    body = document.text[passage.start : passage.end]
-    pieces = reader.tokens(with_title(document.title, body), is_query=False)
+    pieces = reader.tokens(with_title(document.title, document.text[passage.start : passage.end]), is_query=False)
     if len(pieces) != n_rows:
         return [NOWHERE] * n_rows, _disagreeing("passage", n_rows, pieces)
     # The passage was encoded behind the title and one space.
     begins = len(document.title) + 1 if document.title else 0
+    shift, text = passage.start - begins, document.text[: passage.end]
     tokens = []
     for surface, (start, end) in pieces:
         if start == end:
@@ -53,9 +53,8 @@ def document_tokens(
         elif end <= len(document.title):
             tokens.append(_placed(surface, "title", document.title, Span(start, end)))
         else:
-            shift = passage.start - begins
             span = Span(max(start, begins) + shift, end + shift)
-            tokens.append(_placed(surface, "text", document.text[: passage.end], span))
+            tokens.append(_placed(surface, "text", text, span))
     return tokens, ""
 
 
