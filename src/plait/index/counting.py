@@ -15,6 +15,8 @@ DOCUMENT = 0
 def count_words(title: str, text: str, terms: Sequence[tuple[str, bool]]) -> list[int]:
     """How often title and text hold each of the terms: a word, and whether it also stands for longer words that begin
     with it."""
+    if not terms:
+        return []
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.execute(f"CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = \"{TOKENIZER}\")")
         memory.execute("CREATE VIRTUAL TABLE places USING fts5vocab (words, instance)")
