@@ -44,6 +44,10 @@ class WordEncoder:
         ends = [words[min(start + self._window, len(words)) - 1].end() for start in starts[:-1]]
         return [Span(start, end) for start, end in zip(cuts, [*ends, len(text)], strict=True)]
 
+    def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
+        del is_query
+        return [(found[0], Span(*found.span())) for found in WORD.finditer(text)] or [("", Span(0, 0))]
+
     def encode_queries(self, texts: Sequence[str]) -> Strands:
         return self._encode(texts)
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from plait.engine import Index
     from plait.engine import open_index as open
     from plait.errors import PlaitError
-    from plait.records import Document, Hit, Span
+    from plait.records import Document, Explanation, Hit, Span
     from plait.scoring.maxsim import maxsim
+    from plait.search.trace import Trace
     from plait.strands import MultiVectors, SparseRows, Strands
 
 _HOMES = {
@@ -33,6 +34,7 @@ _HOMES = {
     "AddReport": "plait.adding",
     "Document": "plait.records",
     "Encoder": "plait.encode.protocol",
+    "Explanation": "plait.records",
     "Hit": "plait.records",
     "Index": "plait.engine",
     "MultiVectors": "plait.strands",
@@ -41,6 +43,7 @@ _HOMES = {
     "SparseRows": "plait.strands",
     "StrandShape": "plait.encode.protocol",
     "Strands": "plait.strands",
+    "Trace": "plait.search.trace",
     "load_model": "plait.encode.load:load",
     "maxsim": "plait.scoring.maxsim",
     "open": "plait.engine:open_index",
@@ -51,6 +54,7 @@ __all__ = [
     "AddReport",
     "Document",
     "Encoder",
+    "Explanation",
     "Hit",
     "Index",
     "MultiVectors",
@@ -59,6 +63,7 @@ __all__ = [
     "SparseRows",
     "StrandShape",
     "Strands",
+    "Trace",
     "__version__",
     "load_model",
     "maxsim",

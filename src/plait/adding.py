@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plait.encode.passages import with_title
 from plait.encode.protocol import Encoder
 from plait.errors import ConfigError, DocumentError
 from plait.index.documents import check_document, content_digest, document_from
@@ -126,6 +127,5 @@ def _write_batch(
 
 
 def passage_text(document: Document, start: int, end: int) -> str:
-    """What is encoded for a passage: the title leads each of them, so that a passage far down keeps its subject."""
-    body = document.text[start:end]
-    return f"{document.title} {body}" if document.title else body
+    """What is encoded for a passage of a document."""
+    return with_title(document.title, document.text[start:end])

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from plait.encode.protocol import Encoder, StrandShape
+from plait.encode.protocol import Encoder, StrandShape, TokenReader
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
 from plait.index.store import Snapshot, Store
-from plait.records import Document, Hit, Span
+from plait.records import Document, Explanation, Hit, Span
 from plait.search.hits import hits_of
 from plait.search.plans import Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
@@ -192,9 +192,10 @@ class Index:
         filter: str | None = None,
         exact: bool = False,
         trace: Trace | None = None,
+        explain: bool = False,
     ) -> list[Hit]:
-        """The k best documents for a query, best first."""
-        return self.search_many([query], k, mode=mode, filter=filter, exact=exact, trace=trace)[0]
+        """The k best documents for a query, best first; `explain` fills in why each is a hit (`Hit.explanation`)."""
+        return self.search_many([query], k, mode=mode, filter=filter, exact=exact, trace=trace, explain=explain)[0]
 
     def search_many(
         self,
@@ -205,6 +206,7 @@ class Index:
         filter: str | None = None,
         exact: bool = False,
         trace: Trace | None = None,
+        explain: bool = False,
     ) -> list[list[Hit]]:
         """`search` for each of the queries, encoded together."""
         if isinstance(queries, str):
@@ -214,7 +216,8 @@ class Index:
         batch = self._encode(queries, plan, trace)
         rankings = self._run(snapshot, plan, batch, k, filter, trace)
         with trace.stage("fetch"):
-            return [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
+            hits = [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
+        return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
 
     def search_arrays(
         self,
@@ -226,6 +229,7 @@ class Index:
         filter: str | None = None,
         exact: bool = False,
         trace: Trace | None = None,
+        explain: bool = False,
     ) -> list[list[Hit]]:
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
@@ -236,7 +240,20 @@ class Index:
             raise QueryError(f"{len(texts)} texts were given for {len(strands)} queries")
         batch = QueryBatch(texts if texts is not None else [""] * len(strands), strands)
         rankings = self._run(snapshot, plan, batch, k, filter, trace)
-        return [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
+        hits = [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
+        return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
+
+    def explain(
+        self, query: str, hit: Hit | str, *, mode: str = "hybrid", filter: str | None = None, exact: bool = False
+    ) -> Explanation:
+        """Why a document, given as a hit or by its id, is where it is for this query. One that the search does not find
+        is explained all the same, without score and rank."""
+        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact), Trace()
+        batch = self._encode([query], plan, trace)
+        ranking = self._run(snapshot, plan, batch, plan.depth, filter, trace)[0]
+        from plait.search.explain import Explainer
+
+        return Explainer(snapshot, batch, 0, ranking, self._tokens(plan)).explain(hit)
 
     def rank(
         self,
@@ -278,6 +295,31 @@ class Index:
             encoder = self._source.get()
         with trace.stage("encode"):
             return QueryBatch(queries, encoder.encode_queries(queries))
+
+    def _tokens(self, plan: Plan) -> TokenReader | None:
+        """What knows the tokens behind vectors, if the encoder does."""
+        if not plan.needs_encoder or self._store.fingerprint == ARRAYS:
+            return None
+        encoder = self._source.get()
+        return encoder if isinstance(encoder, TokenReader) else None
+
+    def _explained(
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        batch: QueryBatch,
+        rankings: Sequence[Ranking],
+        hits: Sequence[Sequence[Hit]],
+        trace: Trace,
+    ) -> list[list[Hit]]:
+        from plait.search.explain import Explainer  # most searches are not explained
+
+        with trace.stage("explain"):
+            tokens = self._tokens(plan)
+            return [
+                Explainer(snapshot, batch, number, ranking, tokens).explained(own)
+                for number, (ranking, own) in enumerate(zip(rankings, hits, strict=True))
+            ]
 
     def _run(
         self, snapshot: Snapshot, plan: Plan, batch: QueryBatch, k: int, filter: str | None, trace: Trace

@@ -25,12 +25,12 @@ def print_hits(hits: Sequence[Hit], query: str, *, full: bool = False, console: 
         before = f"{rank:>{len(str(len(hits)))}}  {score:>{score_width}}  "
         width = max(MIN_WIDTH, console.width - len(before))
         body = _whole(hit, query) if full else _part(hit, query, width)
-        _print_beside(console, Text(before, style="cyan"), _heading(hit), width)
-        _print_beside(console, Text(" " * len(before)), body, width)
+        print_beside(console, Text(before, style="cyan"), heading(hit), width)
+        print_beside(console, Text(" " * len(before)), body, width)
         console.print()
 
 
-def _print_beside(console: Console, first: Text, text: Text, width: int) -> None:
+def print_beside(console: Console, first: Text, text: Text, width: int) -> None:
     """The text in a column of its own: `first` stands before its first line, blanks before the others."""
     for number, line in enumerate(text.wrap(console, width, overflow="fold")):
         line.rstrip()
@@ -38,7 +38,7 @@ def _print_beside(console: Console, first: Text, text: Text, width: int) -> None
         console.print(Text.assemble(before, line), soft_wrap=True)
 
 
-def _heading(hit: Hit) -> Text:
+def heading(hit: Hit) -> Text:
     """The id and the title; a title that begins with the id does not repeat it."""
     id, title = _line(hit.id), _line(hit.title)
     rest = title.removeprefix(id) if title.startswith(id) else f"  {title}"

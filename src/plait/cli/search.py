@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from plait.cli.options import AsJson, IndexPath, Model, Threads
 
 if TYPE_CHECKING:
     from plait.records import Hit
+    from plait.search.trace import Trace
 
 
 def search(
@@ -26,6 +28,11 @@ def search(
     exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
     as_json: AsJson = False,
     full: Annotated[bool, typer.Option("--full", help="Show whole texts rather than snippets.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each document is a hit.")] = False,
+    explain_all: Annotated[
+        bool, typer.Option("--explain-all", help="The same, with every token rather than the telling words.")
+    ] = False,
+    timings: Annotated[bool, typer.Option("--timings", help="Show how long each stage took, on stderr.")] = False,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -36,18 +43,30 @@ def search(
       plait search my-index "how are vectors combined"
       plait search my-index "woven" -k 5 --filter 'year >= 2020 and "nlp" in tags'
       plait search my-index "woven" --json | jq .id
+      plait search my-index "how are vectors combined" -k 3 --explain
     """
     import plait
+    from plait.search.trace import Trace
 
+    explain = explain or explain_all
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
+    trace = Trace()
     ahead = early.take(model, threads)
-    with plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead) as opened:
-        hits = opened.search(text, k, mode=mode, filter=filter, exact=exact)
+    with trace.stage("open"):
+        opening = plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead)
+    with opening as opened:
+        hits = opened.search(text, k, mode=mode, filter=filter, exact=exact, trace=trace, explain=explain)
     if as_json:
         print_json(hits, full=full)
+    elif explain and hits:
+        from plait.cli.explaining import print_explained
+
+        print_explained(hits, text, full=full, everything=explain_all)
     elif hits:
         print_hits(hits, text, full=full)
+    if timings:
+        _tell_timings(trace, as_json=as_json)
     if not hits:
         say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))
         raise typer.Exit(NOTHING_FOUND)
@@ -62,7 +81,7 @@ def print_json(hits: Sequence[Hit], *, full: bool) -> None:
 
 def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
     """A hit as JSON; `span` is where the passage stands in the text, in characters."""
-    fields = {
+    fields: dict[str, Any] = {
         "rank": rank,
         "id": hit.id,
         "score": hit.score,
@@ -72,4 +91,16 @@ def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
         "span": list(hit.span),
         "metadata": dict(hit.metadata),
     }
-    return {**fields, "text": hit.text} if full else fields
+    if full:
+        fields["text"] = hit.text
+    if hit.explanation is not None:
+        fields["explanation"] = hit.explanation.as_fields()
+    return fields
+
+
+def _tell_timings(trace: Trace, *, as_json: bool) -> None:
+    """For programs one more line of JSON, the last; for people a table, out of the way of the hits."""
+    if as_json:
+        print(json.dumps({"timings": trace.as_fields()}))
+    else:
+        say(trace.table(shutil.get_terminal_size().columns))

@@ -58,6 +58,18 @@ def _kind(char: str) -> str:
     return "spaced" if char.isalnum() or unicodedata.category(char)[0] == "M" else ""
 
 
+def whole_word(text: str, start: int, end: int) -> tuple[int, int]:
+    """The stretch, made as long as the word that it is part of: tokens are often pieces of words. Scripts without
+    spaces have no longer words."""
+    if _kind(text[start]) == "spaced":
+        while start > 0 and _kind(text[start - 1]) == "spaced":
+            start -= 1
+    if _kind(text[end - 1]) == "spaced":
+        while end < len(text) and _kind(text[end]) == "spaced":
+            end += 1
+    return start, end
+
+
 def query_words(query: str) -> list[str]:
     """What to look for: the words of the query without function words, unless there are no others."""
     found = list(dict.fromkeys(word.folded for word in words(query)))

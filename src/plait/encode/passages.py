@@ -29,6 +29,11 @@ def token_spans(text: str, spans_of: Callable[[str], NDArray[np.int64]]) -> NDAr
     return np.concatenate(found) if found else np.zeros((0, 2), np.int64)
 
 
+def with_title(title: str, passage: str) -> str:
+    """What is encoded for a passage: the title leads each of them, so that a passage far down keeps its subject."""
+    return f"{title} {passage}" if title else passage
+
+
 def windows(text: str, spans: NDArray[np.int64], *, size: int, overlap: int) -> list[Span]:
     """Spans of `text`, of at most `size` tokens each, that cover all of it; each begins about `overlap` tokens before
     the end of the one before. `spans` are the tokens; a text that fits is one span."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from plait.records import Span
 from plait.strands import Strands
@@ -38,3 +38,11 @@ class Encoder(Protocol):
 
     def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
         """`on_batch` is told, as often as the encoder likes, how many of the texts are done."""
+
+
+@runtime_checkable
+class TokenReader(Protocol):
+    """What an encoder may offer besides: which token each row of the multi strand stands for. Explanations use it."""
+
+    def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
+        """(surface, span within the text) for each row of the text's multi strand; an empty span stands nowhere."""

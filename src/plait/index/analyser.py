@@ -59,13 +59,18 @@ def match_expression(query: str) -> str | None:
 
     The words hold letters, digits and marks alone, each in quotes, so that no operator of FTS5 can be smuggled in.
     """
+    return " OR ".join(match_terms(query).values()) or None
+
+
+def match_terms(query: str) -> dict[str, str]:
+    """The words of `match_expression`, and the part of the expression that finds each."""
     kept = "".join(char if _is_word_char(char) else " " for char in analyse(query))
     words = dict.fromkeys(word for word in kept.split() if any(map(_is_letter_or_digit, word)))
     # The last character of a run is there for documents; in a query the pair before it says more.
     tails = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
     asked = [word for word in words if word not in tails]
     telling = [word for word in asked if word.lower() not in STOPWORDS]
-    return " OR ".join(_term(word) for word in telling or asked) or None
+    return {word: _term(word) for word in telling or asked}
 
 
 def _term(word: str) -> str:

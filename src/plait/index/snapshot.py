@@ -117,6 +117,14 @@ class Snapshot:
         order = np.lexsort((docs, -scores))  # again, for scores that float32 has made equal
         return docs[order], scores[order]
 
+    def word_score(self, term: str, doc: int) -> tuple[float, int] | None:
+        """What one term of `match_terms` adds to the BM25 score of a document, and how many documents hold it; None if
+        this one does not."""
+        score = self._view.rows("SELECT -bm25(words) FROM words WHERE words MATCH ? AND rowid = ?", [term, doc])
+        if not score:
+            return None
+        return score[0][0], self._view.rows("SELECT count(*) FROM words WHERE words MATCH ?", [term])[0][0]
+
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""
         try:

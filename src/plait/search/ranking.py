@@ -32,13 +32,21 @@ class Ranking:
     scores: NDArray[np.float32]  # (found,) not increasing
     rows: NDArray[np.int64]  # (found,) the passage that won, counted over all segments; UNKNOWN_ROW if none did
     parts: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # by generator; NaN where it did not find it
+    # By generator, where several were fused: the rank in its list, 0 where it did not find it, and what that gave.
+    ranks: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    gains: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.docs)
 
     def top(self, k: int) -> Ranking:
         return Ranking(
-            self.docs[:k], self.scores[:k], self.rows[:k], {name: part[:k] for name, part in self.parts.items()}
+            self.docs[:k],
+            self.scores[:k],
+            self.rows[:k],
+            {name: part[:k] for name, part in self.parts.items()},
+            {name: ranks[:k] for name, ranks in self.ranks.items()},
+            {name: gains[:k] for name, gains in self.gains.items()},
         )
 
 

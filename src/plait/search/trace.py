@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+WITHIN = ": "  # between the name of a stage and that of a stage within it
 
 
 @dataclass(slots=True)
@@ -17,7 +21,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Trace:
-    """Stages in the order they ended."""
+    """Stages in the order they ended. As text it is a table of them; see `table`."""
 
     stages: list[Stage] = field(default_factory=list)
 
@@ -34,10 +38,57 @@ class Trace:
 
     def add(self, within: Trace, *, under: str) -> None:
         """The stages of many small searches as one for each name: `under` and the name, with sums of all they have."""
-        sums: dict[str, Stage] = {}
-        for stage in within.stages:
-            total = sums.setdefault(stage.name, Stage(f"{under}: {stage.name}", 0.0))
-            total.seconds += stage.seconds
-            for name, count in stage.counts.items():
-                total.counts[name] = total.counts.get(name, 0) + count
-        self.stages += sums.values()
+        for stage in _summed(within.stages):
+            self.stages.append(Stage(under + WITHIN + stage.name, stage.seconds, stage.counts))
+
+    @property
+    def total(self) -> float:
+        """Seconds of all stages; those within another count with it alone."""
+        return sum(stage.seconds for stage in self._outer())
+
+    def as_fields(self) -> dict[str, Any]:
+        """Plain data, as JSON can hold it."""
+        stages = [{"stage": stage.name, "seconds": stage.seconds, **stage.counts} for stage in self.stages]
+        return {"seconds": self.total, "stages": stages}
+
+    def table(self, width: int = 80) -> str:
+        """The stages in the order they began, with milliseconds, shares of the total and counts, one a line; stages of
+        one name are added up, and those within another stand below it."""
+        lines = []
+        for outer in _summed(self._outer()):
+            lines.append(self._line(outer, outer.name, width))
+            within = [stage for stage in self.stages if stage.name.startswith(outer.name + WITHIN)]
+            lines += [self._line(stage, "  " + stage.name.partition(WITHIN)[2], width) for stage in _summed(within)]
+        total = Stage("total", self.total)
+        return "\n".join([f"{'stage':<14} {'ms':>9} {'share':>6}", *lines, self._line(total, "total", width)])
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _outer(self) -> list[Stage]:
+        names = {stage.name for stage in self.stages}
+        return [stage for stage in self.stages if stage.name.partition(WITHIN)[0] not in names - {stage.name}]
+
+    def _line(self, stage: Stage, name: str, width: int) -> str:
+        share = f"{stage.seconds / self.total:.0%}" if self.total else ""
+        start = f"{name:<14} {1000 * stage.seconds:>9.2f} {share:>6}  "
+        counts = ", ".join(_counted(*item) for item in stage.counts.items())
+        lines = textwrap.wrap(counts, max(20, width - len(start)), break_long_words=False) or [""]
+        return ("\n" + " " * len(start)).join([start + lines[0], *lines[1:]]).rstrip()
+
+
+def _summed(stages: Iterable[Stage]) -> list[Stage]:
+    """One stage for each name, with the sums of all it has, in the order of their first."""
+    sums: dict[str, Stage] = {}
+    for stage in stages:
+        total = sums.setdefault(stage.name, Stage(stage.name, 0.0))
+        total.seconds += stage.seconds
+        for name, count in stage.counts.items():
+            total.counts[name] = total.counts.get(name, 0) + count
+    return list(sums.values())
+
+
+def _counted(name: str, count: int) -> str:
+    if name == "bytes":
+        return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count:,} bytes"
+    return f"{count:,} {name}"

@@ -1,0 +1,43 @@
+"""How often a document holds words, as the full-text index counts them. The index itself keeps no texts and tells no
+counts, so the document is read again by a full-text index of its own, in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+
+from plait.index.analyser import TOKENIZER, analyse
+
+DOCUMENT = 0
+
+
+def count_words(title: str, text: str, terms: Sequence[tuple[str, bool]]) -> list[int]:
+    """How often title and text hold each of the terms: a word, and whether it also stands for longer words that begin
+    with it."""
+    if not terms:
+        return []
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.execute(f"CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = \"{TOKENIZER}\")")
+        memory.execute("CREATE VIRTUAL TABLE places USING fts5vocab (words, instance)")
+        add = "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)"
+        memory.execute(add, [DOCUMENT, analyse(title), analyse(text)])
+        memory.executemany(add, [(number, "", word) for number, (word, _) in enumerate(terms, 1)])
+        read: dict[tuple[int, str], list[str]] = {}
+        for doc, column, stem in memory.execute("SELECT doc, col, term FROM places ORDER BY doc, col, offset"):
+            read.setdefault((doc, column), []).append(stem)
+    columns = [read.get((DOCUMENT, column), []) for column in ("title", "text")]
+    return [
+        sum(_count(stems, read.get((number, "text"), []), is_prefix=is_prefix) for stems in columns)
+        for number, (_, is_prefix) in enumerate(terms, 1)
+    ]
+
+
+def _count(stems: Sequence[str], wanted: Sequence[str], *, is_prefix: bool) -> int:
+    if not wanted:
+        return 0
+    if is_prefix:
+        return sum(stem.startswith(wanted[0]) for stem in stems)
+    # A word is one stem, unless SQLite's Unicode is older than Python's and splits it: then it is a phrase.
+    size = len(wanted)
+    return sum(list(stems[at : at + size]) == list(wanted) for at in range(len(stems) - size + 1))

@@ -1,0 +1,214 @@
+"""Explanations: every part that is told adds up to the score that was given, and every span is what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from encoders import WordEncoder
+from plait.errors import DocumentError
+from plait.records import Explanation, Hit, Span
+from plait.search.plans import MODES
+from plait.strands import MultiVectors, Strands
+
+WORDS = [
+    "loom",
+    "thread",
+    "cloth",
+    "weft",
+    "warp",
+    "shuttle",
+    "yarn",
+    "fibre",
+    "wool",
+    "silk",
+    "dye",
+    "spindle",
+    "reed",
+]
+
+
+def documents(n: int = 60) -> list[dict[str, str]]:
+    rng = np.random.default_rng(0)
+    made = []
+    for number in range(n):
+        text = " ".join(rng.choice(WORDS, 80 if number % 7 == 0 else 12))
+        made.append({"id": str(number), "text": text, "title": " ".join(rng.choice(WORDS, 2)) if number % 2 else ""})
+    return made
+
+
+@pytest.fixture(params=["float16", "2 bits", "4 bits, fine"])
+def index(tmp_path: Path, request: pytest.FixtureRequest) -> plait.Index:
+    made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
+    made.add(documents(), commit_every=25)
+    if request.param == "2 bits":
+        made.compact(bits=2)
+    elif request.param == "4 bits, fine":
+        made.compact(bits=4, fine=True)
+    return made
+
+
+def explained(hit: Hit) -> Explanation:
+    assert hit.explanation is not None
+    return hit.explanation
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "multi"])
+def test_similarities_add_up_to_the_score_of_the_multi_strand(index: plait.Index, mode: str) -> None:
+    for hit in index.search("silk yarn on a loom", k=20, mode=mode, explain=True):
+        multi = explained(hit).multi
+        assert multi is not None
+        assert multi.note == ""
+        assert sum(match.similarity for match in multi.matches) == pytest.approx(multi.score)
+        assert multi.score == pytest.approx(hit.scores["multi"], abs=1e-4)
+        assert sum(match.share for match in multi.matches) == pytest.approx(1)
+        assert not any(match.imputed for match in multi.matches)
+
+
+def test_every_span_holds_its_token_within_the_passage_or_the_title(index: plait.Index) -> None:
+    fields = set()
+    for hit in index.search("silk yarn, warp", k=30, mode="multi", explain=True):
+        multi = explained(hit).multi
+        assert multi is not None
+        assert [match.query for match in multi.matches] == ["silk", "yarn", "warp"]
+        for match in multi.matches:
+            assert match.span is not None
+            assert match.query_span is not None
+            text = hit.title if match.field == "title" else hit.text
+            assert text[slice(*match.span)] == match.token
+            assert "silk yarn, warp"[slice(*match.query_span)] == match.query
+            if match.field == "text":
+                assert hit.span.start <= match.span.start < match.span.end <= hit.span.end
+            fields.add(match.field)
+    assert fields == {"title", "text"}
+
+
+def test_a_word_that_the_document_holds_is_what_it_matches(index: plait.Index) -> None:
+    for hit in index.search("spindle", k=3, mode="multi", explain=True):
+        multi = explained(hit).multi
+        assert multi is not None
+        assert [match.token for match in multi.matches] == ["spindle"]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "bm25"])
+def test_words_add_up_to_the_bm25_score(index: plait.Index, mode: str) -> None:
+    for hit in index.search("looms and dyed yarns", k=20, mode=mode, explain=True):
+        words = explained(hit).bm25
+        assert words is not None
+        assert sum(word.score for word in words) == pytest.approx(hit.scores.get("bm25", 0.0), rel=1e-5)
+        for word in words:
+            held = f"{hit.title} {hit.text}".split().count({"looms": "loom", "dyed": "dye", "yarns": "yarn"}[word.word])
+            assert word.count == held
+            assert 0 < word.documents <= len(index)
+
+
+def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
+    for rank, hit in enumerate(index.search("silk yarn", k=30, explain=True), 1):
+        explanation = explained(hit)
+        assert (explanation.rank, explanation.score) == (rank, hit.score)
+        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "multi"]
+        assert sum(part.share for part in explanation.parts) == pytest.approx(1)
+        assert {part.strand: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
+        gains = sum(1 / (60 + part.rank) for part in explanation.parts if part.rank is not None)
+        assert hit.score == pytest.approx(gains, rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_explanation_asked_for_later_is_the_same(index: plait.Index, mode: str) -> None:
+    for hit in index.search("silk yarn", k=5, mode=mode, explain=True):
+        assert index.explain("silk yarn", hit, mode=mode) == hit.explanation
+        assert index.explain("silk yarn", hit.id, mode=mode) == hit.explanation
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_explanation_is_plain_json(index: plait.Index, mode: str) -> None:
+    explanation = explained(index.search("silk yarn", k=1, mode=mode, explain=True)[0])
+    fields = json.loads(json.dumps(explanation.as_fields(), allow_nan=False))
+    assert fields["span"] == list(explanation.span)
+    assert (fields["multi"] is None) == (mode in ("dense", "bm25"))
+    assert (fields["bm25"] is None) == (mode in ("dense", "multi"))
+    assert fields["dense"] == explanation.dense
+
+
+def test_hits_are_not_explained_unless_asked(index: plait.Index) -> None:
+    assert all(hit.explanation is None for hit in index.search("silk yarn", k=5))
+
+
+def test_a_document_that_was_not_found_is_explained_without_score_and_rank(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
+    index.add([{"id": "a", "text": "silk"}, {"id": "b", "text": "wool"}])
+    explanation = index.explain("silk", "b", mode="bm25")
+    assert (explanation.score, explanation.rank, explanation.bm25) == (None, None, ())
+    assert [(part.score, part.rank, part.share) for part in explanation.parts] == [(None, None, 0.0)]
+    left_out = index.explain("silk", "b", filter="id = 'a'")
+    assert left_out.rank is None
+    assert left_out.dense == pytest.approx(index.search("silk", filter="id = 'b'")[0].scores["dense"])
+    assert left_out.multi is not None
+    assert left_out.multi.matches[0].token == "wool"
+
+
+def test_a_document_that_is_not_there_is_refused(index: plait.Index) -> None:
+    with pytest.raises(DocumentError, match="no document 'nowhere'"):
+        index.explain("silk", "nowhere")
+
+
+def test_the_best_passage_of_a_later_segment_is_explained(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(window=3, overlap=1))
+    index.add([{"id": "first", "text": "wool " * 9}])
+    index.add([{"id": "second", "text": "warp weft reed heddle silk dye wool yarn"}])
+    explanation = index.explain("silk", "second", filter="id = 'first'")
+    text = "warp weft reed heddle silk dye wool yarn"
+    assert "silk" in text[slice(*explanation.span)]
+    assert explanation.multi is not None
+    assert explanation.multi.matches[0].span == Span(text.index("silk"), text.index("silk") + 4)
+
+
+def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(window=3, overlap=1))
+    index.add([{"id": str(n), "text": "silk " * 3} for n in range(120)])
+    index.add([{"id": "words", "text": "wool wool wool dye reed looms wool wool wool"}])
+    found = next(hit for hit in index.search("silk silk silk silk looms", k=100, explain=True) if hit.id == "words")
+    explanation = explained(found)
+    assert set(found.scores) == {"bm25"}
+    assert {part.strand: part.share for part in explanation.parts} == {"bm25": 1.0, "dense": 0.0, "multi": 0.0}
+    assert "looms" in found.text[slice(*explanation.span)]
+    assert explanation.multi is not None
+    assert len(explanation.multi.matches) == 5
+    assert [word.word for word in explanation.bm25 or ()] == ["looms"]
+
+
+def test_a_query_of_one_token_has_one_match(index: plait.Index) -> None:
+    multi = explained(index.search("silk", k=1, mode="multi", explain=True)[0]).multi
+    assert multi is not None
+    assert [match.share for match in multi.matches] == [1.0]
+
+
+def test_vectors_made_elsewhere_are_told_by_number(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, shape=plait.StrandShape(multi=4))
+    rows = np.eye(4, dtype=np.float32)
+    index.add_arrays([{"id": "a", "text": "one two"}], Strands(multi=MultiVectors.from_items([rows[1:3]])))
+    asked = Strands(multi=MultiVectors.from_items([rows[2:]]))
+    hit = index.search_arrays(asked, k=1, explain=True)[0][0]
+    multi = explained(hit).multi
+    assert multi is not None
+    assert "made elsewhere" in multi.note
+    assert [(match.row, match.token, match.span) for match in multi.matches] == [(1, "", None), (0, "", None)]
+    assert multi.score == hit.scores["multi"] == 1.0
+
+
+class Miscounting(WordEncoder):
+    def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
+        return super().tokens(text, is_query=is_query)[: None if is_query else -1]
+
+
+def test_a_tokeniser_that_disagrees_with_the_vectors_is_told(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, encoder=Miscounting())
+    index.add([{"id": "a", "text": "warp and weft"}])
+    multi = explained(index.search("weft", k=1, explain=True)[0]).multi
+    assert multi is not None
+    assert "has 3 vectors, but its tokeniser reads 2 tokens" in multi.note
+    assert [(match.query, match.token, match.row) for match in multi.matches] == [("weft", "", 2)]
