@@ -208,7 +208,8 @@ void means_of(const float* rows, std::size_t n_rows, std::size_t dim, std::size_
         float* mean = means + c * dim;
         const float length = std::sqrt(dot(mean, mean, dim));
         const float factor = lengths[c] / static_cast<float>(counts[c]) / length;
-        if (counts[c] == 1 || length <= 1e-6f * lengths[c]) {
+        // A row that is not finite must not vanish here: whoever stores the mean refuses it.
+        if (counts[c] == 1 || (length <= 1e-6f * lengths[c] && std::isfinite(lengths[c]))) {
             std::memcpy(mean, rows + first[c] * dim, dim * sizeof(float));
         } else {
             for (std::size_t d = 0; d < dim; ++d) mean[d] *= factor;
