@@ -364,10 +364,10 @@ def test_opening_with_another_choice_is_refused(tmp_path: Path) -> None:
         index.add_arrays([{"id": str(n), "text": "x"} for n in range(10)], Strands(multi=multi))
         assert index.info().pooling == "4 rows a passage, sequential"
     for same_choice in ({}, {"fixed": 4}, {"pooling": "sequential"}, {"fixed": 4, "pooling": "sequential"}):
-        plait.open(path, **same_choice).close()  # type: ignore[arg-type]
+        plait.open(path, **same_choice).close()
     for other in ({"fixed": 5}, {"pool_factor": 2}, {"fixed": 4, "pooling": "hierarchical"}):
         with pytest.raises(ConfigError, match="pools its vectors"):
-            plait.open(path, create=True, **other)  # type: ignore[arg-type]
+            plait.open(path, create=True, **other)
     with pytest.raises(ConfigError, match="one of fixed and pool_factor"):
         plait.open(path, fixed=4, pool_factor=2)
 

@@ -9,7 +9,7 @@ import typer
 
 from plait.cli.ending import say
 from plait.cli.info import size
-from plait.cli.options import Fixed, IndexPath, PoolFactor, PoolingMethod, Threads
+from plait.cli.options import Fixed, IndexPath, PoolFactor, PoolingMethod, Threads, pooling_options
 
 if TYPE_CHECKING:
     from plait.index.compact import Compacted
@@ -51,14 +51,8 @@ def compact(
 
     with plait.open(index, n_threads=threads) as opened:
         before = opened.info().bytes
-        done = opened.compact(
-            bits=None if bits is None else int(bits),
-            fine=fine,
-            retrain=retrain,
-            fixed=fixed,
-            pool_factor=pool_factor,
-            pooling=None if pooling is None else pooling.value,
-        )
+        chosen = pooling_options(fixed, pool_factor, pooling)
+        done = opened.compact(bits=None if bits is None else int(bits), fine=fine, retrain=retrain, **chosen)
         after = opened.info().bytes
     for line in _lines(done, before, after):
         print(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.ending import StoppedError, say
-from plait.cli.options import Fixed, Model, PoolFactor, PoolingMethod, Threads
+from plait.cli.options import Fixed, Model, PoolFactor, PoolingMethod, Threads, pooling_options
 from plait.errors import SourceError
 
 if TYPE_CHECKING:
@@ -58,16 +58,9 @@ def index(
     read = SourceReport()
     documents = _not_empty(documents_from(sources, on_error=on_error.value, report=read), sources)
     n_kept = 0
+    chosen = pooling_options(fixed, pool_factor, pooling)
     with (
-        plait.open(
-            to,
-            create=True,
-            model=model,
-            n_threads=threads,
-            fixed=fixed,
-            pool_factor=pool_factor,
-            pooling=None if pooling is None else pooling.value,
-        ) as opened,
+        plait.open(to, create=True, model=model, n_threads=threads, **chosen) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 

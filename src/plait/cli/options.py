@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,3 +37,9 @@ PoolingMethod = Annotated[
     Method | None,
     typer.Option(help="How vectors become fewer: by likeness (the default) or by order.", show_default=False),
 ]
+
+
+def pooling_options(fixed: int | None, pool_factor: int | None, method: Method | None) -> dict[str, Any]:
+    """Of the three options, those that were given, as the library takes them."""
+    given = {"fixed": fixed, "pool_factor": pool_factor, "pooling": None if method is None else method.value}
+    return {name: value for name, value in given.items() if value is not None}
