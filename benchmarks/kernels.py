@@ -155,6 +155,33 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         query = integer.ResidualQuery(integer.pack_query(values), sizes.n_query, 1e-4, offset, table, 1e-4)
         rows = integer.CodedRows(bits, codes, cells, factors, factor_table)
         yield residual_task(sizes, query, rows, values, begins[chosen], ends[chosen])
+        if bits == 2:
+            yield from fixed_tasks(sizes, query, rng)
+
+
+def fixed_tasks(sizes: Sizes, query: integer.ResidualQuery, rng: np.random.Generator) -> Iterator[Task]:
+    """Documents of 32 rows each, drawn at random from many: once by their bounds, once by their numbers."""
+    stride, n_docs = 32, 4 * sizes.n_docs
+    n_rows = stride * n_docs
+    codes = rng.integers(0, 256, (n_rows, sizes.dim // 4), np.uint8)
+    cells: NDArray[Any] = rng.integers(0, sizes.n_cells, n_rows).astype(
+        np.uint16 if sizes.n_cells <= 1 << 16 else np.uint32
+    )
+    factors = rng.integers(0, 256, n_rows).astype(np.uint8)
+    rows = integer.CodedRows(2, codes, cells, factors, np.linspace(0.9, 1.1, 256, dtype=np.float32))
+    chosen = rng.choice(n_docs, sizes.n_candidates, replace=False)
+    begins = chosen * stride
+    n_scored = sizes.n_candidates * stride
+    yield Task(
+        "ragged, 32 rows, 2 bits",
+        "row",
+        n_scored,
+        lambda: integer.residual_maxsim(query, rows, begins, begins + stride),
+        None,
+    )
+    yield Task(
+        "fixed, 32 rows, 2 bits", "row", n_scored, lambda: integer.residual_fixed(query, rows, stride, chosen), None
+    )
 
 
 def residual_task(

@@ -1,4 +1,4 @@
-// With integer_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
+// With integer_bindings.cc and pooling_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
 // arrays, converts nothing, lets go of the interpreter lock, checks what could make a kernel read or write out of
 // bounds, and calls one kernel.
 //
@@ -182,6 +182,7 @@ NB_MODULE(_core, module) {
                nb::arg("checksums").noconvert());
     bind_integer(module);
     bind_build(module);
+    bind_pooling(module);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));

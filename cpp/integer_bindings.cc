@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -255,6 +256,35 @@ void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale,
     });
 }
 
+// Documents of `stride` rows each, by number. Numbers and cells are checked a stretch before it is scored.
+void residual_fixed(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
+                    std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
+                    std::optional<AnyArray> cells, Factors factors, Offset factor_table, std::size_t stride,
+                    Bounds items, Array<float, 1> scores) {
+    const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
+                                       factors, factor_table);
+    const nb::gil_scoped_release unlocked;
+    require(stride > 0 && given.n_rows % stride == 0, std::to_string(given.n_rows) + " rows are no whole documents of " +
+                                                          std::to_string(stride));
+    const std::vector<std::int64_t> chosen = copy_of(items);
+    float* out = output_of(scores, chosen.size(), "scores");
+    const ResidualKernels& kernels = *current_target().residual;
+    const auto workspace = workspace_of(kernels.workspace(given.query, bits));
+    const std::size_t n_docs = given.n_rows / stride, stretch = kStretchRows / stride + 1;
+    for (std::size_t first = 0; first < chosen.size(); first += stretch) {
+        const std::size_t n_chosen = std::min(stretch, chosen.size() - first);
+        for (std::size_t i = first; i < first + n_chosen; ++i) {
+            if (chosen[i] < 0 || static_cast<std::uint64_t>(chosen[i]) >= n_docs) {
+                throw std::invalid_argument("item " + std::to_string(chosen[i]) + " of " + std::to_string(n_docs));
+            }
+            const std::int64_t begin = chosen[i] * static_cast<std::int64_t>(stride);
+            if (given.checked_cells() == nullptr) continue;
+            require_cells(given.cells, begin, begin + static_cast<std::int64_t>(stride), given.n_cells);
+        }
+        kernels.fixed(given.query, given.rows, chosen.data() + first, n_chosen, stride, workspace.get(), out + first);
+    }
+}
+
 void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
                      std::optional<AnyArray> cells, Factors factors, Offset factor_table, Bounds numbers,
@@ -350,6 +380,10 @@ void bind_integer(nb::module_& module) {
     module.def("residual_maxsim", residual_maxsim, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("factors"), arg("factor_table"), arg("begins"), arg("ends"), arg("scores"));
+    module.def("residual_fixed", residual_fixed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
+               arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
+               arg("cells").none(), arg("factors"), arg("factor_table"), nb::arg("stride"), arg("items"),
+               arg("scores"));
     module.def("residual_scores", residual_scores, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("factors"), arg("factor_table"), arg("numbers"), arg("scores"));

@@ -131,6 +131,6 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept { return cell_r
 
 const CellKernels cells_vnni = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
                                 select_workspace, select_cells, flood};
-const ResidualKernels residual_vnni = {residual_workspace, residual_maxsim, residual_scores};
+const ResidualKernels residual_vnni = {residual_workspace, residual_maxsim, residual_fixed, residual_scores};
 
 }  // namespace plait

@@ -48,6 +48,12 @@ using ResidualMaxSim = void (*)(const ResidualQuery& query, const ResidualRows& 
                                 const std::int64_t* ends, std::size_t n_docs, unsigned char* workspace,
                                 float* scores) noexcept;
 
+// The same where every document has `stride` rows, at least 1: scores[i] is that of rows [items[i] * stride,
+// (items[i] + 1) * stride), to the same bits. Where a document lies is computed, so that it is asked for early.
+using ResidualFixed = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* items,
+                               std::size_t n_items, std::size_t stride, unsigned char* workspace,
+                               float* scores) noexcept;
+
 // scores[i][l] = the score of row numbers[i] with query row l, for all lanes.
 using ResidualScores = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                                 std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept;
@@ -55,6 +61,7 @@ using ResidualScores = void (*)(const ResidualQuery& query, const ResidualRows& 
 struct ResidualKernels {
     ResidualWorkspace workspace;
     ResidualMaxSim maxsim;
+    ResidualFixed fixed;
     ResidualScores scores;
 };
 

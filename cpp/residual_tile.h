@@ -149,16 +149,31 @@ void prefetch_block(const ResidualRows& rows, std::size_t dim, std::size_t begin
     prefetch(rows.cells + (begin + n_rows) * rows.cell_size - 1);
 }
 
-template <unsigned kBits>
-void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* begins,
-                        const std::int64_t* ends, std::size_t n_docs, unsigned char* workspace,
-                        float* scores) noexcept {
+// Documents of any length each.
+struct RaggedDocs {
+    const std::int64_t* begins;
+    const std::int64_t* ends;
+    std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(begins[doc]); }
+    std::size_t end(std::size_t doc) const noexcept { return static_cast<std::size_t>(ends[doc]); }
+};
+
+// Documents of `stride` rows each.
+struct FixedDocs {
+    const std::int64_t* items;
+    std::size_t stride;
+    std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(items[doc]) * stride; }
+    std::size_t end(std::size_t doc) const noexcept { return begin(doc) + stride; }
+};
+
+template <unsigned kBits, class Docs>
+void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, const Docs& docs, std::size_t n_docs,
+                        unsigned char* workspace, float* scores) noexcept {
     const Workspace space = prepare<kBits>(query, workspace);
     const std::size_t groups = count_groups(query.lanes);
     Block block;
     for (std::size_t doc = 0; doc < n_docs; ++doc) {
-        const auto begin = static_cast<std::size_t>(begins[doc]);
-        const auto end = static_cast<std::size_t>(ends[doc]);
+        const std::size_t begin = docs.begin(doc);
+        const std::size_t end = docs.end(doc);
         if (begin == end) {
             scores[doc] = 0.0f;
             continue;
@@ -169,8 +184,7 @@ void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, co
             if (row + n_rows < end) {
                 prefetch_block<kBits>(rows, query.dim, row + n_rows, end);
             } else if (doc + 1 < n_docs) {
-                prefetch_block<kBits>(rows, query.dim, static_cast<std::size_t>(begins[doc + 1]),
-                                      static_cast<std::size_t>(ends[doc + 1]));
+                prefetch_block<kBits>(rows, query.dim, docs.begin(doc + 1), docs.end(doc + 1));
             }
             read_block<kBits>(query, rows, [row](std::size_t r) noexcept { return row + r; }, n_rows, space.block,
                               block);
@@ -218,12 +232,23 @@ void residual_scores_of(const ResidualQuery& query, const ResidualRows& rows, co
     }
 }
 
+template <class Docs>
+void residual_maxsim_any(const ResidualQuery& query, const ResidualRows& rows, const Docs& docs, std::size_t n_docs,
+                         unsigned char* workspace, float* scores) noexcept {
+    if (rows.bits == 1) residual_maxsim_of<1>(query, rows, docs, n_docs, workspace, scores);
+    if (rows.bits == 2) residual_maxsim_of<2>(query, rows, docs, n_docs, workspace, scores);
+    if (rows.bits == 4) residual_maxsim_of<4>(query, rows, docs, n_docs, workspace, scores);
+    if (rows.bits == 8) residual_maxsim_of<8>(query, rows, docs, n_docs, workspace, scores);
+}
+
 void residual_maxsim(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* begins,
                      const std::int64_t* ends, std::size_t n_docs, unsigned char* workspace, float* scores) noexcept {
-    if (rows.bits == 1) residual_maxsim_of<1>(query, rows, begins, ends, n_docs, workspace, scores);
-    if (rows.bits == 2) residual_maxsim_of<2>(query, rows, begins, ends, n_docs, workspace, scores);
-    if (rows.bits == 4) residual_maxsim_of<4>(query, rows, begins, ends, n_docs, workspace, scores);
-    if (rows.bits == 8) residual_maxsim_of<8>(query, rows, begins, ends, n_docs, workspace, scores);
+    residual_maxsim_any(query, rows, RaggedDocs{begins, ends}, n_docs, workspace, scores);
+}
+
+void residual_fixed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* items,
+                    std::size_t n_items, std::size_t stride, unsigned char* workspace, float* scores) noexcept {
+    residual_maxsim_any(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
 }
 
 void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,

@@ -185,6 +185,18 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
         }
         expect(scores[doc] == total, what);
     }
+    for (const std::size_t stride : {1, 4, 30, 60}) {
+        const auto items = numbers<std::int64_t>(1 + below(9), 0, static_cast<std::int64_t>(n_rows / stride) - 1);
+        std::vector<std::int64_t> begins, ends;
+        for (const std::int64_t item : items) {
+            begins.push_back(item * static_cast<std::int64_t>(stride));
+            ends.push_back(begins.back() + static_cast<std::int64_t>(stride));
+        }
+        std::vector<float> fixed(items.size()), ragged(items.size());
+        kernels.fixed(asked, rows, items.data(), items.size(), stride, workspace.data(), fixed.data());
+        kernels.maxsim(asked, rows, begins.data(), ends.data(), items.size(), workspace.data(), ragged.data());
+        expect(fixed == ragged, what + ", fixed");
+    }
     const auto chosen = numbers<std::int64_t>(1 + below(40), 0, static_cast<std::int64_t>(n_rows) - 1);
     std::vector<float> each(chosen.size() * lanes);
     kernels.scores(asked, rows, chosen.data(), chosen.size(), workspace.data(), each.data());

@@ -12,6 +12,7 @@
 
 #include "crc32c.h"
 #include "dispatch.h"
+#include "pooling.h"
 #include "sanitize.h"
 #include "topk.h"
 
@@ -172,6 +173,26 @@ void try_top_k() {
     }
 }
 
+// Rows of few different directions, so that many costs are equal; now and then one that is not a number.
+void try_pooling() {
+    for (int round = 0; round < 400; ++round) {
+        const std::size_t n_rows = 1 + below(70), dim = 1 + below(20), n_pooled = 1 + below(40);
+        std::vector<float> rows = whole_numbers(n_rows * dim, -1, 1);
+        if (round % 9 == 0) rows[below(rows.size())] = std::numeric_limits<float>::quiet_NaN();
+        rows.shrink_to_fit();
+        for (const plait::Pooling method : {plait::Pooling::kSequential, plait::Pooling::kHierarchical}) {
+            std::vector<unsigned char> workspace(plait::pooling_workspace(n_rows, dim, method));
+            std::vector<float> pooled(n_pooled * dim);
+            plait::pool_item(rows.data(), n_rows, dim, n_pooled, method, workspace.data(), pooled.data());
+            for (std::size_t c = 0; c < n_pooled && n_rows <= n_pooled && round % 9 != 0; ++c) {
+                for (std::size_t d = 0; d < dim; ++d) {
+                    expect(pooled[c * dim + d] == rows[c * n_rows / n_pooled * dim + d], "repeated rows");
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -187,6 +208,8 @@ int main() {
     expect(!plait::use_target("abacus"), "an unknown target is refused");
     try_top_k();
     std::printf("top_k: fine\n");
+    try_pooling();
+    std::printf("pooling: fine\n");
     plait::try_postings();
     std::printf("postings: fine\n");
     return 0;

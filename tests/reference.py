@@ -142,3 +142,40 @@ def residual_maxsim(
             for best in scores[begin:end].max(axis=0):
                 totals[item] += best
     return totals
+
+
+def ward_labels(rows: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:
+    """The cluster of each row: the two whose merging costs least become one, the first of equals, until enough are
+    left. Two clusters cost what Ward's measure says, from their sizes and their means: for rows of length one that is
+    the cosine distance of two single rows."""
+    unit = rows.astype(np.float64) / np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True), 1e-300)
+    clusters = [[row] for row in range(len(rows))]
+    while len(clusters) > n_clusters:
+        pairs = [
+            (_ward_cost(unit, a, b), i, j) for i, a in enumerate(clusters) for j, b in enumerate(clusters) if i < j
+        ]
+        _, into, gone = min(pairs)
+        clusters[into] += clusters.pop(gone)
+    labels = np.zeros(len(rows), np.int64)
+    for number, cluster in enumerate(clusters):
+        labels[cluster] = number
+    return labels
+
+
+def _ward_cost(unit: NDArray[np.float64], a: list[int], b: list[int]) -> float:
+    apart = unit[a].mean(axis=0) - unit[b].mean(axis=0)
+    return float(len(a) * len(b) / (len(a) + len(b)) * (apart @ apart))
+
+
+def pooled(rows: NDArray[Any], n_pooled: int, method: str) -> NDArray[np.float32]:
+    """Means of clusters, brought to the mean length of their rows; rows repeated where there are too few."""
+    if len(rows) <= n_pooled:
+        return rows[np.arange(n_pooled) * len(rows) // n_pooled].astype(np.float32)
+    by_place = np.arange(len(rows)) * n_pooled // len(rows)
+    labels = by_place if method == "sequential" else ward_labels(rows, n_pooled)
+    means = []
+    for cluster in range(n_pooled):
+        own = rows[labels == cluster].astype(np.float64)
+        mean, length = own.mean(axis=0), np.linalg.norm(own, axis=1).mean()
+        means.append(mean * length / np.linalg.norm(mean) if np.linalg.norm(mean) > 1e-6 * length else own[0])
+    return np.asarray(means, np.float32)

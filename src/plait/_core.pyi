@@ -82,6 +82,22 @@ def residual_maxsim(
     ends: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
+def residual_fixed(
+    packed: NDArray[np.int8] | NDArray[np.int16],
+    n_query: int,
+    residual_scale: float,
+    offset: NDArray[np.float32],
+    table: NDArray[np.int16] | None,
+    cell_scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: _Cells | None,
+    factors: NDArray[np.uint8],
+    factor_table: NDArray[np.float32],
+    stride: int,
+    items: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...
 def residual_scores(
     packed: NDArray[np.int8] | NDArray[np.int16],
     n_query: int,
@@ -109,6 +125,13 @@ def gather(
     docs: NDArray[np.uint32],
     sums: NDArray[np.int32],
 ) -> tuple[int, int]: ...
+def pool_rows(
+    rows: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    hierarchical: bool,
+    pooled_offsets: NDArray[np.int64],
+    pooled: NDArray[np.float32],
+) -> None: ...
 def first_bad_offset(offsets: NDArray[np.int64], n_postings: int) -> int: ...
 def first_not_below(values: _Cells, limit: int) -> int: ...
 def crc32c(data: ReadableBuffer | NDArray[Any], seed: int = 0) -> int: ...

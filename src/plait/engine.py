@@ -9,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from plait.codec.pooling import Pooling
 from plait.encode.protocol import Encoder, StrandShape, TokenReader
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
-from plait.index.store import Snapshot, Store
+from plait.index.store import Snapshot, Store, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.hits import hits_of
 from plait.search.plans import Plan, plan_for
@@ -36,6 +37,9 @@ def open_index(
     model: str | Path | None = None,
     encoder: Encoder | None = None,
     shape: StrandShape | None = None,
+    fixed: int | None = None,
+    pool_factor: int | None = None,
+    pooling: str | None = None,
     precision: str = "int8",
     n_threads: int | None = None,
     read_only: bool = False,
@@ -45,7 +49,13 @@ def open_index(
 
     An index remembers the model it was built with and loads it when text is first encoded. `model` names another
     (bundled, or a model folder), `encoder` is any object of that protocol, and `shape` makes an index for vectors
-    that the caller brings (see `Index.add_arrays`). `ahead` is a model that is loading already; it is used if it is the
+    that the caller brings (see `Index.add_arrays`).
+
+    A new index may keep fewer vectors of the multi strand: exactly `fixed` for every passage, or one for every
+    `pool_factor`, put together as `pooling` says ("hierarchical", the default, or "sequential"). It remembers that for
+    all that is added later; opening it with another choice is an error, and without one is not.
+
+    `ahead` is a model that is loading already; it is used if it is the
     index's.
     """
     if sum(given is not None for given in (model, encoder, shape)) > 1:
@@ -58,8 +68,9 @@ def open_index(
     except NotAnIndexError:
         if not create:
             raise
-        store = _create(path, source, shape)
+        store = _create(path, source, shape, Pooling.asked(fixed, pool_factor, pooling))
     try:
+        refuse_other_pooling(store, Pooling.asked(fixed, pool_factor, pooling, kept=store.pooling))
         source.serve(store)
     except BaseException:
         store.close()
@@ -67,11 +78,11 @@ def open_index(
     return Index(store, source, n_threads=threads)
 
 
-def _create(path: Path, source: EncoderSource, shape: StrandShape | None) -> Store:
+def _create(path: Path, source: EncoderSource, shape: StrandShape | None, pooling: Pooling | None) -> Store:
     if shape is not None:
-        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={})
+        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={}, pooling=pooling)
     facts = {} if source.name is None else {"model": source.name}
-    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts)
+    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, pooling=pooling)
 
 
 class Index:
@@ -172,12 +183,23 @@ class Index:
         self.refresh()
         return n_deleted
 
-    def compact(self, *, bits: int | None = None, fine: bool | None = None, retrain: bool = False) -> Compacted:
+    def compact(
+        self,
+        *,
+        bits: int | None = None,
+        fine: bool | None = None,
+        retrain: bool = False,
+        fixed: int | None = None,
+        pool_factor: int | None = None,
+        pooling: str | None = None,
+    ) -> Compacted:
         """Rewrites the index as one segment without what was deleted, and compresses the multi strand to `bits` (1, 2,
-        4 or 8) a dimension; `fine` keeps 8 bits beside them for the last stage of a search. See `Writer.compact`."""
+        4 or 8) a dimension; `fine` keeps 8 bits beside them for the last stage of a search. An index that does not pool
+        yet can be pooled now, and from now on, with the choices of `plait.open`. See `Writer.compact`."""
         with self._store.writer() as writer:
             try:
-                return writer.compact(bits=bits, fine=fine, retrain=retrain, n_threads=self._n_threads)
+                asked = Pooling.asked(fixed, pool_factor, pooling, kept=writer.pooling)
+                return writer.compact(bits=bits, fine=fine, retrain=retrain, pooling=asked, n_threads=self._n_threads)
             finally:
                 self.refresh()
 

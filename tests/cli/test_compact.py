@@ -59,3 +59,19 @@ def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: 
         opened.add_arrays(documents, strands, spans=spans)
     result = runner.invoke(app, ["compact", str(tmp_path / "ix")])
     assert (result.exit_code, "24 vectors are too few" in result.stderr) == (0, True)
+
+
+def test_an_index_is_pooled_and_says_so(runner: CliRunner, index: Path) -> None:
+    lines = told(runner, index, "--fixed", 3, "--pooling", "sequential")
+    assert lines["pooling"] == "3 rows a passage, sequential"
+    assert lines["multi"].startswith("720 vectors, 2 bits")
+    shown = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", str(index)]).stdout.splitlines())
+    assert (shown["pooling"], shown["format"]) == ("3 rows a passage, sequential", "2")
+    assert runner.invoke(app, ["check", str(index)]).exit_code == 0
+    again = runner.invoke(app, ["compact", str(index), "--pool-factor", "2"])
+    assert (again.exit_code, "pools already" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("options", [["--fixed", "0"], ["--pool-factor", "1"], ["--pooling", "sequential"]])
+def test_pooling_that_cannot_be_is_wrong_use(runner: CliRunner, index: Path, options: list[str]) -> None:
+    assert runner.invoke(app, ["compact", str(index), *options]).exit_code == 2

@@ -80,3 +80,12 @@ def test_wrong_use_ends_with_2(runner: CliRunner, library: Library, wrong: list[
     result = runner.invoke(app, ["index", *wrong])
     assert result.exit_code == 2
     assert not library.indexes
+
+
+def test_pooling_is_handed_on_where_it_is_chosen(runner: CliRunner, library: Library, source: Path) -> None:
+    arguments = ["--fixed", "32", "--pooling", "sequential"]
+    assert runner.invoke(app, ["index", str(source), "--to", "ix", *arguments]).exit_code == 0
+    assert runner.invoke(app, ["index", str(source), "--to", "iy", "--pool-factor", "2"]).exit_code == 0
+    first, second = library.opened
+    assert (first["fixed"], first["pooling"], second["pool_factor"]) == (32, "sequential", 2)
+    assert "pool_factor" not in first

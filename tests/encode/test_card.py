@@ -13,6 +13,7 @@ from plait.encode.protocol import StrandShape
 from plait.errors import ModelError
 
 Card = dict[str, Any]
+PLAIN = "tiny:78f9b0d22cad"  # of the tiny card, from before models could give a fixed number of rows
 
 
 def test_a_card_gives_the_shape_of_its_strands(card: Card) -> None:
@@ -117,3 +118,23 @@ def test_a_card_that_is_not_json_is_refused(tmp_path: Path) -> None:
 def test_a_card_is_read_from_its_folder(tmp_path: Path, card: Card) -> None:
     (tmp_path / "plait.json").write_text(json.dumps(card))
     assert read_card(tmp_path).document.overlap == 2
+
+
+def test_a_model_may_give_every_document_as_many_rows(card: Card) -> None:
+    card["strands"]["multi"]["fixed"] = 32
+    assert parse_card(card, "card").shape == StrandShape(dense=4, multi=4, fixed=32)
+
+
+def test_a_number_of_rows_that_is_not_there_leaves_the_fingerprint_as_it_was(card: Card) -> None:
+    plain = parse_card(card, "card").fingerprint
+    card["strands"]["multi"]["fixed"] = None
+    assert parse_card(card, "card").fingerprint == plain == PLAIN
+    card["strands"]["multi"]["fixed"] = 32
+    assert parse_card(card, "card").fingerprint != plain
+
+
+@pytest.mark.parametrize("rows", [0, -1, "32", True, 1.5])
+def test_a_number_of_rows_that_cannot_be_is_refused(card: Card, rows: object) -> None:
+    card["strands"]["multi"]["fixed"] = rows
+    with pytest.raises(ModelError, match="'fixed' is"):
+        parse_card(card, "card")

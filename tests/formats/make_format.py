@@ -1,7 +1,11 @@
-"""Makes the small index of the present format that `test_formats.py` opens for ever; run it by its path.
+"""Makes the small indexes that `test_formats.py` opens for ever, those that are not there; run it by its path.
 
-Once for each new format number. An index that is committed is never made again: that it was written by the plait
-of its time is its worth.
+One for each format number, and one for each layout of files. An index that is committed is never made again: that it
+was written by the plait of its time is its worth.
+
+index-1   format 1: float16 vectors, two segments, a replaced document and a deleted one
+coded-1   format 1: one segment, compressed to 2 bits with fine codes
+index-2   format 2: four vectors for every passage; a compressed segment and one of float16
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
-from plait.index.catalogue import FORMAT
 from plait.index.store import Store
+from plait.index.writer import Writer
 from plait.records import Document, Span
 from plait.strands import MultiVectors, Strands
 
@@ -34,7 +39,25 @@ def strands(start: int, n_items: int) -> Strands:
     return Strands(dense=dense, multi=MultiVectors.from_items(items))
 
 
-def make(path: Path) -> None:
+N_CODED, N_GROUPS, CODED_DIM = 70, 7, 16
+
+
+def signs(number: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """The vectors of a document of the compressed indexes: 4 to 6 rows of length one, near those of its group."""
+    rng = np.random.default_rng(number % N_GROUPS)
+    rows = np.sign(rng.standard_normal((6, CODED_DIM)))[: 4 + number % 3]
+    rows[:, number % CODED_DIM] *= 1 + number / N_CODED
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def coded_batch(first: int, n_documents: int) -> tuple[list[Document], list[list[Span]], Strands]:
+    numbers = range(first, first + n_documents)
+    documents = [Document(f"d{number}", f"text {number}") for number in numbers]
+    multi = MultiVectors.from_items([signs(number) for number in numbers])
+    return documents, [[Span(0, len(document.text))] for document in documents], Strands(multi=multi)
+
+
+def make_plain(path: Path) -> None:
     """Two segments, a replaced document and a deleted one."""
     shape = StrandShape(dense=3, multi=2)
     store = Store.create(path, fingerprint="by hand", shape=shape, facts={"model": "none"})
@@ -42,19 +65,48 @@ def make(path: Path) -> None:
         writer.write(DOCUMENTS, SPANS, strands(0, 5))
         writer.write([REPLACEMENT], [[Span(0, 37)]], strands(5, 1))
         writer.delete(["gone"])
-        # The file is the same, and a fifth of the size in pages that a few documents cannot fill.
-        writer._connection.execute("PRAGMA journal_mode = DELETE")
-        writer._connection.execute("PRAGMA page_size = 1024")
-        writer._connection.execute("VACUUM")
-        writer._connection.execute("PRAGMA journal_mode = WAL")
+        shrink(writer)
 
+
+def make_coded(path: Path) -> None:
+    """One compressed segment."""
+    store = Store.create(path, fingerprint="by hand", shape=StrandShape(multi=CODED_DIM), facts={})
+    with store.writer() as writer:
+        writer.write(*coded_batch(0, N_CODED))
+        writer.compact(bits=2, fine=True)
+        shrink(writer)
+
+
+def make_fixed(path: Path) -> None:
+    """A compressed segment and one that is not, four vectors for every passage."""
+    pooling = Pooling(fixed=4, method="sequential")
+    shape = StrandShape(multi=CODED_DIM)
+    store = Store.create(path, fingerprint="by hand", shape=shape, facts={}, pooling=pooling)
+    with store.writer() as writer:
+        writer.write(*coded_batch(0, N_CODED))
+        writer.compact(bits=2)
+        writer.write(*coded_batch(N_CODED, 2))
+        shrink(writer)
+
+
+def shrink(writer: Writer) -> None:
+    """The file is the same, and a fifth of the size in pages that a few documents cannot fill."""
+    writer._connection.execute("PRAGMA journal_mode = DELETE")
+    writer._connection.execute("PRAGMA page_size = 1024")
+    writer._connection.execute("VACUUM")
+    writer._connection.execute("PRAGMA journal_mode = WAL")
+
+
+MAKERS = {"index-1": make_plain, "coded-1": make_coded, "index-2": make_fixed}
 
 if __name__ == "__main__":
-    target = Path(__file__).parent / f"index-{FORMAT}"
-    if target.exists():
-        raise SystemExit(f"{target} is there already, and is kept as it was written")
-    make(target)
-    for leftover in target.glob("catalogue.sqlite-*"):
-        leftover.unlink()
-    total = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-    print(f"{target}: {total} bytes")
+    for name, make in MAKERS.items():
+        target = Path(__file__).parent / name
+        if target.exists():
+            print(f"{target} is there already, and is kept as it was written")
+            continue
+        make(target)
+        for leftover in target.glob("catalogue.sqlite-*"):
+            leftover.unlink()
+        total = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+        print(f"{target}: {total} bytes")

@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from formats.make_format import CODED_DIM, MAKERS, N_CODED, coded_batch, signs
+from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.index.catalogue import FORMAT
 from plait.index.check import check
 from plait.index.store import Store
 from plait.records import Document, Span
-from plait.strands import Strands
+from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.ranking import QueryBatch
+from plait.search.trace import Trace
+from plait.strands import MultiVectors, Strands
 
 HERE = Path(__file__).parent
 
@@ -22,6 +27,11 @@ HERE = Path(__file__).parent
 def index_1(tmp_path: Path) -> Path:
     """A copy: opening leaves SQLite's files beside the database."""
     return Path(shutil.copytree(HERE / "index-1", tmp_path / "index"))
+
+
+def test_every_kept_index_has_its_maker() -> None:
+    kept = {path.name for path in HERE.iterdir() if (path / "catalogue.sqlite").exists()}
+    assert kept == set(MAKERS)
 
 
 def test_every_format_number_has_its_index() -> None:
@@ -79,3 +89,62 @@ def test_format_1_can_be_written_to(index_1: Path) -> None:
     with store.snapshot() as snapshot:
         assert (snapshot.n_documents, snapshot.bm25("wool woven", 5)[0].tolist()) == (2, [])
     assert check(index_1).problems == []
+
+
+def copied(name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(HERE / name, tmp_path / "index"))
+
+
+def best_documents(index: Path, numbers: list[int]) -> list[list[int]]:
+    """What is found with the vectors of these documents, scoring every passage and by probing."""
+    batch = QueryBatch(["q"] * len(numbers), Strands(multi=MultiVectors.from_items([signs(n) for n in numbers])))
+    found = []
+    with Store.open(index).snapshot() as snapshot:
+        for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
+            rankings = generator.generate(snapshot, batch, 10, None, Trace())
+            ids = [snapshot.fetch_ids(ranking.docs.tolist()) for ranking in rankings]
+            found.append([int(id.removeprefix("d")) for own in ids for id in own[:1]])
+    return found
+
+
+def test_a_compressed_segment_of_format_1_opens_and_is_searched(tmp_path: Path) -> None:
+    index = copied("coded-1", tmp_path)
+    assert check(index).problems == []
+    with Store.open(index).snapshot() as snapshot:
+        (segment,) = snapshot.segments
+        items = segment.coded
+        assert items is not None
+        assert (items.codec.bits, items.stride, len(items), items.fine is not None) == (2, None, N_CODED, True)
+        assert np.diff(items.offsets).tolist() == [4 + number % 3 for number in range(N_CODED)]
+        expected = np.concatenate([signs(number) for number in range(N_CODED)])
+        assert items.fine is not None
+        assert (items.fine[0].decode(items.fine[1]) * expected).sum(axis=1).min() > 0.9
+        assert np.median((items.codec.decode(items.rows) * expected).sum(axis=1)) > 0.95
+    assert [[n % 7 for n in found] for found in best_documents(index, [3, 40, 69])] == [[3, 5, 6]] * 2
+
+
+def test_format_2_keeps_as_many_vectors_for_every_passage(tmp_path: Path) -> None:
+    index = copied("index-2", tmp_path)
+    store = Store.open(index)
+    assert (store.format, store.shape) == (2, StrandShape(multi=CODED_DIM))
+    assert store.pooling == Pooling(fixed=4, method="sequential")
+    assert check(index).problems == []
+    with store.snapshot() as snapshot:
+        coded, floats = snapshot.segments
+        assert (coded.fixed, floats.fixed) == (4, 4)
+        assert coded.coded is not None
+        assert (coded.coded.stride, len(coded.coded)) == (4, N_CODED)
+        assert floats.multi is not None
+        assert floats.multi.values.shape == (8, CODED_DIM)
+        np.testing.assert_allclose(floats.multi[0][0], signs(N_CODED)[:2].mean(axis=0), atol=0.3)
+    assert [[n % 7 for n in found] for found in best_documents(index, [3, 40, 71])] == [[3, 5, 1]] * 2
+
+
+def test_format_2_can_be_written_to(tmp_path: Path) -> None:
+    store = Store.open(copied("index-2", tmp_path))
+    with store.writer() as writer:
+        writer.write(*coded_batch(200, 3))
+        assert writer.compact().n_vectors == 4 * (N_CODED + 2 + 3)
+    with store.snapshot() as snapshot:
+        assert snapshot.segments[0].fixed == 4
+    assert check(store.path).problems == []

@@ -11,6 +11,7 @@ import pytest
 from index.samples import SHAPE, TEXTS, add, fabrics, make_store, run_python, strands_for, texts_in
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
+from plait.index.catalogue import FORMAT
 from plait.index.store import Store
 from plait.records import Document, Span
 
@@ -141,15 +142,15 @@ def set_meta(store: Store, key: str, value: object) -> None:
 
 @pytest.mark.parametrize("key", ["format", "analyser"])
 def test_an_index_of_a_newer_plait_is_refused_as_newer(store: Store, key: str) -> None:
-    set_meta(store, key, 2)
+    set_meta(store, key, FORMAT + 1)
     with pytest.raises(NewerFormatError, match="install the plait that wrote it"):
         Store.open(store.path)
 
 
 def test_an_index_that_a_newer_plait_takes_over_is_neither_read_nor_written_on(store: Store) -> None:
-    set_meta(store, "format", 2)
+    set_meta(store, "format", FORMAT + 1)
     for attempt in (store.snapshot, store.writer):
-        with pytest.raises(NewerFormatError, match="format 2"):
+        with pytest.raises(NewerFormatError, match=f"format {FORMAT + 1}"):
             attempt()
 
 

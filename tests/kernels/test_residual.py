@@ -144,6 +144,48 @@ def test_unaligned_and_read_only_rows_are_scored_in_place(shift: int) -> None:
     same_bits(integer.residual_maxsim(case.query(), there, begins, ends), expected)
 
 
+def numbered(n_docs: int) -> NDArray[np.int64]:
+    """Some documents, in no order, one of them twice."""
+    order = np.random.default_rng(n_docs).permutation(n_docs)
+    return np.append(order, order[0])
+
+
+@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("stride", [1, 5, 23, 115])
+@pytest.mark.parametrize(("dim", "n_query"), [(8, 1), (24, 9), (128, 24), (128, 33)])
+def test_documents_of_as_many_rows_score_the_same_without_bounds(
+    dim: int, n_query: int, stride: int, bits: int
+) -> None:
+    case = Case(bits, dim, n_query)  # of 115 rows
+    items = numbered(len(case.codes) // stride)
+    found = integer.residual_fixed(case.query(), case.rows(), stride, items)
+    same_bits(found, integer.residual_maxsim(case.query(), case.rows(), items * stride, (items + 1) * stride))
+    same_bits(found, reference.residual_maxsim(case.expected(), items * stride, (items + 1) * stride))
+
+
+@pytest.mark.parametrize("cells", [np.uint16, np.uint32])
+def test_many_documents_of_as_many_rows_are_checked_in_stretches(cells: type) -> None:
+    case = Case(2, 24, 9, cells=cells)
+    items = np.random.default_rng(0).integers(0, 23, 5000)
+    found = integer.residual_fixed(case.query(), case.rows(), 5, items)
+    same_bits(found, reference.residual_maxsim(case.expected(), np.arange(23) * 5, np.arange(1, 24) * 5)[items])
+    case.cells[112] = N_CELLS
+    with pytest.raises(InputError, match="row 112 names a cell"):
+        integer.residual_fixed(case.query(), case.rows(), 5, items)
+    integer.residual_fixed(case.query(), case.rows(), 5, items[items != 22])
+    without = Case(2, 24, 9, table=False)
+    assert len(integer.residual_fixed(without.query(), without.rows(), 5, items)) == 5000
+
+
+@pytest.mark.parametrize(
+    ("stride", "items"), [(0, [0]), (-1, [0]), (4, [0]), (116, [0]), (5, [23]), (5, [-1]), (5, [2**62])]
+)
+def test_documents_that_do_not_exist_are_refused(stride: int, items: list[int]) -> None:
+    case = Case(2, 24, 9)
+    with pytest.raises(InputError):
+        integer.residual_fixed(case.query(), case.rows(), stride, np.array(items))
+
+
 def test_cells_beyond_the_table_are_refused() -> None:
     case = Case(2, 24, 9)
     case.cells[30] = N_CELLS

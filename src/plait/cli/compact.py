@@ -9,7 +9,7 @@ import typer
 
 from plait.cli.ending import say
 from plait.cli.info import size
-from plait.cli.options import IndexPath, Threads
+from plait.cli.options import Fixed, IndexPath, PoolFactor, PoolingMethod, Threads, pooling_options
 
 if TYPE_CHECKING:
     from plait.index.compact import Compacted
@@ -32,6 +32,9 @@ def compact(
         typer.Option("--fine/--no-fine", help="Keep 8 bits a dimension beside them, for the last stage of a search."),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Fit the compression anew.")] = False,
+    fixed: Fixed = None,
+    pool_factor: PoolFactor = None,
+    pooling: PoolingMethod = None,
     threads: Threads = None,
 ) -> None:
     """Make an index small: one segment, nothing deleted, the multi strand compressed.
@@ -42,12 +45,14 @@ def compact(
     Examples:
       plait compact my-index
       plait compact my-index --bits 4
+      plait compact my-index --fixed 32
     """
     import plait
 
     with plait.open(index, n_threads=threads) as opened:
         before = opened.info().bytes
-        done = opened.compact(bits=None if bits is None else int(bits), fine=fine, retrain=retrain)
+        chosen = pooling_options(fixed, pool_factor, pooling)
+        done = opened.compact(bits=None if bits is None else int(bits), fine=fine, retrain=retrain, **chosen)
         after = opened.info().bytes
     for line in _lines(done, before, after):
         print(line)
@@ -61,6 +66,8 @@ def _lines(done: Compacted, before: int, after: int) -> list[str]:
         f"segments   {done.n_segments_before:,} -> {done.n_segments_after:,}",
         f"size       {size(before)} -> {size(after)}",
     ]
+    if done.pooling:
+        lines.append(f"pooling    {done.pooling}")
     if done.bits is not None and done.bytes_a_vector is not None:
         lines.append(
             f"multi      {done.n_vectors:,} vectors, {done.bits} bits a dimension in {done.n_cells:,} cells: "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.ending import StoppedError, say
-from plait.cli.options import Model, Threads
+from plait.cli.options import Fixed, Model, PoolFactor, PoolingMethod, Threads, pooling_options
 from plait.errors import SourceError
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ def index(
     to: Annotated[Path, typer.Option(metavar="INDEX", help="The folder of the index; made if there is none.")],
     model: Model = None,
     threads: Threads = None,
+    fixed: Fixed = None,
+    pool_factor: PoolFactor = None,
+    pooling: PoolingMethod = None,
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
 ) -> None:
@@ -45,6 +48,7 @@ def index(
       plait index corpus.jsonl --to my-index
       plait index notes/ papers/ --to my-index --on-error skip
       zcat dump.gz | plait index - --to my-index
+      plait index corpus.jsonl --to small-index --fixed 32
     """
     import plait
     from plait.cli.progress import progress
@@ -54,8 +58,9 @@ def index(
     read = SourceReport()
     documents = _not_empty(documents_from(sources, on_error=on_error.value, report=read), sources)
     n_kept = 0
+    chosen = pooling_options(fixed, pool_factor, pooling)
     with (
-        plait.open(to, create=True, model=model, n_threads=threads) as opened,
+        plait.open(to, create=True, model=model, n_threads=threads, **chosen) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 

@@ -34,6 +34,9 @@ def info(index: IndexPath, as_json: AsJson = False) -> None:
 
 def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
     shape = dataclasses.asdict(facts.shape)
+    rows = facts.pooling or f"{facts.shape.fixed} rows a passage, by the model"
+    pooling = [("pooling", rows)] if facts.pooling or facts.shape.fixed else []
+    del shape["fixed"]
     return [
         ("path", str(facts.path)),
         ("documents", f"{facts.documents:,}"),
@@ -43,6 +46,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("size", size(facts.bytes)),
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
+        *pooling,
         ("model", str(facts.facts.get("model", "none: vectors are brought by the caller"))),
         ("fingerprint", facts.fingerprint),
         ("format", str(facts.format)),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+class Method(StrEnum):
+    hierarchical = "hierarchical"
+    sequential = "sequential"
+
 
 IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.", show_default=False)]
 Model = Annotated[
@@ -16,3 +23,23 @@ Model = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Fixed = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Keep exactly N token vectors for every passage, now and later.", show_default=False
+    ),
+]
+PoolFactor = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Keep one token vector for every N, now and later.", show_default=False),
+]
+PoolingMethod = Annotated[
+    Method | None,
+    typer.Option(help="How vectors become fewer: by likeness (the default) or by order.", show_default=False),
+]
+
+
+def pooling_options(fixed: int | None, pool_factor: int | None, method: Method | None) -> dict[str, Any]:
+    """Of the three options, those that were given, as the library takes them."""
+    given = {"fixed": fixed, "pool_factor": pool_factor, "pooling": None if method is None else method.value}
+    return {name: value for name, value in given.items() if value is not None}

@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
-from plait.scoring.integer import CodedRows, Tally
+from plait.scoring.integer import CodedRows, ResidualQuery, Tally, residual_fixed, residual_maxsim
 
 
 class CodedItems:
-    """Items of compressed rows: item i owns rows offsets[i] to offsets[i + 1]."""
+    """Items of compressed rows: item i owns rows offsets[i] to offsets[i + 1], or with a stride, as many each."""
 
     def __init__(
         self,
         codec: ResidualCodec,
         rows: CodedRows,
-        offsets: NDArray[np.int64],
+        offsets: NDArray[np.int64] | None,
         postings: Postings,
         *,
         fine: tuple[ResidualCodec, CodedRows] | None = None,
+        stride: int | None = None,
     ) -> None:
-        self.codec, self.rows, self.offsets, self.postings, self.fine = codec, rows, offsets, postings, fine
+        """Either offsets, or the stride: the rows of every item."""
+        assert (offsets is None) != (stride is None)
+        self.codec, self.rows, self.postings, self.fine = codec, rows, postings, fine
+        self.stride, self._offsets = stride, offsets
         self._own = threading.local()
 
     def __len__(self) -> int:
+        if self.stride is not None:
+            return len(self.rows.codes) // self.stride
         return len(self.offsets) - 1
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """The first row of each item, and the end; worked out where items have a stride."""
+        if self.stride is not None:
+            return np.arange(len(self) + 1) * self.stride
+        assert self._offsets is not None
+        return self._offsets
 
     @property
     def tally(self) -> Tally:
@@ -42,4 +57,13 @@ class CodedItems:
         """The first row of each item, and the one after its last."""
         if items is None:
             return self.offsets[:-1], self.offsets[1:]
+        if self.stride is not None:
+            begins = items.astype(np.int64) * self.stride
+            return begins, begins + self.stride
         return self.offsets[items], self.offsets[items + 1]
+
+    def maxsim(self, query: ResidualQuery, rows: CodedRows, items: NDArray[np.int64] | None) -> NDArray[np.float32]:
+        """The score of each item that is named, or of all, by `rows`: the plain or the fine ones of these items."""
+        if self.stride is not None:
+            return residual_fixed(query, rows, self.stride, np.arange(len(self)) if items is None else items)
+        return residual_maxsim(query, rows, *self.bounds(items))

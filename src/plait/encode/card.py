@@ -46,6 +46,9 @@ class MultiStrand:
     dim: int
     special_rows: bool  # whether the rows of special tokens such as [CLS] are kept
     skip: tuple[str, ...]  # tokens whose rows are left out of documents: punctuation, mostly
+    # Rows of every document, where the graph gives always as many (ConstBERT's way): documents then take the graph's
+    # output `fixed` of (texts, rows, dim). None is a row a token; queries have that in any case.
+    fixed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class ModelCard:
         return StrandShape(
             dense=self.dense.dim if self.dense else None,
             multi=self.multi.dim if self.multi else None,
+            fixed=self.multi.fixed if self.multi else None,
         )
 
     @property
@@ -110,7 +114,7 @@ class ModelCard:
             "weights": self.weights,
             "tokenizer": self.tokenizer.sha256,
             "dense": asdict(self.dense) if self.dense else None,
-            "multi": asdict(self.multi) if self.multi else None,
+            "multi": _identity_of(self.multi) if self.multi else None,
             "query": asdict(self.query),
             "document": asdict(self.document),
         }
@@ -195,9 +199,15 @@ def _multi(section: _Section) -> MultiStrand:
         dim=section.take_count("dim"),
         special_rows=section.take("special_rows", bool),
         skip=section.take_strings("skip"),
+        fixed=section.take_count_or_none("fixed"),
     )
     section.close()
     return strand
+
+
+def _identity_of(multi: MultiStrand) -> dict[str, Any]:
+    """What the vectors depend on. A number that is not there is left out: models from before it keep their names."""
+    return {name: value for name, value in asdict(multi).items() if name != "fixed" or value is not None}
 
 
 def _expansion(section: _Section) -> Expansion:
@@ -245,6 +255,13 @@ class _Section:
         if value < 1:
             raise ModelError(f"{self.where}: {key!r} is {value}; it must be at least 1")
         return value
+
+    def take_count_or_none(self, key: str) -> int | None:
+        if self._left.get(key) is None:
+            self._known.append(key)
+            self._left.pop(key, None)
+            return None
+        return self.take_count(key)
 
     def take_one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self.take(key, str)

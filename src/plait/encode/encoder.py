@@ -15,7 +15,7 @@ from plait.encode.card import ModelCard
 from plait.encode.passages import token_spans, windows
 from plait.encode.protocol import StrandShape
 from plait.encode.reader import Reader, Reading
-from plait.errors import ConfigError
+from plait.errors import ConfigError, ModelError
 from plait.records import Span
 from plait.strands import MultiVectors, Rows, Strands
 
@@ -41,7 +41,10 @@ class OnnxEncoder:
     def __init__(self, card: ModelCard, reader: Reader, session: Session) -> None:
         self._card, self._reader, self._session = card, reader, session
         self._inputs = {given.name for given in session.get_inputs()}
-        self._outputs = [name for name in ("dense", "multi") if getattr(card, name) is not None]
+        self._fixed = card.multi.fixed if card.multi else None
+        self._query_outputs = [name for name in ("dense", "multi") if getattr(card, name) is not None]
+        mixed = "multi" if self._fixed is None else "fixed"
+        self._document_outputs = [mixed if name == "multi" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else reader.special_ids
         skipped = [reader.token_id(token) for token in card.multi.skip] if card.multi else []
         self._dropped_of_queries = np.array(sorted(special), np.int64)
@@ -75,6 +78,8 @@ class OnnxEncoder:
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         """(surface, where it is in the text) for each row of the multi strand of this text."""
+        if self._fixed is not None and not is_query:
+            raise ConfigError(f"{self.name} mixes all tokens of a document into {self._fixed} rows; none is a token's")
         ids = self._reader.read([text], is_query=is_query).ids[0]
         pieces = self._reader.pieces(text, is_query=is_query)
         if is_query and (expansion := self._card.query.expansion) is not None:
@@ -142,14 +147,22 @@ class OnnxEncoder:
         feed = {"input_ids": padded, "attention_mask": mask}
         if "token_type_ids" in self._inputs:
             feed["token_type_ids"] = np.zeros_like(padded)
-        found = dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
-        multi = None
+        outputs = self._query_outputs if is_query else self._document_outputs
+        found = dict(zip(outputs, self._session.run(outputs, feed), strict=True))
+        multi = self._mixed(found["fixed"], len(ids)) if "fixed" in found else None
         if "multi" in found:
             states: NDArray[np.float32] = found["multi"]
             multi = MultiVectors.from_items(
                 [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
         return Strands(dense=found.get("dense"), multi=multi)
+
+    def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
+        """The rows of documents of a model that gives each as many, whatever its length."""
+        wanted = (n_texts, self._fixed, self.shape.multi)
+        if states.shape != wanted:
+            raise ModelError(f"the graph of {self.name} gives documents {states.shape}; its card promises {wanted}")
+        return MultiVectors.from_items(list(states))
 
     def _kept(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
         """Which tokens have a row in the multi strand. A text of skipped tokens alone keeps them: with no row at all

@@ -19,6 +19,7 @@ class StrandShape:
     dense: int | None = None  # dimensions
     sparse: int | None = None  # vocabulary size
     multi: int | None = None  # dimensions of each row
+    fixed: int | None = None  # rows of every document in the multi strand, where a model gives always as many
 
 
 class Encoder(Protocol):

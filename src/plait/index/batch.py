@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import DocumentError, InputError
 from plait.index.documents import check_document
@@ -12,9 +15,13 @@ from plait.strands import Strands
 
 
 def check_batch(
-    documents: Sequence[Document], spans: Sequence[Sequence[Span]], strands: Strands, shape: StrandShape
+    documents: Sequence[Document],
+    spans: Sequence[Sequence[Span]],
+    strands: Strands,
+    shape: StrandShape,
+    pooling: Pooling | None = None,
 ) -> None:
-    """Raises InputError if the batch cannot be written as it is."""
+    """Raises InputError if the batch cannot be written as it is, or pooled first."""
     if len(documents) != len(spans):
         raise InputError(f"{len(documents)} documents came with the spans of {len(spans)}; each needs its own")
     seen: set[str] = set()
@@ -25,6 +32,21 @@ def check_batch(
         seen.add(document.id)
         _check_spans(document, own)
     _check_strands(strands, shape, n_items=sum(len(own) for own in spans))
+    if strands.multi is not None:
+        lengths = np.diff(strands.multi.offsets)
+        owners = [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
+        if shape.fixed is not None:
+            for item in np.flatnonzero(lengths != shape.fixed)[:1]:
+                raise InputError(
+                    f"document {owners[item]!r}: a passage has {lengths[item]} vectors, and the index stores "
+                    f"{shape.fixed} for each; give it as many"
+                )
+        if pooling is not None and pooling.fixed is not None:
+            for item in np.flatnonzero(lengths == 0)[:1]:
+                raise DocumentError(
+                    f"document {owners[item]!r}: a passage has no vector, and the index stores {pooling.fixed} for "
+                    f"each; leave it out, or give it a vector"
+                )
 
 
 def _check_spans(document: Document, spans: Sequence[Span]) -> None:

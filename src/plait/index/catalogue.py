@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import CorruptIndexError, NewerFormatError
+from plait.codec.pooling import Pooling
+from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
 from plait.index.analyser import TOKENIZER, analyse
 from plait.index.connection import ReadTransaction
 from plait.index.container import FileFacts
@@ -26,7 +27,10 @@ from plait.index.documents import content_digest, plain_metadata
 from plait.records import Document
 from plait.version import __version__
 
-FORMAT = 1  # of the index as a whole
+FORMAT = 2  # of the index as a whole: the newest that this plait reads
+# Most indexes are written as format 1, and open in any plait. One whose multi strand is pooled, or has as many vectors
+# for every passage, is format 2: an older plait would add to it what is not pooled, or miss its offsets.
+PLAIN_FORMAT, POOLED_FORMAT = 1, 2
 APPLICATION_ID = 0x504C4149  # "PLAI": what says that a database is a plait catalogue
 CHUNK = 500  # parameters of one statement; any SQLite takes as many
 
@@ -180,6 +184,26 @@ def replace_segments(connection: sqlite3.Connection, record: SegmentRecord | Non
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
     if record is not None:
         insert_segment(connection, record)
+
+
+def pooling_in(facts: str) -> Pooling | None:
+    """How an index pools its multi strand, from the facts in meta."""
+    try:
+        return Pooling.from_fact(json.loads(facts).get("pooling"))
+    except (ValueError, TypeError, AttributeError, ConfigError) as error:
+        raise CorruptIndexError(f"what the catalogue says of pooling is damaged ({error!r}): {facts!r:.200}") from error
+
+
+def read_pooling(connection: sqlite3.Connection) -> Pooling | None:
+    return pooling_in(connection.execute("SELECT value FROM meta WHERE key = 'facts'").fetchone()[0])
+
+
+def write_pooling(connection: sqlite3.Connection, pooling: Pooling) -> None:
+    """From now on the index pools, which older versions of plait do not know."""
+    (facts,) = connection.execute("SELECT value FROM meta WHERE key = 'facts'").fetchone()
+    changed = json.dumps({**json.loads(facts), "pooling": pooling.as_fact()})
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'facts'", [changed])
+    connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'format'", [POOLED_FORMAT])
 
 
 def segment_numbers(connection: sqlite3.Connection) -> set[int]:

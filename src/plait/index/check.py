@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plait.errors import NewerFormatError, NotAnIndexError, PlaitError
-from plait.index.catalogue import SegmentRecord, read_segments, read_tombstones
+from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
+from plait.index.catalogue import SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
 from plait.index.check_documents import check_contents
 from plait.index.connection import ReadTransaction, connect
 from plait.index.container import SegmentFile
@@ -96,6 +96,7 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
                 with _noting(report):
                     segment = Segment(record, store.shape, files, dead.get(record.number))
                     _ = segment.multi, segment.coded  # checks the offsets
+                    _check_fixed(segment, store, view)
                     if segment.coded_file is not None:
                         segment.coded_file.check_values()
                     segments[record.number] = segment
@@ -105,6 +106,17 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
             report.notes.append(f"{folder} belongs to no commit; the next writer removes it")
     with _noting(report):
         _check_documents(report, view)
+
+
+def _check_fixed(segment: Segment, store: Store, view: ReadTransaction) -> None:
+    """The catalogue says how many vectors a passage has, or that it may be any number; each segment must agree."""
+    pooling = pooling_in(read_meta(view)["facts"])
+    fixed = store.shape.fixed if pooling is None else pooling.fixed
+    if segment.fixed != fixed:
+        kept = ["any number" if number is None else str(number) for number in (segment.fixed, fixed)]
+        raise CorruptIndexError(
+            f"segment {segment.number} keeps {kept[0]} of vectors for a passage, and the catalogue says {kept[1]}"
+        )
 
 
 def _check_words(report: CheckReport, view: ReadTransaction) -> None:

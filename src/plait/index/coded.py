@@ -2,7 +2,8 @@
 
 centroids, steps, factors         the codec; the attributes bits, scale, longest and error belong to it
 cells, codes, row_factors         one for each vector
-offsets                           item i, a row of the segment, owns vectors offsets[i] to offsets[i + 1]
+offsets                           item i, a row of the segment, owns vectors offsets[i] to offsets[i + 1]; none
+                                  are there where the attribute fixed says how many vectors every item owns
 posting_items, posting_offsets    for each cell, the items with a vector in it
 fine_steps, fine_factors, fine_codes, fine_row_factors    codes of 8 bits in the same cells; where attribute fine is 1
 """
@@ -20,6 +21,7 @@ from plait.codec.codebook import Codebook
 from plait.codec.fit import FINE_BITS, Fitted
 from plait.codec.items import CodedItems
 from plait.codec.packing import row_bytes
+from plait.codec.pooling import MOST_FIXED
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError, CorruptIndexError, InputError
@@ -45,7 +47,10 @@ class CodedFile:
         scale, longest = self._number("scale", 1e-30, LARGEST_VALUE), self._number("longest", 1, 64 * math.sqrt(dim))
         self._codebook = Codebook(centroids, scale, longest)
         self._cells = file.array("cells", cell_type(len(centroids)), (None,))
-        self._offsets: NDArray[np.int64] = file.array("offsets", "<i8", (n_items + 1,))
+        self.fixed = fixed_of(file, n_items, len(self._cells))
+        self._offsets: NDArray[np.int64] | None = None
+        if self.fixed is None:
+            self._offsets = file.array("offsets", "<i8", (n_items + 1,))
         self._postings = Postings(
             file.array("posting_items", "<u4", (None,)), file.array("posting_offsets", "<i8", (len(centroids) + 1,))
         )
@@ -59,16 +64,17 @@ class CodedFile:
                 raise InputError(f"a centroid holds {self._codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
             for codec, _ in (self._plain, *(() if self._fine is None else (self._fine,))):
                 _check_codec(codec)
-            _check_rising("offsets", self._offsets, len(self._cells))
+            if self._offsets is not None:
+                _check_rising("offsets", self._offsets, len(self._cells))
             _check_rising("posting_offsets", self._postings.offsets, len(self._postings.items))
-        return CodedItems(*self._plain, self._offsets, self._postings, fine=self._fine)
+        return CodedItems(*self._plain, self._offsets, self._postings, fine=self._fine, stride=self.fixed)
 
     def check_values(self) -> None:
         """Reads every cell and posting, and compares the two. What `items` checks must hold."""
         with self._blaming():
             check_cells(self._cells, len(self._codebook))
             check_postings(self._postings.offsets, self._postings.items, self._n_items)
-            expected = Postings.of(self._cells, self._offsets, len(self._codebook))
+            expected = Postings.of(self._cells, self.items().offsets, len(self._codebook))
             if not (
                 np.array_equal(expected.items, self._postings.items)
                 and np.array_equal(expected.offsets, self._postings.offsets)
@@ -110,6 +116,19 @@ class CodedFile:
             yield
         except InputError as error:
             raise self._damaged(str(error)) from error
+
+
+def fixed_of(file: SegmentFile, n_items: int, n_vectors: int) -> int | None:
+    """The vectors of every item of a file of the multi strand, from its attribute; None where it has offsets."""
+    fixed = file.attributes.get("fixed")
+    if fixed is None:
+        return None
+    if type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or n_vectors != n_items * fixed:
+        raise CorruptIndexError(
+            f"{file.path}: attribute 'fixed' is {fixed!r:.50}, and there are {n_vectors} vectors of {n_items} items; "
+            f"restore the index from a copy, or build it again"
+        )
+    return fixed
 
 
 def cell_type(n_cells: int) -> str:

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from plait.codec.fit import FEWEST_ROWS, Fitted, cells_for, fit, sample_places, sample_size
 from plait.codec.packing import check_bits
+from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
-from plait.errors import ConfigError, CorruptIndexError
+from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.index.coded import CODED
 from plait.index.compress import Coding, write_coded
 from plait.index.container import FileFacts
 from plait.index.container_writer import write_file
 from plait.index.durable import sync_folder
-from plait.index.merge import dense_array, multi_arrays, parts_of, row_arrays, sample_of
+from plait.index.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
 from plait.index.segment import Segment, verify_once
+from plait.index.store import check_poolable
 
 DEFAULT_BITS = 2
 SEED = 0
@@ -43,6 +45,7 @@ class Compacted:
     bits: int | None  # of a dimension of the multi strand; None where it is not compressed
     n_cells: int | None
     bytes_a_vector: float | None  # of the multi strand's file
+    pooling: str = ""  # how vectors were pooled now, for the first time
     drift: float | None  # error of vectors coded with a codec that was kept, over its error when it was fitted
     note: str = ""  # why something was not done
     seconds: float = 0.0
@@ -55,6 +58,7 @@ class Wanted:
     bits: int | None
     fine: bool | None
     retrain: bool
+    pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -71,15 +75,34 @@ class Draft:
     drift: float | None
 
 
+def _new_pooling(has: Pooling | None, wanted: Pooling | None, shape: StrandShape) -> Pooling | None:
+    """What is to be pooled now; None if nothing is, or all is already."""
+    if wanted is None or wanted == has:
+        return None
+    if has is not None:
+        raise ConfigError(
+            f"the index pools already ({has}), and cannot pool in another way ({wanted}): the vectors as they were are "
+            f"gone. Leave fixed, pool_factor and pooling out, or build the index again"
+        )
+    check_poolable(shape)
+    return wanted
+
+
 class Compaction:
     """How the segments of a snapshot become one."""
 
-    def __init__(self, segments: Sequence[Segment], shape: StrandShape, wanted: Wanted) -> None:
+    def __init__(
+        self, segments: Sequence[Segment], shape: StrandShape, wanted: Wanted, pooling: Pooling | None = None
+    ) -> None:
+        """`pooling` is what the index has; what is wanted must be that, or the first."""
         self._shape, self._segments = shape, segments
+        self.new_pooling = _new_pooling(pooling, wanted.pooling, shape)
+        in_effect = self.new_pooling or pooling
+        self._fixed = shape.fixed if in_effect is None else in_effect.fixed
         for segment in segments:
             for file in segment.files.values():
                 verify_once(file)  # or damage would be copied, and get checksums that say it is sound
-        self.parts = parts_of(segments)
+        self.parts = self._checked_parts()
         self.n_rows = sum(len(part.rows) for part in self.parts)
         self.n_vectors = sum(part.n_vectors for part in self.parts)
         coded = [part.segment for part in self.parts if part.segment.coded is not None]
@@ -89,14 +112,20 @@ class Compaction:
         has_fine = there is not None and there.fine is not None
         self._fine = has_fine if wanted.fine is None else wanted.fine
         self._keeps = self._can_keep(wanted)
-        self.note = self._why_not_coded()
-        if not self.note and wanted.fine:
+        self._uncoded = self._why_not_coded()
+        self.notes = [self._uncoded] if self._uncoded else []
+        if not self._uncoded and wanted.fine:
             self._refuse_fine()
-        self._as_it_is = self._fine == has_fine if self._keeps else bool(self.note) and not coded
+        if self.new_pooling is not None and coded:
+            decoded = "what was compressed was pooled as its codes stand for it: the vectors as they were are gone"
+            self.notes.append(decoded)
+        self._as_it_is = self._fine == has_fine if self._keeps else bool(self._uncoded) and not coded
 
     @property
     def is_done(self) -> bool:
         """Whether the index is as a compaction would leave it."""
+        if self.new_pooling is not None:
+            return False
         if not self._segments:
             return True
         whole = len(self._segments) == 1 and self._segments[0].live is None
@@ -115,9 +144,10 @@ class Compaction:
             dense = [dense_array(self.parts, self._shape.dense)]
             files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
         coding, drift = None, None
-        if self._shape.multi is not None and self.note:
-            multi = multi_arrays(self.parts, self._shape.multi)
-            files["multi.plait"] = write_file(folder / "multi.plait", "multi", multi, attributes=own)
+        if self._shape.multi is not None and self._uncoded:
+            multi = multi_arrays(self.parts, self._shape.multi, fixed=self._fixed)
+            attributes = own if self._fixed is None else {**own, "fixed": self._fixed}
+            files["multi.plait"] = write_file(folder / "multi.plait", "multi", multi, attributes=attributes)
         elif self._shape.multi is not None:
             coding = self._coding(n_threads)
             compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)
@@ -150,7 +180,8 @@ class Compaction:
             n_cells=None if codec is None else len(codec.codebook),
             bytes_a_vector=multi.nbytes / self.n_vectors if multi is not None and self.n_vectors else None,
             drift=None if draft is None else draft.drift,
-            note=self.note or ("the index is compact already" if draft is None else ""),
+            pooling="" if self.new_pooling is None else str(self.new_pooling),
+            note="; ".join(self.notes) or ("the index is compact already" if draft is None else ""),
             seconds=seconds,
         )
 
@@ -174,7 +205,7 @@ class Compaction:
 
     def _can_keep(self, wanted: Wanted) -> bool:
         there = self._only.coded if self._only is not None else None
-        if there is None or wanted.retrain or self._bits != there.codec.bits:
+        if there is None or wanted.retrain or self.new_pooling is not None or self._bits != there.codec.bits:
             return False
         return cells_for(self.n_vectors) < OUTGROWN * len(there.codec.codebook)
 
@@ -185,12 +216,25 @@ class Compaction:
             assert kept.coded is not None
             assert kept.coded_file is not None
             fine = kept.coded.fine[0] if self._fine and kept.coded.fine is not None else None
-            return Coding(Fitted(kept.coded.codec, fine, kept.coded_file.error), kept)
+            return Coding(Fitted(kept.coded.codec, fine, kept.coded_file.error), kept, self._fixed)
         n_cells = cells_for(self.n_vectors)
         places = sample_places(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         sample = sample_of(self.parts, places)
         fitted = fit(sample, bits=self._bits, n_cells=n_cells, fine=self._fine, n_threads=n_threads, seed=SEED)
-        return Coding(fitted, None)
+        return Coding(fitted, None, self._fixed)
+
+    def _checked_parts(self) -> list[Part]:
+        try:
+            parts = parts_of(self._segments, self.new_pooling)
+            odd = [part for part in parts if self._fixed is not None and np.any(part.lengths != self._fixed)]
+        except InputError as error:
+            raise ConfigError(f"a passage has no vectors, and cannot be pooled to {self._fixed}: {error}") from error
+        if odd:
+            raise CorruptIndexError(
+                f"the index keeps {self._fixed} vectors for every passage, and segment {odd[0].segment.number} does "
+                f"not; run plait check"
+            )
+        return parts
 
     def _places(self) -> NDArray[np.int64]:
         docs = np.concatenate([part.segment.docs[part.rows] for part in self.parts])

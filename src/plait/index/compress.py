@@ -39,6 +39,7 @@ class Coding:
 
     fitted: Fitted
     kept: Segment | None
+    fixed: int | None = None  # vectors of every item, where each has as many; no offsets are then written
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,13 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
         sources = [
             *codec_arrays(coding.fitted),
             *(array.source() for array in waiting.values()),
-            ArraySource.of("offsets", "<i8", offsets),
+            *([] if coding.fixed is not None else [ArraySource.of("offsets", "<i8", offsets)]),
             ArraySource.of("posting_items", "<u4", postings.items),
             ArraySource.of("posting_offsets", "<i8", postings.offsets),
         ]
         attributes = {"segment": number, **codec_attributes(coding.fitted)}
+        if coding.fixed is not None:
+            attributes["fixed"] = coding.fixed
         facts = write_file(folder / CODED, "coded", sources, attributes=attributes)
     return Compressed(facts, lost / n_coded if n_coded else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.encode.protocol import StrandShape
-from plait.index.catalogue import read_segments
+from plait.index.catalogue import pooling_in, read_meta, read_segments
 from plait.index.connection import ReadTransaction
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
@@ -31,6 +32,7 @@ class StoreInfo:
     fingerprint: str
     shape: StrandShape
     facts: Mapping[str, Any]
+    pooling: str = ""  # how the multi strand is pooled; empty where it is not
 
 
 def info(store: Store) -> StoreInfo:
@@ -41,6 +43,7 @@ def info(store: Store) -> StoreInfo:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
         n_documents = view.count("n_documents")
+        meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
     parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
@@ -55,11 +58,12 @@ def info(store: Store) -> StoreInfo:
         deleted_rows=n_deleted,
         bytes=sum(parts.values()),
         bytes_by_part=dict(parts),
-        format=store.format,
+        format=meta["format"],
         created=store.created,
         fingerprint=store.fingerprint,
         shape=store.shape,
-        facts=store.facts,
+        facts=json.loads(meta["facts"]),
+        pooling=str(pooling_in(meta["facts"]) or ""),
     )
 
 

@@ -10,11 +10,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.pooling import Pooling, pool
 from plait.codec.residual import ResidualCodec
 from plait.errors import CorruptIndexError
 from plait.index.container_writer import ArraySource, slices
 from plait.index.segment import Segment
 from plait.scoring.integer import CodedRows
+from plait.strands import MultiVectors
 
 # Vectors that are read, coded or copied at a time: 8 MB as 128 floats each.
 BLOCK_VECTORS = 1 << 14
@@ -28,17 +30,24 @@ class Part:
     rows: NDArray[np.int64]  # ascending
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
+    pooling: Pooling | None = None  # what is to be done with the vectors on their way
 
     @classmethod
-    def of(cls, segment: Segment) -> Part:
+    def of(cls, segment: Segment, pooling: Pooling | None = None) -> Part:
         rows = np.arange(segment.n_rows) if segment.live is None else np.flatnonzero(segment.live)
         strand = segment.coded if segment.multi is None else segment.multi
         offsets = np.zeros(segment.n_rows + 1, np.int64) if strand is None else strand.offsets
-        return cls(segment, rows, offsets[rows], offsets[rows + 1])
+        return cls(segment, rows, offsets[rows], offsets[rows + 1], pooling)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The vectors of each row, once they are pooled."""
+        lengths = self.ends - self.begins
+        return lengths if self.pooling is None else self.pooling.counts(lengths)
 
     @property
     def n_vectors(self) -> int:
-        return int((self.ends - self.begins).sum())
+        return int(self.lengths.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,13 +56,27 @@ class Block:
 
     segment: Segment
     numbers: NDArray[np.int64]  # of vectors, in the segment
+    offsets: NDArray[np.int64]  # which of them are those of each row
+    pooling: Pooling | None
 
-    def floats(self) -> NDArray[np.float32]:
-        """The vectors; where they are compressed, what their finest codes stand for."""
+    def __len__(self) -> int:
+        if self.pooling is None:
+            return len(self.numbers)
+        return int(self.pooling.counts(np.diff(self.offsets)).sum())
+
+    def floats(self, places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """The vectors, pooled if that is to be done, or those at some places among them."""
+        if self.pooling is not None:
+            pooled = pool(MultiVectors(self._read(self.numbers), self.offsets), self.pooling).values
+            return np.asarray(pooled if places is None else pooled[places], np.float32)
+        return self._read(self.numbers if places is None else self.numbers[places])
+
+    def _read(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors as they are; where they are compressed, what their finest codes stand for."""
         if self.segment.multi is not None:
-            return self.segment.multi.values[self.numbers].astype(np.float32)
+            return self.segment.multi.values[numbers].astype(np.float32)
         codec, rows = self.finest()
-        return codec.decode(taken(rows, self.numbers))
+        return codec.decode(taken(rows, numbers))
 
     def finest(self) -> tuple[ResidualCodec, CodedRows]:
         coded = self.segment.coded
@@ -67,9 +90,9 @@ def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
     return CodedRows(rows.bits, rows.codes[numbers], rows.cells[numbers], rows.factors[numbers], rows.factor_table)
 
 
-def parts_of(segments: Sequence[Segment]) -> list[Part]:
+def parts_of(segments: Sequence[Segment], pooling: Pooling | None = None) -> list[Part]:
     """The parts that have rows. Documents ascend from one segment to the next, as their numbers were given out."""
-    parts = [part for part in map(Part.of, segments) if len(part.rows)]
+    parts = [part for part in (Part.of(segment, pooling) for segment in segments) if len(part.rows)]
     for before, after in pairwise(parts):
         if before.segment.docs[before.rows[-1]] >= after.segment.docs[after.rows[0]]:
             raise CorruptIndexError(
@@ -80,7 +103,7 @@ def parts_of(segments: Sequence[Segment]) -> list[Part]:
 
 
 def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
-    """All vectors, about `BLOCK_VECTORS` at a time. Where the cuts are depends on the rows alone."""
+    """All vectors, about `BLOCK_VECTORS` at a time before pooling. Where the cuts are depends on the rows alone."""
     for part in parts:
         ends = np.cumsum(part.ends - part.begins)
         start = 0
@@ -89,7 +112,8 @@ def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
             stop = max(int(np.searchsorted(ends, before + BLOCK_VECTORS, side="right")), start + 1)
             numbers = _ranges(part.begins[start:stop], part.ends[start:stop])
             if len(numbers):
-                yield Block(part.segment, numbers)
+                offsets = np.concatenate([np.zeros(1, np.int64), ends[start:stop] - before])
+                yield Block(part.segment, numbers, offsets, part.pooling)
             start = stop
 
 
@@ -104,15 +128,15 @@ def sample_of(parts: Sequence[Part], places: NDArray[np.int64]) -> NDArray[np.fl
     """The vectors at these places of the stream, which ascend."""
     drawn, start = [], 0
     for block in blocks_of(parts):
-        own = places[slice(*np.searchsorted(places, [start, start + len(block.numbers)]))]
-        drawn.append(Block(block.segment, block.numbers[own - start]).floats().astype(np.float16))
-        start += len(block.numbers)
+        own = places[slice(*np.searchsorted(places, [start, start + len(block)]))]
+        drawn.append(block.floats(own - start).astype(np.float16))
+        start += len(block)
     return np.concatenate(drawn)
 
 
 def offsets_of(parts: Sequence[Part]) -> NDArray[np.int64]:
     """Which vectors of the stream are those of each row."""
-    counts = [part.ends - part.begins for part in parts]
+    counts = [part.lengths for part in parts]
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts), dtype=np.int64)])
 
 
@@ -127,11 +151,12 @@ def dense_array(parts: Sequence[Part], dim: int) -> ArraySource:
     return ArraySource("values", "<f4", (n_rows, dim), pieces)
 
 
-def multi_arrays(parts: Sequence[Part], dim: int) -> list[ArraySource]:
+def multi_arrays(parts: Sequence[Part], dim: int, *, fixed: int | None) -> list[ArraySource]:
     """What multi.plait holds: float16 as it was, or the nearest to what codes stand for."""
     offsets = offsets_of(parts)
     pieces = (block.floats().astype(np.float16) for block in blocks_of(parts))
-    return [ArraySource("values", "<f2", (int(offsets[-1]), dim), pieces), ArraySource.of("offsets", "<i8", offsets)]
+    values = ArraySource("values", "<f2", (int(offsets[-1]), dim), pieces)
+    return [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
 
 
 def _gathered(parts: Sequence[Part], name: str, dtype: str) -> ArraySource:

@@ -2,7 +2,7 @@
 
 rows.plait    docs, starts, ends: each row's document, and its passage in that document's text
 dense.plait   values: one float32 vector a row
-multi.plait   values, offsets: many float16 vectors a row
+multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
 coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
 """
 
@@ -21,7 +21,7 @@ from plait.codec.items import CodedItems
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, InputError
 from plait.index.catalogue import SegmentRecord
-from plait.index.coded import CODED, CodedFile
+from plait.index.coded import CODED, CodedFile, fixed_of
 from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
@@ -71,11 +71,25 @@ class Segment:
         if self._multi is None:
             return None
         values = self._multi.array("values", "<f2", (None, self._multi_dim))
-        offsets = self._multi.array("offsets", "<i8", (self.n_rows + 1,))
+        fixed = self.fixed
+        if fixed is None:
+            offsets = self._multi.array("offsets", "<i8", (self.n_rows + 1,))
+        else:
+            offsets = np.arange(self.n_rows + 1) * fixed
         try:
             return MultiVectors(values, offsets)
         except InputError as error:
             raise CorruptIndexError(f"{self._multi.path}: {error}") from error
+
+    @cached_property
+    def fixed(self) -> int | None:
+        """The vectors of every row in the multi strand, where it is kept without offsets."""
+        if self.coded_file is not None:
+            return self.coded_file.fixed
+        if self._multi is None:
+            return None
+        values = self._multi.array("values", "<f2", (None, self._multi_dim))
+        return fixed_of(self._multi, self.n_rows, len(values))
 
     @cached_property
     def coded(self) -> CodedItems | None:
@@ -148,10 +162,12 @@ def write_segment(
     *,
     number: int,
     name_of_row: Callable[[int], str],
+    fixed: int | None = None,
 ) -> dict[str, FileFacts]:
     """Writes a new folder and makes it durable. `rows` holds docs, starts and ends, one for each item of the strands.
 
-    A value that is not finite as it is stored is an InputError; `name_of_row` says whose row it is.
+    With `fixed`, every item of the multi strand has as many vectors, and no offsets are kept. A value that is not
+    finite as it is stored is an InputError; `name_of_row` says whose row it is.
     """
     folder.mkdir(parents=True)
     own = {"segment": number}
@@ -177,8 +193,9 @@ def write_segment(
             return name_of_row(int(np.searchsorted(offsets, vector, side="right")) - 1)
 
         values = _finite("multi", "<f2", strands.multi.values, name_of_vector)
-        arrays = [values, ArraySource.of("offsets", "<i8", offsets)]
-        written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=own)
+        arrays = [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
+        attributes = own if fixed is None else {**own, "fixed": fixed}
+        written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=attributes)
     sync_folder(folder)
     sync_folder(folder.parent)
     return written

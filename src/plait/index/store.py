@@ -11,10 +11,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from plait.codec.pooling import MOST_FIXED, Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.index import analyser
-from plait.index.catalogue import APPLICATION_ID, FORMAT, create_schema, read_meta, refuse_newer
+from plait.index.catalogue import (
+    APPLICATION_ID,
+    PLAIN_FORMAT,
+    POOLED_FORMAT,
+    create_schema,
+    pooling_in,
+    read_meta,
+    refuse_newer,
+)
 from plait.index.connection import ReadTransaction, open_for_writing
 from plait.index.durable import storage_errors, sync_folder
 from plait.index.lock import LOCK, WriterLock
@@ -40,18 +49,31 @@ class Store:
         self.fingerprint: str = meta["fingerprint"]
         self.shape: StrandShape = meta["shape"]
         self.facts: Mapping[str, Any] = meta["facts"]
+        self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
         self._closed = False
 
     @classmethod
-    def create(cls, path: Path, *, fingerprint: str, shape: StrandShape, facts: Mapping[str, Any]) -> Store:
-        """Makes an empty index in a folder that is absent or empty, or where making one was cut short."""
+    def create(
+        cls,
+        path: Path,
+        *,
+        fingerprint: str,
+        shape: StrandShape,
+        facts: Mapping[str, Any],
+        pooling: Pooling | None = None,
+    ) -> Store:
+        """Makes an empty index in a folder that is absent or empty, or where making one was cut short. All that is ever
+        written to it is pooled as `pooling` says."""
         _check_shape(shape)
+        if pooling is not None:
+            check_poolable(shape)
+            facts = {**facts, "pooling": pooling.as_fact()}
         meta = {
-            "format": FORMAT,
+            "format": PLAIN_FORMAT if pooling is None and shape.fixed is None else POOLED_FORMAT,
             "plait": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "fingerprint": fingerprint,
-            "shape": json.dumps(asdict(shape)),
+            "shape": _shape_to_json(shape),
             "facts": _facts_to_json(facts),
             "analyser": analyser.VERSION,
         }
@@ -171,9 +193,39 @@ def _checked_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
     try:
         shape = StrandShape(**json.loads(meta["shape"]))
         _check_shape(shape)
-        return {**meta, "shape": shape, "facts": json.loads(meta["facts"])}
+        return {**meta, "shape": shape, "facts": json.loads(meta["facts"]), "pooling": pooling_in(meta["facts"])}
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise CorruptIndexError(f"{path / CATALOGUE}: what it says of itself is damaged ({error!r})") from error
+
+
+def check_poolable(shape: StrandShape) -> None:
+    """Raises if there is nothing to pool."""
+    if shape.multi is None:
+        raise ConfigError("pooling is for the multi strand, and there is none; leave fixed and pool_factor out")
+    if shape.fixed is not None:
+        raise ConfigError(
+            f"the model gives {shape.fixed} rows for every document already; leave fixed and pool_factor out"
+        )
+
+
+def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
+    """Raises if an index does not pool as its opener asked. Asking for nothing is always fine."""
+    if asked is None or asked == store.pooling:
+        return
+    if store.pooling is not None:
+        raise ConfigError(
+            f"index {store.path} pools its vectors ({store.pooling}), and was opened for another way ({asked}); open "
+            f"it without fixed, pool_factor and pooling, or build another index"
+        )
+    raise ConfigError(
+        f"index {store.path} was made without pooling, and was opened for {asked}; run plait compact with it, or open "
+        f"it without fixed, pool_factor and pooling"
+    )
+
+
+def _shape_to_json(shape: StrandShape) -> str:
+    """Without the number of rows where there is none: a plait that does not know of it can then read the shape."""
+    return json.dumps({name: size for name, size in asdict(shape).items() if name != "fixed" or size is not None})
 
 
 def _facts_to_json(facts: Mapping[str, Any]) -> str:
@@ -185,8 +237,13 @@ def _facts_to_json(facts: Mapping[str, Any]) -> str:
 
 def _check_shape(shape: StrandShape) -> None:
     if shape.sparse is not None:
-        raise ConfigError(f"format {FORMAT} of the index stores no sparse strand; leave it out of the shape")
+        raise ConfigError(f"format {PLAIN_FORMAT} of the index stores no sparse strand; leave it out of the shape")
     for name in ("dense", "multi"):
         dim = getattr(shape, name)
         if dim is not None and (type(dim) is not int or not 1 <= dim <= 1 << 16):
             raise ConfigError(f"the {name} strand cannot have {dim!r} dimensions; from 1 to {1 << 16} can be stored")
+    fixed = shape.fixed
+    if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or shape.multi is None):
+        raise ConfigError(
+            f"the multi strand cannot have {fixed!r} rows for every document; from 1 to {MOST_FIXED} can be"
+        )

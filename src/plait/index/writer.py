@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.pooling import Pooling, pool
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, StoreError
 from plait.index import catalogue
@@ -57,6 +58,7 @@ class Writer:
                 self._connection = open_for_writing(path / CATALOGUE)
                 try:
                     catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
+                    self._pooling = catalogue.read_pooling(self._connection)
                     self._remove_leftovers()
                 except BaseException:
                     self._connection.close()
@@ -80,10 +82,11 @@ class Writer:
     def write(self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], strands: Strands) -> Written:
         """Adds documents, or replaces those whose ids are there, in one segment and one commit: all or nothing.
 
-        The strands hold one item for each span, document by document.
+        The strands hold one item for each span, document by document. Where the index pools, the multi strand is pooled
+        here, whoever made it.
         """
         self._check_usable()
-        check_batch(documents, spans, strands, self._shape)
+        check_batch(documents, spans, strands, self._shape, self._pooling)
         if not documents:
             return Written(0, 0, 0, None)
         with storage_errors(self._path):
@@ -96,7 +99,8 @@ class Writer:
             return f"document {documents[int(rows['docs'][row]) - first_doc].id!r}"
 
         def steps() -> int:
-            files = write_segment(folder, rows, strands, number=number, name_of_row=name_of_row)
+            stored, fixed = self._pooled(strands)
+            files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
             self._connection.execute("BEGIN IMMEDIATE")
             n_replaced = sum(catalogue.remove_document(self._connection, document.id) for document in documents)
             first_row = 0
@@ -125,7 +129,13 @@ class Writer:
         return self._commit(steps, draft=None)
 
     def compact(
-        self, *, bits: int | None = None, fine: bool | None = None, retrain: bool = False, n_threads: int = 1
+        self,
+        *,
+        bits: int | None = None,
+        fine: bool | None = None,
+        retrain: bool = False,
+        pooling: Pooling | None = None,
+        n_threads: int = 1,
     ) -> Compacted:
         """Rewrites all live rows as one segment with the multi strand compressed to `bits` (1, 2, 4 or 8) a dimension,
         in one commit; `fine` keeps codes of 8 bits beside them. Both default to what the index has, or to 2 and no.
@@ -133,18 +143,20 @@ class Writer:
         Vectors that are compressed already keep their codes, and new ones are coded with the same codec; `drift` says
         how well it suits them. With other bits, with `retrain`, or once the corpus has outgrown its codebook, a new
         codec is fitted and the old codes are decoded for it, which loses a little: the vectors as they were are gone.
+
+        With `pooling`, an index that has none is pooled, and so is all that is added later.
         """
         self._check_usable()
         if n_threads < 1:
             raise ConfigError(f"n_threads is {n_threads}; at least one thread must work")
         start = time.perf_counter()
-        wanted = Wanted(bits, fine, retrain)
+        wanted = Wanted(bits, fine, retrain, pooling)
         with storage_errors(self._path):
             number = self._next_number()
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._shape) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
-        work = Compaction(old, self._shape, wanted)
+        work = Compaction(old, self._shape, wanted, self._pooling)
         if work.is_done:
             return work.report(None, n_documents, seconds=time.perf_counter() - start)
         draft = self._replace_all(work, number, n_threads)
@@ -164,10 +176,24 @@ class Writer:
                 record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
             catalogue.replace_segments(self._connection, record, done.places)
+            if work.new_pooling is not None:
+                catalogue.write_pooling(self._connection, work.new_pooling)
             return 0
 
         self._commit(steps, draft=number)
+        self._pooling = work.new_pooling or self._pooling
         return done
+
+    def _pooled(self, strands: Strands) -> tuple[Strands, int | None]:
+        """The strands as the index keeps them, and the vectors of every item if each has as many."""
+        if self._pooling is None or strands.multi is None:
+            return strands, self._shape.fixed
+        return replace(strands, multi=pool(strands.multi, self._pooling)), self._pooling.fixed
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """How the multi strand is pooled."""
+        return self._pooling
 
     def _next_number(self) -> int:
         return max(catalogue.read_count(self._connection, "next_segment"), self._first_free)

@@ -185,6 +185,14 @@ def residual_maxsim(
     return scores
 
 
+def residual_fixed(query: ResidualQuery, rows: CodedRows, stride: int, items: NDArray[np.int64]) -> NDArray[np.float32]:
+    """`residual_maxsim` where every document has `stride` rows, for the numbered ones: the same bits."""
+    scores = np.empty(len(items), np.float32)
+    with _refused():
+        _core.residual_fixed(**_arguments(query, rows), stride=stride, items=items, scores=scores)
+    return scores
+
+
 def residual_scores(query: ResidualQuery, rows: CodedRows, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
     """The score of each numbered row with each query row: (numbers, lanes)."""
     scores = np.empty((len(numbers), len(query.offset)), np.float32)

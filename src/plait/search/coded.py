@@ -21,7 +21,7 @@ from plait.codec.items import CodedItems
 from plait.codec.query import CellQuery, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
-from plait.scoring.integer import CodedRows, flood, narrow_table, residual_maxsim, select_cells, top_k
+from plait.scoring.integer import CodedRows, flood, narrow_table, select_cells, top_k
 from plait.scoring.maxsim import top_k as top_k_floats
 from plait.search.trace import Trace
 
@@ -66,8 +66,7 @@ class CodedQuery:
 
     def scores(self, items: NDArray[np.int64] | None = None, *, n_threads: int = 1) -> NDArray[np.float32]:
         """The score of every item, or of each that is named, by its finest codes; the same for any `n_threads`."""
-        begins, ends = self._items.bounds(items)
-        return self._scored(begins, ends, fine=self._items.fine is not None, n_threads=n_threads)
+        return self._scored(items, fine=self._items.fine is not None, n_threads=n_threads)
 
     def search(
         self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
@@ -120,22 +119,22 @@ class CodedQuery:
     def _rescored(
         self, items: NDArray[np.int64], k: int, *, fine: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        scores = self._scored(*self._items.bounds(items), fine=fine)
+        scores = self._scored(items, fine=fine)
         best = top_k_floats(scores, k)
         return items[best], scores[best]
 
-    def _scored(
-        self, begins: NDArray[np.int64], ends: NDArray[np.int64], *, fine: bool, n_threads: int = 1
-    ) -> NDArray[np.float32]:
+    def _scored(self, items: NDArray[np.int64] | None, *, fine: bool, n_threads: int = 1) -> NDArray[np.float32]:
         with self._trace.stage("fine codes" if fine else "codes") as stage:
             codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
             query = residual_query(self._query, codec, self._table, self._scale)
+            begins, ends = self._items.bounds(items)
             stage.counts.update(items=len(begins), rows=int((ends - begins).sum()))
             if n_threads == 1:
-                return residual_maxsim(query, rows, begins, ends)
+                return self._items.maxsim(query, rows, items)
+            chosen = np.arange(len(self._items)) if items is None else items
             with ThreadPoolExecutor(n_threads) as pool:
-                shares = zip(np.array_split(begins, n_threads), np.array_split(ends, n_threads), strict=True)
-                return np.concatenate(list(pool.map(lambda share: residual_maxsim(query, rows, *share), shares)))
+                shares = np.array_split(chosen, n_threads)
+                return np.concatenate(list(pool.map(lambda share: self._items.maxsim(query, rows, share), shares)))
 
     def _fine(self) -> tuple[ResidualCodec, CodedRows]:
         assert self._items.fine is not None

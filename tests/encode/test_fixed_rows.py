@@ -1,0 +1,70 @@
+"""A model that gives every document as many rows, whatever its length: ConstBERT's way. The model itself is a fake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from plait.encode.encoder import OnnxEncoder
+from plait.encode.protocol import StrandShape
+from plait.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from encode.conftest import Make
+
+STRANDS = {
+    "dense": {"dim": 4, "pooling": "mean"},
+    "multi": {"dim": 4, "special_rows": True, "skip": ["."], "fixed": 3},
+}
+
+
+def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
+    """Each of a document's rows says how many tokens were seen."""
+    encoder, session = make(strands=STRANDS)
+    plain = session.run
+
+    def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:
+        seen = feed["attention_mask"].sum(axis=1)[:, None, None]
+        fixed = np.tile(seen, (1, n_rows, 4)).astype(np.float32)
+        return [fixed if name == "fixed" else plain([name], feed)[0] for name in outputs]
+
+    session.run = run  # type: ignore[method-assign]
+    return encoder
+
+
+def test_a_document_of_any_length_has_as_many_rows(make: Make) -> None:
+    encoder = mixing(make)
+    assert encoder.shape == StrandShape(dense=4, multi=4, fixed=3)
+    strands = encoder.encode_documents(["a", "a b c d e f g h", ".", "a b"])
+    assert strands.multi is not None
+    assert np.diff(strands.multi.offsets).tolist() == [3, 3, 3, 3]
+    assert strands.multi.values[:, 0].tolist() == [3] * 3 + [10] * 3 + [3] * 3 + [4] * 3
+
+
+def test_padding_for_longer_neighbours_changes_nothing(make: Make) -> None:
+    encoder = mixing(make)
+    alone, among = encoder.encode_documents(["a b"]).multi, encoder.encode_documents(["a b c d e", "a b"]).multi
+    assert alone is not None
+    assert among is not None
+    np.testing.assert_array_equal(among[1], alone[0])
+
+
+def test_queries_keep_a_row_a_token(make: Make) -> None:
+    encoder = mixing(make)
+    strands = encoder.encode_queries(["a", "a b c"])
+    assert strands.multi is not None
+    assert np.diff(strands.multi.offsets).tolist() == [3, 5]
+    assert len(encoder.tokens("a b c", is_query=True)) == 5
+
+
+def test_rows_that_are_no_tokens_have_no_surface(make: Make) -> None:
+    with pytest.raises(ConfigError, match="mixes all tokens of a document into 3 rows"):
+        mixing(make).tokens("a b", is_query=False)
+
+
+def test_a_graph_that_gives_other_rows_than_its_card_promises_is_refused(make: Make) -> None:
+    with pytest.raises(ModelError, match=r"gives documents \(1, 4, 4\); its card promises \(1, 3, 4\)"):
+        mixing(make, n_rows=4).encode_documents(["a"])
