@@ -13,6 +13,7 @@ from plait.index.catalogue import read_segments
 from plait.index.connection import ReadTransaction
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
+from plait.index.tuned import ReadPlan, read_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class StoreInfo:
     fingerprint: str
     shape: StrandShape
     facts: Mapping[str, Any]
+    tuned: ReadPlan  # the plan that searches of the multi strand go by
 
 
 def info(store: Store) -> StoreInfo:
@@ -40,7 +42,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents = view.count("n_documents")
+        n_documents, tuned = view.count("n_documents"), read_plan(view)
     finally:
         view.close()
     parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
@@ -60,6 +62,7 @@ def info(store: Store) -> StoreInfo:
         fingerprint=store.fingerprint,
         shape=store.shape,
         facts=store.facts,
+        tuned=tuned,
     )
 
 

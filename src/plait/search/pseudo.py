@@ -1,0 +1,92 @@
+"""Queries to tune with. Those of the user are best; where there are none they are made from the corpus, either of words
+that the index's encoder reads or of stored rows. Random, and the same for the same seed and state.
+
+Queries made of rows leave out the document that they were drawn from: finding that is no test of anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.pseudo import draw_run, echoed
+from plait.errors import InputError
+from plait.index.merge import Block, Part
+from plait.index.store import Snapshot
+from plait.strands import MultiVectors
+
+NO_SOURCE = -1
+FEWEST_WORDS, MOST_WORDS = 5, 10
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_MARKS = re.compile(r"[^\w\s'-]+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queries:
+    """Queries with the document that each was drawn from, which does not count; NO_SOURCE where there is none."""
+
+    kind: str  # "given", "words" or "rows"
+    rows: Sequence[NDArray[np.float32]]
+    sources: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def some(self, numbers: slice) -> Queries:
+        return Queries(self.kind, self.rows[numbers], self.sources[numbers])
+
+    @classmethod
+    def of(cls, kind: str, multi: MultiVectors | None) -> Queries:
+        """From what an encoder gave."""
+        if multi is None:
+            raise InputError("the queries have no multi strand; tuning needs an encoder or arrays that have one")
+        rows = [np.ascontiguousarray(multi[number], dtype=np.float32) for number in range(len(multi))]
+        return cls(kind, rows, np.full(len(rows), NO_SOURCE, np.int64))
+
+
+def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
+    """Queries of stored rows, each of another passage while there are enough."""
+    rng = np.random.default_rng(seed)
+    parts = [Part.of(segment) for segment in snapshot.segments]
+    sizes = np.asarray([len(part.rows) for part in parts])
+    ends = np.cumsum(sizes)
+    rows, sources = [], []
+    n_passages = int(ends[-1]) if len(ends) else 0
+    order = rng.permutation(n_passages)
+    for place in np.resize(order, 2 * max(n_queries, n_passages) if n_passages else 0):
+        number = int(np.searchsorted(ends, place, side="right"))
+        part, row = parts[number], int(place - (ends[number] - sizes[number]))
+        n_vectors = int(part.ends[row] - part.begins[row])
+        if not n_vectors:
+            continue
+        run = draw_run(n_vectors, rng)
+        vectors = np.arange(part.begins[row] + run.start, part.begins[row] + run.stop)
+        rows.append(echoed(Block(part.segment, vectors).floats(), rng))
+        sources.append(int(part.segment.docs[part.rows[row]]))
+        if len(rows) == n_queries:
+            break
+    return Queries("rows", rows, np.asarray(sources, np.int64))
+
+
+def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> list[str]:
+    """Texts like queries: a few words of a sentence of a document, in their order. None for documents without words."""
+    rng = np.random.default_rng(seed)
+    docs = np.unique(np.concatenate([Part.of(part).segment.docs[Part.of(part).rows] for part in snapshot.segments]))
+    drawn = rng.choice(docs, min(n_queries, len(docs)), replace=False)
+    texts = []
+    for document in snapshot.fetch([int(doc) for doc in drawn]):
+        sentences = [found for part in _SENTENCE_END.split(document.text) if len(found := _words(part)) >= FEWEST_WORDS]
+        words = sentences[int(rng.integers(len(sentences)))] if sentences else _words(document.text)
+        if words:
+            n_words = min(int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1)), len(words))
+            kept = np.sort(rng.choice(len(words), n_words, replace=False))
+            texts.append(" ".join(words[place] for place in kept))
+    return texts
+
+
+def _words(text: str) -> list[str]:
+    return _MARKS.sub(" ", text).split()[:200]
