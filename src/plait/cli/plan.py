@@ -29,9 +29,8 @@ def plan_lines(read: ReadPlan, n_passages: int) -> list[str]:
         f"measured on {plan.n_queries} {_KINDS.get(plan.queries, plan.queries)}, {plan.date}",
     ]
     if plan.codes_reach is not None:
-        lines.append(
-            f"the codes keep {plan.codes_reach:.3f} of the vectors' best; search keeps {plan.in_codes:.3f} of that"
-        )
+        kept = f"the codes keep {plan.codes_reach:.3f} of the vectors' best"
+        lines.append(f"{kept}, and the search {plan.in_codes:.3f} of the codes' best")
     if plan.stale:
         lines.append(f"stale: {plan.stale} since, and defaults are used; run plait tune again")
     elif n_passages > GROWN * plan.n_passages:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-FEWEST, MOST = 3, 6  # rows that are drawn
-COPIES = 4
-NOISE = 0.8  # its length beside that of a row
+FEWEST, MOST = 2, 5  # rows that are drawn
+COPIES = 5
+NOISE = 1.0  # its length beside that of a row
 
 
 def draw_run(n_rows: int, rng: np.random.Generator) -> slice:

@@ -82,7 +82,7 @@ class ProbedMulti:
     and candidates that are few, are scored whole: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
-    exhaustive_below: int = 4096  # passages
+    exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
 

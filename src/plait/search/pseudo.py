@@ -75,17 +75,20 @@ def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
 def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> list[str]:
     """Texts like queries: a few words of a sentence of a document, in their order. None for documents without words."""
     rng = np.random.default_rng(seed)
-    docs = np.unique(np.concatenate([Part.of(part).segment.docs[Part.of(part).rows] for part in snapshot.segments]))
+    parts = [Part.of(segment) for segment in snapshot.segments]
+    docs = np.unique(np.concatenate([part.segment.docs[part.rows] for part in parts] or [np.zeros(0, np.int64)]))
     drawn = rng.choice(docs, min(n_queries, len(docs)), replace=False)
-    texts = []
-    for document in snapshot.fetch([int(doc) for doc in drawn]):
-        sentences = [found for part in _SENTENCE_END.split(document.text) if len(found := _words(part)) >= FEWEST_WORDS]
-        words = sentences[int(rng.integers(len(sentences)))] if sentences else _words(document.text)
-        if words:
-            n_words = min(int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1)), len(words))
-            kept = np.sort(rng.choice(len(words), n_words, replace=False))
-            texts.append(" ".join(words[place] for place in kept))
-    return texts
+    found = [few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])]
+    return [text for text in found if text]
+
+
+def few_words(text: str, rng: np.random.Generator) -> str:
+    """Some words of one of its sentences; empty for a text without words."""
+    sentences = [words for part in _SENTENCE_END.split(text) if len(words := _words(part)) >= FEWEST_WORDS]
+    words = sentences[int(rng.integers(len(sentences)))] if sentences else _words(text)
+    n_words = min(int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1)), len(words))
+    kept = sorted(rng.choice(len(words), n_words, replace=False).tolist()) if words else []
+    return " ".join(words[place] for place in kept)
 
 
 def _words(text: str) -> list[str]:
