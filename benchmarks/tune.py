@@ -23,7 +23,7 @@ import plait
 from plait.encode.load import load
 from plait.encode.protocol import StrandShape
 from plait.scoring.maxsim import maxsim, top_k
-from plait.search.pseudo import few_words
+from plait.search.pseudo import Queries, few_words
 from plait.strands import MultiVectors, Strands
 
 
@@ -55,12 +55,13 @@ def real_queries(corpus: Embeddings, n_queries: int, k: int) -> Real:
     return Real(queries, answers)
 
 
-def made_of_words(data: Path, n_passages: int, n_queries: int) -> Strands:
+def made_of_words(data: Path, n_passages: int, n_queries: int) -> Queries:
     """What an index that has texts and an encoder tunes with."""
     rng = np.random.default_rng(0)
     texts = [document["text"] for document in islice(read_lines(data / "corpus.jsonl"), n_passages)]
     drawn = rng.choice(len(texts), n_queries, replace=False)
-    return load(n_threads=2).encode_queries([few_words(texts[number], rng) for number in drawn])
+    encoded = load(n_threads=2).encode_queries([few_words(texts[number], rng) for number in drawn])
+    return Queries.of("words", encoded.multi, [int(number) + 1 for number in drawn])  # documents count from 1
 
 
 def found(index: plait.Index, query: NDArray[np.float32], k: int, *, exact: bool) -> tuple[set[str], float]:
@@ -70,7 +71,7 @@ def found(index: plait.Index, query: NDArray[np.float32], k: int, *, exact: bool
     return {hit.id for hit in hits}, time.perf_counter() - start
 
 
-def compare(path: Path, real: Real, k: int, n_queries: int, trials: list[tuple[float, str, Strands | None]]) -> None:
+def compare(path: Path, real: Real, k: int, n_queries: int, trials: list[tuple[float, str, Queries | None]]) -> None:
     with plait.open(path) as index:
         by_codes = [found(index, query, k, exact=True)[0] for query in real.queries]
         for asked, of, queries in trials:
@@ -132,7 +133,7 @@ def main() -> None:
     for name, of in (("plain", "codes"), ("fine", "vectors")):
         path = given.work / f"{name}-{given.passages}"
         build(path, corpus, fine=name == "fine")
-        trials: list[tuple[float, str, Strands | None]] = [(asked, of, None) for asked in (0.8, 0.9, 0.95)]
+        trials: list[tuple[float, str, Queries | None]] = [(asked, of, None) for asked in (0.8, 0.9, 0.95)]
         trials += [] if words is None else [(0.9, of, words)]
         compare(path, real, given.k, given.tune_queries, trials)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plait.adding import AddProgress, AddReport
     from plait.encode.ahead import LoadAhead
     from plait.index.compact import Compacted
+    from plait.search.pseudo import Queries
     from plait.search.tuner import OnProgress, Tuned
 
 RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
@@ -187,7 +188,7 @@ class Index:
         recall: float,
         k: int = 10,
         *,
-        queries: Sequence[str] | Strands | None = None,
+        queries: Sequence[str] | Strands | Queries | None = None,
         n_queries: int | None = None,
         seed: int = 0,
         of: str | None = None,

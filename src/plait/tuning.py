@@ -27,7 +27,7 @@ def tune_store(
     encoder: Callable[[], Encoder],
     goal: Goal,
     *,
-    queries: Sequence[str] | Strands | None = None,
+    queries: Sequence[str] | Strands | Queries | None = None,
     n_queries: int | None = None,
     seed: int = 0,
     n_threads: int = 1,
@@ -63,12 +63,14 @@ def _queries(
     snapshot: Snapshot,
     store: Store,
     encoder: Callable[[], Encoder],
-    given: Sequence[str] | Strands | None,
+    given: Sequence[str] | Strands | Queries | None,
     n_queries: int,
     seed: int,
 ) -> Queries:
     if isinstance(given, Strands):
-        return _some(_fit(Queries.of("given", given.multi), snapshot), n_queries, seed)
+        given = Queries.of("given", given.multi)
+    if isinstance(given, Queries):
+        return _some(_fit(given, snapshot), n_queries, seed)
     if given is not None:
         texts = [given[number] for number in _drawn(len(given), n_queries, seed)]
         for text in texts:
@@ -78,9 +80,9 @@ def _queries(
             raise InputError(f"{len(texts)} queries are too few to tune with; give {FEWEST_QUERIES} or more")
         return Queries.of("given", encoder().encode_queries(texts).multi)
     if store.fingerprint != ARRAYS:
-        texts = words_of_documents(snapshot, n_queries, seed=seed)
-        if len(texts) >= FEWEST_QUERIES:
-            return Queries.of("words", encoder().encode_queries(texts).multi)
+        words = words_of_documents(snapshot, n_queries, seed=seed)
+        if len(words) >= FEWEST_QUERIES:
+            return Queries.of("words", encoder().encode_queries(list(words.values())).multi, list(words))
     return from_rows(snapshot, n_queries, seed=seed)
 
 

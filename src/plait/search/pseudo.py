@@ -1,7 +1,7 @@
 """Queries to tune with. Those of the user are best; where there are none they are made from the corpus, either of words
 that the index's encoder reads or of stored rows. Random, and the same for the same seed and state.
 
-Queries made of rows leave out the document that they were drawn from: finding that is no test of anything.
+Made-up queries leave out the document that they were drawn from: finding that is no test of anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plait.index.store import Snapshot
 from plait.strands import MultiVectors
 
 NO_SOURCE = -1
-FEWEST_WORDS, MOST_WORDS = 5, 10
+FEWEST_WORDS, MOST_WORDS = 3, 7
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _MARKS = re.compile(r"[^\w\s'-]+")
 
@@ -40,12 +40,13 @@ class Queries:
         return Queries(self.kind, self.rows[numbers], self.sources[numbers])
 
     @classmethod
-    def of(cls, kind: str, multi: MultiVectors | None) -> Queries:
+    def of(cls, kind: str, multi: MultiVectors | None, sources: Sequence[int] | None = None) -> Queries:
         """From what an encoder gave."""
         if multi is None:
             raise InputError("the queries have no multi strand; tuning needs an encoder or arrays that have one")
         rows = [np.ascontiguousarray(multi[number], dtype=np.float32) for number in range(len(multi))]
-        return cls(kind, rows, np.full(len(rows), NO_SOURCE, np.int64))
+        drawn_from = np.full(len(rows), NO_SOURCE, np.int64) if sources is None else np.asarray(sources, np.int64)
+        return cls(kind, rows, drawn_from)
 
 
 def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
@@ -72,18 +73,18 @@ def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
     return Queries("rows", rows, np.asarray(sources, np.int64))
 
 
-def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> list[str]:
-    """Texts like queries: a few words of a sentence of a document, in their order. None for documents without words."""
+def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> dict[int, str]:
+    """Texts like queries, by document: a few words of one of its sentences. None for documents without words."""
     rng = np.random.default_rng(seed)
     parts = [Part.of(segment) for segment in snapshot.segments]
     docs = np.unique(np.concatenate([part.segment.docs[part.rows] for part in parts] or [np.zeros(0, np.int64)]))
     drawn = rng.choice(docs, min(n_queries, len(docs)), replace=False)
-    found = [few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])]
-    return [text for text in found if text]
+    found = {document.doc: few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])}
+    return {doc: text for doc, text in found.items() if text}
 
 
 def few_words(text: str, rng: np.random.Generator) -> str:
-    """Some words of one of its sentences; empty for a text without words."""
+    """Some words of one of its sentences, in their order; empty for a text without words."""
     sentences = [words for part in _SENTENCE_END.split(text) if len(words := _words(part)) >= FEWEST_WORDS]
     words = sentences[int(rng.integers(len(sentences)))] if sentences else _words(text)
     n_words = min(int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1)), len(words))
