@@ -21,6 +21,7 @@ ORDER = [
     ["index"],
     ["search"],
     ["sources", "adding", "encoders"],
+    ["tuning"],
     ["engine"],
     ["evaluate"],
     ["cli"],

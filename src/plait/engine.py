@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from plait.adding import AddProgress, AddReport
     from plait.encode.ahead import LoadAhead
     from plait.index.compact import Compacted
+    from plait.search.pseudo import Queries
+    from plait.search.tuner import OnProgress, Tuned
 
 RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
 
@@ -202,6 +204,47 @@ class Index:
                 return writer.compact(bits=bits, fine=fine, retrain=retrain, pooling=asked, n_threads=self._n_threads)
             finally:
                 self.refresh()
+
+    def tune(
+        self,
+        recall: float,
+        k: int = 10,
+        *,
+        queries: Sequence[str] | Strands | Queries | None = None,
+        n_queries: int | None = None,
+        seed: int = 0,
+        of: str | None = None,
+        best: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Tuned:
+        """Finds the fastest search of the multi strand that reaches `recall` at k, and saves it in the index.
+
+        `of` says what the recall is a share of: the best by the "vectors" as they were or by their "codes"; by default
+        the first if `compact` has measured what codes lose. Nothing is saved where it is out of reach, unless `best`.
+        """
+        from plait.search.tuner import Goal
+        from plait.tuning import tune_store
+
+        goal = Goal(recall=recall, k=k, of=of, best=best)
+        try:
+            return tune_store(
+                self._store,
+                self._source.get,
+                goal,
+                queries=queries,
+                n_queries=n_queries,
+                seed=seed,
+                n_threads=self._n_threads,
+                on_progress=on_progress,
+            )
+        finally:
+            self.refresh()
+
+    def reset_tuning(self) -> None:
+        """Forgets what `tune` saved; searches then use the defaults."""
+        with self._store.writer() as writer:
+            writer.tune(None)
+        self.refresh()
 
     # -- searching
 

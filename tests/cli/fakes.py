@@ -11,6 +11,7 @@ from plait.adding import AddProgress, AddReport
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, NotAnIndexError
 from plait.index.info import StoreInfo
+from plait.index.tuned import ReadPlan
 from plait.records import Document, Hit, Span
 
 
@@ -82,6 +83,7 @@ class FakeIndex:
             fingerprint="abc",
             shape=StrandShape(multi=64),
             facts={"model": "small"},
+            tuned=ReadPlan(None),
         )
 
 

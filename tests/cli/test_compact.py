@@ -31,7 +31,7 @@ def test_it_says_what_became_of_the_index(runner: CliRunner, index: Path) -> Non
     lines = told(runner, index, "--bits", 4, "--threads", 2)
     assert (lines["documents"], lines["segments"]) == ("120", "2 -> 1")
     assert lines["multi"].startswith("960 vectors, 4 bits a dimension in 64 cells: ")
-    assert set(lines) == {"documents", "segments", "size", "multi", "time"}
+    assert set(lines) == {"documents", "segments", "size", "multi", "recall", "time"}
 
 
 def test_a_second_run_has_nothing_to_do(runner: CliRunner, index: Path) -> None:

@@ -16,6 +16,7 @@ from plait.cli.eval import evaluate
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.search import search
+from plait.cli.tune import tune
 from plait.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -25,6 +26,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "info": info,
     "check": check,
     "compact": compact,
+    "tune": tune,
     "eval": evaluate,
     "demo": demo,
 }

@@ -73,6 +73,8 @@ def _lines(done: Compacted, before: int, after: int) -> list[str]:
             f"multi      {done.n_vectors:,} vectors, {done.bits} bits a dimension in {done.n_cells:,} cells: "
             f"{done.bytes_a_vector:.1f} bytes a token"
         )
+    if done.codes_recall is not None:
+        lines.append(f"recall     the codes keep {done.codes_recall:.3f} of the vectors' best 10")
     if done.drift is not None:
         lines.append(f"drift      new vectors lose {done.drift:.2f} times what the first ones did")
     return [*lines, f"time       {done.seconds:.1f} s"]

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from plait.cli.options import AsJson, IndexPath
+from plait.cli.plan import plan_lines
 
 if TYPE_CHECKING:
     from plait.index.info import StoreInfo
@@ -51,6 +52,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("fingerprint", facts.fingerprint),
         ("format", str(facts.format)),
         ("created", facts.created),
+        *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
     ]
 
 

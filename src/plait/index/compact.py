@@ -15,11 +15,12 @@ from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, InputError
-from plait.index.coded import CODED
+from plait.index.coded import CODED, CodedFile
 from plait.index.compress import Coding, write_coded
-from plait.index.container import FileFacts
+from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import write_file
 from plait.index.durable import sync_folder
+from plait.index.loss import codes_recall
 from plait.index.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
 from plait.index.segment import Segment, verify_once
 from plait.index.store import check_poolable
@@ -47,6 +48,7 @@ class Compacted:
     bytes_a_vector: float | None  # of the multi strand's file
     pooling: str = ""  # how vectors were pooled now, for the first time
     drift: float | None  # error of vectors coded with a codec that was kept, over its error when it was fitted
+    codes_recall: float | None = None  # share of the vectors' best 10 that the codes keep; None if it was not measured
     note: str = ""  # why something was not done
     seconds: float = 0.0
 
@@ -73,6 +75,7 @@ class Draft:
     places: NDArray[np.int64]  # (documents, 3): number, first row, count of rows
     coding: Coding | None
     drift: float | None
+    codes_recall: float | None = None
 
 
 def _new_pooling(has: Pooling | None, wanted: Pooling | None, shape: StrandShape) -> Pooling | None:
@@ -132,6 +135,14 @@ class Compaction:
         return whole and self._as_it_is
 
     @property
+    def other_codes(self) -> str:
+        """Why settings that were tuned for the codes there are do not suit those that will be; empty if they do."""
+        if not self._keeps:
+            return "the vectors were coded anew"
+        has_fine = self._only is not None and self._only.coded is not None and self._only.coded.fine is not None
+        return "" if self._fine == has_fine else "the fine codes were dropped"
+
+    @property
     def bytes_before(self) -> int:
         return sum(file.facts.nbytes for segment in self._segments for file in segment.files.values())
 
@@ -143,7 +154,7 @@ class Compaction:
         if self._shape.dense is not None:
             dense = [dense_array(self.parts, self._shape.dense)]
             files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
-        coding, drift = None, None
+        coding, drift, recall = None, None, None
         if self._shape.multi is not None and self._uncoded:
             multi = multi_arrays(self.parts, self._shape.multi, fixed=self._fixed)
             attributes = own if self._fixed is None else {**own, "fixed": self._fixed}
@@ -154,9 +165,12 @@ class Compaction:
             files[CODED] = compressed.facts
             if coding.kept is not None and compressed.error is not None:
                 drift = compressed.error / max(coding.fitted.error, 1e-12)
+            if coding.kept is None:
+                written = CodedFile(SegmentFile.open(folder / CODED), self.n_rows, self._shape.multi)
+                recall = codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
         sync_folder(folder.parent)
-        return Draft(files, self._places(), coding, drift)
+        return Draft(files, self._places(), coding, drift, recall)
 
     def report(self, draft: Draft | None, n_documents: int, *, seconds: float) -> Compacted:
         """What was done; without a draft, that there was nothing to do."""
@@ -180,6 +194,7 @@ class Compaction:
             n_cells=None if codec is None else len(codec.codebook),
             bytes_a_vector=multi.nbytes / self.n_vectors if multi is not None and self.n_vectors else None,
             drift=None if draft is None else draft.drift,
+            codes_recall=None if draft is None else draft.codes_recall,
             pooling="" if self.new_pooling is None else str(self.new_pooling),
             note="; ".join(self.notes) or ("the index is compact already" if draft is None else ""),
             seconds=seconds,

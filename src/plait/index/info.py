@@ -14,6 +14,7 @@ from plait.index.catalogue import pooling_in, read_meta, read_segments
 from plait.index.connection import ReadTransaction
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
+from plait.index.tuned import ReadPlan, read_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class StoreInfo:
     fingerprint: str
     shape: StrandShape
     facts: Mapping[str, Any]
+    tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
 
 
@@ -42,7 +44,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents = view.count("n_documents")
+        n_documents, tuned = view.count("n_documents"), read_plan(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
@@ -63,6 +65,7 @@ def info(store: Store) -> StoreInfo:
         fingerprint=store.fingerprint,
         shape=store.shape,
         facts=json.loads(meta["facts"]),
+        tuned=tuned,
         pooling=str(pooling_in(meta["facts"]) or ""),
     )
 

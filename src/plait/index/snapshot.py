@@ -20,7 +20,9 @@ from plait.index.catalogue import chunks, marks, read_segments, read_tombstones,
 from plait.index.connection import ReadTransaction
 from plait.index.documents import check_ids
 from plait.index.durable import storage_errors
+from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
+from plait.index.tuned import ReadPlan, read_plan
 
 CATALOGUE = "catalogue.sqlite"
 MAX_DOC = 2**63 - 1
@@ -52,11 +54,15 @@ class Snapshot:
         *,
         commit: int,
         n_documents: int,
+        tuned: ReadPlan,
+        codes_recall: float | None,
     ) -> None:
         """Not to be called: `open` makes it."""
         self.segments, self.shape, self.path = segments, shape, path
         self.commit = commit  # rises by one with each write: equal numbers of one index are equal states
         self.n_documents = n_documents
+        self.tuned = tuned  # the settings that were chosen for searching this index, if any
+        self.codes_recall = codes_recall  # the share of the vectors' best that codes keep; None if it was not measured
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
 
@@ -90,7 +96,8 @@ class Snapshot:
         commit = view.commit  # read now, so that a forked child can tell whether it sees the same state
         dead = read_tombstones(view)
         segments = tuple(open_segment(path, record, shape, dead.get(record.number)) for record in read_segments(view))
-        return cls(view, segments, shape, path, commit=commit, n_documents=view.count("n_documents"))
+        counts = {"commit": commit, "n_documents": view.count("n_documents")}
+        return cls(view, segments, shape, path, **counts, tuned=read_plan(view), codes_recall=read_codes_recall(view))
 
     def bm25(
         self, text: str, k: int, *, allowed: NDArray[np.int64] | None = None

@@ -28,8 +28,10 @@ from plait.index.connection import open_for_writing
 from plait.index.documents import check_ids
 from plait.index.durable import storage_errors
 from plait.index.lock import LOCK, WriterLock
+from plait.index.loss import write_codes_recall
 from plait.index.segment import segment_folder, write_segment
 from plait.index.snapshot import CATALOGUE, Snapshot
+from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -128,6 +130,17 @@ class Writer:
 
         return self._commit(steps, draft=None)
 
+    def tune(self, plan: TunedPlan | None) -> None:
+        """Keeps the plan that searches are to go by, in one commit; None forgets it. The index itself stays."""
+        self._check_usable()
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            write_plan(self._connection, plan)
+            return 0
+
+        self._commit(steps, draft=None)
+
     def compact(
         self,
         *,
@@ -178,6 +191,9 @@ class Writer:
             catalogue.replace_segments(self._connection, record, done.places)
             if work.new_pooling is not None:
                 catalogue.write_pooling(self._connection, work.new_pooling)
+            if work.other_codes:
+                mark_stale(self._connection, work.other_codes)
+                write_codes_recall(self._connection, done.codes_recall)
             return 0
 
         self._commit(steps, draft=number)

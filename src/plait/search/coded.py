@@ -72,42 +72,54 @@ class CodedQuery:
         self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The k best items found; `allowed` is a bit for each item."""
-        found = self._flood(self._gather(config, allowed), max(config.n_flood, k))
+        gathered, _ = self.gather(config.n_probe, config.n_gather, allowed)
+        found = self._flood(gathered, max(config.n_flood, k))
         if self._items.fine is None:
             return self._rescored(found, k, fine=False)
         found, _ = self._rescored(found, max(config.n_fine, k), fine=False)
         return self._rescored(found, k, fine=True)
 
-    def _gather(self, config: ProbeConfig, allowed: NDArray[np.uint8] | None) -> NDArray[np.uint32]:
+    def gather(
+        self, n_probe: int, n_gather: int, allowed: NDArray[np.uint8] | None = None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+        """The best items of the probed cells, by number, and their sums."""
         with self._trace.stage("gather") as stage:
             n_cells = len(self._table)
-            cells, scores = select_cells(self._table, len(self._query), min(config.n_probe + 1, n_cells))
+            cells, scores = select_cells(self._table, len(self._query), min(n_probe + 1, n_cells))
             # What a row would have found in the next cell is the most that it can have missed.
             floor = np.ascontiguousarray(scores[:, -1])
-            n_probe = min(config.n_probe, n_cells)
+            n_probe = min(n_probe, n_cells)
             postings = self._items.postings
-            found, _, n_met = self._items.tally.gather(
+            found, sums, n_met = self._items.tally.gather(
                 np.ascontiguousarray(cells[:, :n_probe]),
                 np.ascontiguousarray(scores[:, :n_probe]),
                 floor,
                 postings.offsets,
                 postings.items,
-                config.n_gather,
+                n_gather,
                 allowed=allowed,
             )
             stage.counts.update(cells=cells[:, :n_probe].size, items=n_met)
-        return found
+        return found, sums
 
     def _flood(self, items: NDArray[np.uint32], n_keep: int) -> NDArray[np.int64]:
         numbers = items.astype(np.int64)
         if len(items) <= n_keep:
             return numbers
+        scores = self.centroid_scores(numbers)
+        return numbers[np.sort(top_k(scores, n_keep))]
+
+    def centroid_scores(self, items: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """MaxSim of each named item as if its rows were their centroids, in units of its own."""
         with self._trace.stage("flood") as stage:
-            begins, ends = self._items.bounds(numbers)
+            begins, ends = self._items.bounds(items)
             assert self._items.rows.cells is not None
-            scores = flood(self._narrow(), self._items.rows.cells, begins, ends)
             stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
-            return numbers[np.sort(top_k(scores, n_keep))]
+            return flood(self._narrow(), self._items.rows.cells, begins, ends)
+
+    def coarse_scores(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The score of each named item by its codes, though it may have fine ones."""
+        return self._scored(items, fine=False)
 
     def _narrow(self) -> NDArray[np.uint8]:
         """The table in bytes, from the same distance below each query row's best centroid: a constant for each row

@@ -21,6 +21,7 @@ from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, best_first, merge
+from plait.search.settings import Settings, settings_for
 from plait.search.trace import Trace
 
 Rows = NDArray[np.int64] | None  # of a segment; None is all of them
@@ -80,8 +81,8 @@ class ProbedMulti:
     """The same score, for the passages that the cells nearest to the query lead to. Segments that are not compressed,
     and candidates that are few, are scored whole: below some thousands that is as fast."""
 
-    config: ProbeConfig = ProbeConfig()  # noqa: RUF009 -- frozen
-    exhaustive_below: int = 4096  # passages
+    config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
+    exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
 
@@ -90,13 +91,17 @@ class ProbedMulti:
         found: list[list[Ranking]] = [[] for _ in queries]
         # Where some documents have several passages, k documents are more than k passages.
         n_first = k if snapshot.n_rows == snapshot.n_documents else 2 * k
+        settings = settings_for(snapshot, k) if self.config is None else Settings(self.config)
+        most_exhaustive = np.inf if settings.exhaustive else max(self.exhaustive_below, n_first)
         for segment, base, rows in _candidate_rows(snapshot, allowed):
             n_candidates = segment.n_rows if rows is None else len(rows)
-            probe = segment.coded is not None and n_candidates > max(self.exhaustive_below, n_first)
+            probe = segment.coded is not None and n_candidates > most_exhaustive
             bits = _bits(segment, rows) if probe else None
             for query, own in zip(queries, found, strict=True):
                 if segment.coded is not None and probe:
-                    own.append(self._probed(segment.coded, segment, base, bits, query, k, n_first, within))
+                    own.append(
+                        self._probed(segment.coded, segment, base, bits, query, k, n_first, settings.config, within)
+                    )
                 else:
                     own.append(_exhaustive(segment, base, rows, query, k, self.n_threads, within))
         trace.add(within, under=self.name)
@@ -111,10 +116,11 @@ class ProbedMulti:
         query: NDArray[np.float32],
         k: int,
         n_wanted: int,
+        config: ProbeConfig,
         trace: Trace,
     ) -> Ranking:
         """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
-        config, n_cells = self.config, len(coded.codec.codebook)
+        n_cells = len(coded.codec.codebook)
         with _blaming(segment):
             asked = CodedQuery(query, coded, trace)
             while True:

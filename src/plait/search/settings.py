@@ -1,0 +1,62 @@
+"""Which settings a probed search goes by: those it was given, else the plan that was tuned for the index, else what
+suits its size and k."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plait.index.store import Snapshot
+from plait.index.tuned import TunedPlan
+from plait.search.coded import ProbeConfig
+
+# What a search of BASE_PASSAGES for BASE_K documents needs; see docs/tuning.md for the measurements.
+BASE_PASSAGES, BASE_K = 10_000, 10
+BASE = ProbeConfig(n_probe=16, n_gather=600, n_flood=256, n_fine=48)
+# Candidates grow with the corpus and with k, but more slowly than either.
+BY_SIZE, BY_K = 0.5, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a segment of compressed passages is searched."""
+
+    config: ProbeConfig
+    exhaustive: bool = False
+
+
+def settings_for(snapshot: Snapshot, k: int) -> Settings:
+    """The tuned plan of the index if it has one that is not stale, else the defaults."""
+    plan = snapshot.tuned.usable
+    if plan is None:
+        return Settings(default_config(snapshot.n_rows, k))
+    return Settings(for_more(config_of(plan), k / plan.k), plan.exhaustive)
+
+
+def config_of(plan: TunedPlan) -> ProbeConfig:
+    return ProbeConfig(n_probe=plan.n_probe, n_gather=plan.n_gather, n_flood=plan.n_flood, n_fine=plan.n_fine)
+
+
+def default_config(n_passages: int, k: int) -> ProbeConfig:
+    """Settings that nobody measured on this index: about nine in ten of what exhaustive search finds."""
+    size = max(1.0, n_passages / BASE_PASSAGES) ** BY_SIZE
+    grown = ProbeConfig(
+        n_probe=BASE.n_probe,
+        n_gather=math.ceil(BASE.n_gather * size),
+        n_flood=math.ceil(BASE.n_flood * size),
+        n_fine=BASE.n_fine,
+    )
+    return for_more(grown, k / BASE_K)
+
+
+def for_more(config: ProbeConfig, times: float) -> ProbeConfig:
+    """The config for so many times as many documents as it was made for; for fewer it stays as it is."""
+    if times <= 1:
+        return config
+    growth = times**BY_K
+    return ProbeConfig(
+        n_probe=config.n_probe,
+        n_gather=math.ceil(config.n_gather * growth),
+        n_flood=math.ceil(config.n_flood * growth),
+        n_fine=math.ceil(config.n_fine * times),
+    )
