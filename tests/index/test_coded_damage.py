@@ -22,7 +22,7 @@ from plait.index.check import check
 from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, write_file
 from plait.index.store import Store
-from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
+from plait.search.bm25 import Bm25
+from plait.search.dense import ExactDense
 from plait.search.fusion import ReciprocalRank
-from plait.search.generators import Allowed, Bm25, ExactDense, ExactMulti, Generator, ProbedMulti
+from plait.search.generator import Allowed, Generator
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
 
