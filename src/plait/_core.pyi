@@ -89,6 +89,16 @@ def gather(
     docs: NDArray[np.uint32],
     sums: NDArray[np.int32],
 ) -> tuple[int, int]: ...
+def impute(
+    items: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+    starts: NDArray[np.int64],
+    missing: NDArray[np.float32],
+    tally: NDArray[np.uint64],
+    touched: NDArray[np.uint32],
+    best: NDArray[np.uint32],
+    best_scores: NDArray[np.float32],
+) -> tuple[int, int]: ...
 def first_bad_offset(offsets: NDArray[np.int64], n_postings: int) -> int: ...
 def first_not_below(values: _Cells, limit: int) -> int: ...
 def crc32c(data: ReadableBuffer | NDArray[Any], seed: int = 0) -> int: ...

@@ -15,6 +15,7 @@ from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
 from plait.index.store import Snapshot, Store
 from plait.records import Document, Hit, Span
+from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
 from plait.search.plans import Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
@@ -190,11 +191,20 @@ class Index:
         *,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
     ) -> list[Hit]:
-        """The k best documents for a query, best first."""
-        return self.search_many([query], k, mode=mode, filter=filter, exact=exact, trace=trace)[0]
+        """The k best documents for a query, best first.
+
+        `options` are settings of the mode by name, such as {"n_probe": 16}. `candidates` are ids: only these documents
+        are scored, and in mode multi every one of them.
+        """
+        found = self.search_many(
+            [query], k, mode=mode, filter=filter, candidates=candidates, exact=exact, options=options, trace=trace
+        )
+        return found[0]
 
     def search_many(
         self,
@@ -203,16 +213,19 @@ class Index:
         *,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
     ) -> list[list[Hit]]:
         """`search` for each of the queries, encoded together."""
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         trace = trace or Trace()
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        exact = exact or (candidates is not None and mode == "multi" and not options)
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         batch = self._encode(queries, plan, trace)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
         with trace.stage("fetch"):
             return [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
 
@@ -224,18 +237,21 @@ class Index:
         texts: Sequence[str] | None = None,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
     ) -> list[list[Hit]]:
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        exact = exact or (candidates is not None and mode == "multi" and not options)
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         if texts is None:
             plan = plan.without_text()
         elif len(texts) != len(strands):
             raise QueryError(f"{len(texts)} texts were given for {len(strands)} queries")
         batch = QueryBatch(texts if texts is not None else [""] * len(strands), strands)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
         return [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
 
     def rank(
@@ -245,10 +261,11 @@ class Index:
         *,
         mode: str = "hybrid",
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Ids and scores alone, for evaluation over many queries."""
-        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact), Trace()
+        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact, options=options), Trace()
         ranked = []
         for start in range(0, len(queries), RANK_BATCH):
             batch = self._encode(queries[start : start + RANK_BATCH], plan, trace)
@@ -266,8 +283,8 @@ class Index:
             self._view = self._store.snapshot()
         return self._view
 
-    def _plan(self, mode: str, *, exact: bool) -> Plan:
-        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads)
+    def _plan(self, mode: str, *, exact: bool, options: Mapping[str, object] | None) -> Plan:
+        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads, options=options)
 
     def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
         for query in queries:
@@ -280,7 +297,15 @@ class Index:
             return QueryBatch(queries, encoder.encode_queries(queries))
 
     def _run(
-        self, snapshot: Snapshot, plan: Plan, batch: QueryBatch, k: int, filter: str | None, trace: Trace
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        batch: QueryBatch,
+        k: int,
+        filter: str | None,
+        trace: Trace,
+        *,
+        candidates: Sequence[str] | None = None,
     ) -> list[Ranking]:
         if not isinstance(k, int) or k < 1:
             raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
@@ -291,6 +316,8 @@ class Index:
 
                 condition = compile_filter(filter)
                 allowed = snapshot.matching(condition.sql, condition.parameters)
+        if candidates is not None:
+            allowed = numbers_of(snapshot, candidates, among=allowed)
         return plan.run(snapshot, batch, k, allowed, trace)
 
 

@@ -46,7 +46,9 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
     options = ["-k", "3", "--mode", "dense", "--filter", "year > 1", "--exact", "--threads", "1", "--model", "m"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
-    assert index.asked == [{"query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True}]
+    assert index.asked == [
+        {"query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True, "options": None}
+    ]
     opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "ahead": None}
     assert library.opened == [opened]
 

@@ -21,7 +21,15 @@ from plait.codec.items import CodedItems
 from plait.codec.query import CellQuery, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
-from plait.scoring.integer import CodedRows, flood, narrow_table, residual_maxsim, select_cells, top_k
+from plait.scoring.integer import (
+    CodedRows,
+    ResidualQuery,
+    flood,
+    narrow_table,
+    residual_maxsim,
+    select_cells,
+    top_k,
+)
 from plait.scoring.maxsim import top_k as top_k_floats
 from plait.search.trace import Trace
 
@@ -53,7 +61,33 @@ class CodedQuery:
         with self._trace.stage("centroids") as stage:
             cells = CellQuery.of(query, items.codec.codebook)
             self._table, self._scale = cells.table(items.codec.codebook), cells.scale
-            stage.counts["centroids"] = len(items.codec.codebook)
+            stage.counts.update(centroids=len(items.codec.codebook), bytes=items.codec.codebook.centroids.nbytes)
+
+    @property
+    def query(self) -> NDArray[np.float32]:
+        return self._query
+
+    @property
+    def items(self) -> CodedItems:
+        return self._items
+
+    @property
+    def trace(self) -> Trace:
+        return self._trace
+
+    @property
+    def table(self) -> NDArray[np.int16]:
+        """(cells, lanes) scores of every centroid with every query row, in units of `scale`."""
+        return self._table
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    def kernel_arguments(self, *, fine: bool) -> tuple[ResidualQuery, CodedRows]:
+        """The query and the rows as the residual kernels take them."""
+        codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
+        return residual_query(self._query, codec, self._table, self._scale), rows
 
     def exhaustive(
         self, k: int, *, allowed: NDArray[np.int64] | None = None
@@ -96,7 +130,11 @@ class CodedQuery:
                 config.n_gather,
                 allowed=allowed,
             )
-            stage.counts.update(cells=cells[:, :n_probe].size, items=n_met)
+            probed = cells[:, :n_probe]
+            n_postings = int((postings.offsets[probed + 1] - postings.offsets[probed]).sum())
+            stage.counts.update(
+                cells=probed.size, postings=n_postings, items=n_met, bytes=n_postings * postings.items.itemsize
+            )
         return found
 
     def _flood(self, items: NDArray[np.uint32], n_keep: int) -> NDArray[np.int64]:
@@ -107,7 +145,8 @@ class CodedQuery:
             begins, ends = self._items.bounds(numbers)
             assert self._items.rows.cells is not None
             scores = flood(self._narrow(), self._items.rows.cells, begins, ends)
-            stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
+            n_rows = int((ends - begins).sum())
+            stage.counts.update(items=len(items), rows=n_rows, bytes=n_rows * self._items.rows.cells.itemsize)
             return numbers[np.sort(top_k(scores, n_keep))]
 
     def _narrow(self) -> NDArray[np.uint8]:
@@ -128,9 +167,9 @@ class CodedQuery:
         self, begins: NDArray[np.int64], ends: NDArray[np.int64], *, fine: bool, n_threads: int = 1
     ) -> NDArray[np.float32]:
         with self._trace.stage("fine codes" if fine else "codes") as stage:
-            codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
-            query = residual_query(self._query, codec, self._table, self._scale)
-            stage.counts.update(items=len(begins), rows=int((ends - begins).sum()))
+            query, rows = self.kernel_arguments(fine=fine)
+            n_rows = int((ends - begins).sum())
+            stage.counts.update(items=len(begins), rows=n_rows, bytes=n_rows * bytes_of_row(rows))
             if n_threads == 1:
                 return residual_maxsim(query, rows, begins, ends)
             with ThreadPoolExecutor(n_threads) as pool:
@@ -140,3 +179,8 @@ class CodedQuery:
     def _fine(self) -> tuple[ResidualCodec, CodedRows]:
         assert self._items.fine is not None
         return self._items.fine
+
+
+def bytes_of_row(rows: CodedRows) -> int:
+    """What scoring one row reads: its codes, its cell and its factor."""
+    return int(rows.codes.shape[1]) + (0 if rows.cells is None else rows.cells.itemsize) + rows.factors.itemsize

@@ -1,10 +1,10 @@
-"""Multi-vector search: MaxSim of every passage, or of those that a compressed segment offers first."""
+"""Multi-vector search of a snapshot: MaxSim of every passage, or of those that a compressed segment offers first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,11 @@ from plait.errors import CorruptIndexError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
+from plait.search.chosen import Chosen
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.methods.method import Method
+from plait.search.methods.probed import Probed
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.trace import Trace
 
@@ -28,11 +31,11 @@ class ExactMulti:
     n_threads: int = 1
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        queries, within = _multi_queries(snapshot, batch), Trace()
+        queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         for segment, base, rows in candidate_rows(snapshot, allowed):
             for query, own in zip(queries, found, strict=True):
-                own.append(_exhaustive(segment, base, rows, query, k, self.n_threads, within))
+                own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
@@ -48,53 +51,59 @@ class ProbedMulti:
     n_threads: int = 1
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        queries, within = _multi_queries(snapshot, batch), Trace()
+        queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
-        # Where some documents have several passages, k documents are more than k passages.
-        n_first = k if snapshot.n_rows == snapshot.n_documents else 2 * k
+        n_first = passages_for(k, snapshot)
         for segment, base, rows in candidate_rows(snapshot, allowed):
             n_candidates = segment.n_rows if rows is None else len(rows)
-            probe = segment.coded is not None and n_candidates > max(self.exhaustive_below, n_first)
-            bits = _bits(segment, rows) if probe else None
-            for query, own in zip(queries, found, strict=True):
-                if segment.coded is not None and probe:
-                    own.append(self._probed(segment.coded, segment, base, bits, query, k, n_first, within))
-                else:
-                    own.append(_exhaustive(segment, base, rows, query, k, self.n_threads, within))
+            coded = segment.coded if n_candidates > max(self.exhaustive_below, n_first) else None
+            if coded is None:
+                for query, own in zip(queries, found, strict=True):
+                    own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
+            else:
+                asked = SegmentSearch(segment, coded, base, rows, k, n_first)
+                for query, own in zip(queries, found, strict=True):
+                    own.append(asked.search(Probed(self.config), query, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
-    def _probed(
-        self,
-        coded: CodedItems,
-        segment: Segment,
-        base: int,
-        allowed: NDArray[np.uint8] | None,
-        query: NDArray[np.float32],
-        k: int,
-        n_wanted: int,
-        trace: Trace,
-    ) -> Ranking:
+
+class SegmentSearch:
+    """One compressed segment and the rows of it that may be found, for any number of queries by any method."""
+
+    def __init__(self, segment: Segment, coded: CodedItems, base: int, rows: Rows, k: int, n_first: int) -> None:
+        """For k documents, of which `n_first` passages are asked for first."""
+        self._segment, self._coded, self._base, self._k, self._n_first = segment, coded, base, k, n_first
+        self._chosen = Chosen(coded, rows)
+        docs = segment.docs if rows is None else segment.docs[rows]
+        self._n_docs = 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
+
+    def search(self, method: Method, query: NDArray[np.float32], trace: Trace, *, n_threads: int = 1) -> Ranking:
         """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
-        config, n_cells = self.config, len(coded.codec.codebook)
-        with _blaming(segment):
-            asked = CodedQuery(query, coded, trace)
+        n_wanted, wanted = self._n_first, min(self._k, self._n_docs)
+        with blaming(self._segment):
+            asked = CodedQuery(query, self._coded, trace)
             while True:
-                config = replace(config, n_gather=max(config.n_gather, 4 * n_wanted))
-                items, scores = asked.search(n_wanted, config, allowed=allowed)
+                items, scores = method.search(asked, n_wanted, self._chosen, n_threads=n_threads)
                 order = np.argsort(items)
-                found = by_document(segment, base, items[order], scores[order], k)
-                if len(found) >= k:
+                found = by_document(self._segment, self._base, items[order], scores[order], self._k)
+                if len(found) >= wanted:
                     return found
                 if len(items) == n_wanted:
                     n_wanted *= 2
-                elif config.n_probe < n_cells:
-                    config = replace(config, n_probe=2 * config.n_probe)
-                else:
+                    continue
+                wider = method.wider(asked, n_wanted, self._chosen)
+                if wider is None:
                     return found
+                method = wider
 
 
-def _multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.float32]]:
+def passages_for(k: int, snapshot: Snapshot) -> int:
+    """Where some documents have several passages, k documents are more than k passages."""
+    return k if snapshot.n_rows == snapshot.n_documents else 2 * k
+
+
+def multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.float32]]:
     """The rows of each query, fit to be scored."""
     queries, dim = batch.strands.multi, snapshot.shape.multi
     if queries is None or dim is None:
@@ -108,21 +117,26 @@ def _multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.flo
     return rows
 
 
-def _exhaustive(
+def score_rows(
     segment: Segment, base: int, rows: Rows, query: NDArray[np.float32], k: int, n_threads: int, trace: Trace
 ) -> Ranking:
     """The k best documents of these rows, each of which is scored."""
     if segment.coded is not None:
-        with _blaming(segment):
+        with blaming(segment):
             passages = CodedQuery(query, segment.coded, trace).scores(rows, n_threads=n_threads)
     else:
         assert segment.multi is not None
-        passages = maxsim(query, segment.multi, items=rows, n_threads=n_threads)
+        with trace.stage("floats") as stage:
+            passages = maxsim(query, segment.multi, items=rows, n_threads=n_threads)
+            lengths = np.diff(segment.multi.offsets)
+            n_rows = int((lengths if rows is None else lengths[rows]).sum())
+            n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
+            stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
     return by_document(segment, base, rows, passages, k)
 
 
 @contextmanager
-def _blaming(segment: Segment) -> Iterator[None]:
+def blaming(segment: Segment) -> Iterator[None]:
     """The query was checked: what the kernels refuse within is a value of the segment."""
     try:
         yield
@@ -130,12 +144,3 @@ def _blaming(segment: Segment) -> Iterator[None]:
         raise CorruptIndexError(
             f"the compressed vectors of segment {segment.number} are damaged ({error}); run plait check"
         ) from error
-
-
-def _bits(segment: Segment, rows: Rows) -> NDArray[np.uint8] | None:
-    """A bit for each row of the segment, as the kernels read them."""
-    if rows is None:
-        return None
-    keep = np.zeros(segment.n_rows, bool)
-    keep[rows] = True
-    return np.packbits(keep, bitorder="little")

@@ -1,0 +1,105 @@
+"""WARP (Scheerer et al., 2025): XTR's score from the nearest cells alone, without decompressing a row.
+
+Each query row reads its own best cells and scores only their rows: the centroid's score, which is there already, and
+that of the codes. Rows are not brought back to their lengths. What a query row did not find is imputed with the score
+of the centroid at which, best first, the cells together reach t' rows. An item's score is the sum over query rows.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.query import row_queries
+from plait.scoring.impute import FoundRows
+from plait.scoring.integer import CodedRows, residual_scores, select_cells
+from plait.search.chosen import Chosen
+from plait.search.coded import CodedQuery
+from plait.search.methods.method import NOTHING, Found, at_least_one
+
+MANY_CELLS = 1 << 16
+WORTH_THREADS = 50_000  # rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warp:
+    n_probe: int = 32  # cells read for each query row
+    t_prime: int | None = None  # rows at which the imputed score is taken; None is the rule of `t_prime_for`
+    bound: int = 128  # cells among which that is looked for; the last of them counts if they hold fewer rows
+
+    comparable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        at_least_one(self, "n_probe", "t_prime", "bound")
+
+    def search(self, asked: CodedQuery, k: int, chosen: Chosen, *, n_threads: int = 1) -> Found:
+        live = np.flatnonzero(asked.query.any(axis=1))  # a row of zeros, which is what masked tokens are, adds nothing
+        if not len(chosen) or not len(live):
+            return NOTHING
+        postings = chosen.row_postings
+        with asked.trace.stage("cells") as stage:
+            n_read = chosen.n_cells(self.n_probe)
+            cells, levels = select_cells(asked.table, len(asked.query), max(n_read, chosen.n_cells(self.bound)))
+            cells, scores = cells[live], levels[live] * np.float32(asked.scale)
+            t_prime = self.t_prime or t_prime_for(len(postings.rows), len(asked.table), k)
+            missing = _imputed(postings.sizes[cells], scores, t_prime)
+            rows, owners, lengths = postings.of_cells(cells[:, :n_read].ravel())
+            starts = np.concatenate([[0], np.cumsum(lengths.reshape(len(live), -1).sum(axis=1))])
+            stage.counts.update(cells=len(live) * n_read, postings=len(rows), bytes=len(rows) * 12)
+        with asked.trace.stage("codes") as stage:
+            found = np.repeat(np.ascontiguousarray(scores[:, :n_read]).ravel(), lengths)
+            _add_codes(asked, live, rows, starts, found, n_threads=n_threads)
+            stage.counts.update(rows=len(rows), bytes=len(rows) * asked.items.rows.codes.shape[1])
+        with asked.trace.stage("impute") as stage:
+            items, sums, n_met = asked.items.item_tally.best_items(FoundRows(owners, found, starts, missing), k)
+            stage.counts.update(tokens=len(rows), items=n_met)
+        return items, sums
+
+    def wider(self, asked: CodedQuery, k: int, chosen: Chosen) -> Self | None:
+        del k
+        return None if chosen.n_cells(self.n_probe) >= len(asked.table) else replace(self, n_probe=2 * self.n_probe)
+
+
+def t_prime_for(n_rows: int, n_cells: int, k: int) -> int:
+    """WARP's own rule, which rounds down to thousands; where that gives none, half the square root of the rows."""
+    if n_cells > MANY_CELLS:
+        return 100_000 if k > 100 else 50_000
+    return int(math.sqrt(8 * n_rows) / 1000) * 1000 or max(1, math.ceil(0.5 * math.sqrt(n_rows)))
+
+
+def _imputed(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int) -> NDArray[np.float32]:
+    """For each query row the score of the first cell, best first, at which t_prime rows are reached, or of the last."""
+    reached = np.cumsum(sizes, axis=1) >= t_prime
+    reached[:, -1] = True
+    return np.asarray(scores[np.arange(len(scores)), reached.argmax(axis=1)])
+
+
+def _add_codes(
+    asked: CodedQuery,
+    live: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    *,
+    n_threads: int,
+) -> None:
+    """Adds what the codes of each query row's rows give to the scores of their centroids."""
+    coded = asked.items.rows
+    plain = CodedRows(coded.bits, coded.codes, None, coded.factors, np.ones(256, np.float32))
+    queries = row_queries(asked.query[live], asked.items.codec)
+
+    def score(number: int) -> None:
+        own = slice(int(starts[number]), int(starts[number + 1]))
+        scores[own] += residual_scores(queries[number], plain, rows[own])[:, 0]
+
+    if n_threads == 1 or len(rows) < WORTH_THREADS:
+        for number in range(len(live)):
+            score(number)
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(score, range(len(live))))
