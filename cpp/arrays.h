@@ -58,7 +58,7 @@ inline void require_range(std::int64_t begin, std::int64_t end, std::size_t n_ro
 // Adds the functions of integer_bindings.cc.
 void bind_integer(nb::module_& module);
 
-// Adds the function of impute_bindings.cc.
-void bind_impute(nb::module_& module);
+// Adds the functions of token_bindings.cc.
+void bind_tokens(nb::module_& module);
 
 }  // namespace plait

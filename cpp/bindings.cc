@@ -181,7 +181,7 @@ NB_MODULE(_core, module) {
     module.def("crc32c_blocks", crc32c_blocks_of, nb::arg("data"), nb::arg("block_size"),
                nb::arg("checksums").noconvert());
     bind_integer(module);
-    bind_impute(module);
+    bind_tokens(module);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));

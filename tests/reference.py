@@ -200,8 +200,8 @@ def plaid(query: Rows, documents: DecodedItems, *, n_probe: int, t_cs: float, n_
 def best_tokens(
     scores: NDArray[np.float32], owners: NDArray[np.uint32], n_tokens: int
 ) -> tuple[dict[int, float], NDArray[np.float32]]:
-    """From scores (rows, n_query): every query row gets its n_tokens best rows and imputes the last of them; the sums of
-    all items that were found, and what was imputed."""
+    """From scores (rows, n_query): every query row gets its n_tokens best rows and imputes the last of them. The sums
+    of all items that were found, and what was imputed."""
     n_kept = min(n_tokens, len(scores))
     cut = np.sort(scores, axis=0)[len(scores) - n_kept]
     kept = [np.flatnonzero(scores[:, row] >= cut[row]) for row in range(scores.shape[1])]

@@ -89,6 +89,19 @@ def gather(
     docs: NDArray[np.uint32],
     sums: NDArray[np.int32],
 ) -> tuple[int, int]: ...
+def score_rows_of_cells(
+    query: NDArray[np.float32],
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    cell_scores: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    owners: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    items: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+) -> None: ...
 def impute(
     items: NDArray[np.uint32],
     scores: NDArray[np.float32],

@@ -52,38 +52,14 @@ def residual_query(
 ) -> ResidualQuery:
     """Query rows against coded rows: the centroid's score from the table, and that of the codes."""
     if codec.bits == 8:
-        numbers, scale = rounded(query * codec.steps, largest_word(codec.dim))
+        # Products of 16 bits with 8 are added in 32; half of what fits leaves room for nothing to go wrong.
+        numbers, scale = rounded(query * codec.steps, min(16_383, 2**30 // (255 * codec.dim)))
         packed = pack_query(numbers.astype(np.int16))
     else:
         numbers, scale = rounded(query * codec.steps, LARGEST_BYTE)
         packed = pack_bytes(numbers)
     offset = pad_lanes((-codec.middle * scale * numbers.sum(axis=1)).astype(np.float32))
     return ResidualQuery(packed, len(query), scale, offset, table, table_scale)
-
-
-def row_queries(query: NDArray[np.float32], codec: ResidualCodec) -> list[ResidualQuery]:
-    """Each query row alone, against codes without their centroids: for rows that only one query row is to score. Each
-    has a scale of its own, and seven of its eight lanes are empty."""
-    largest, dtype = (largest_word(codec.dim), np.int16) if codec.bits == 8 else (LARGEST_BYTE, np.int8)
-    step = 4 // np.dtype(dtype).itemsize
-    scaled = query * codec.steps
-    scales = np.abs(scaled).max(axis=1) / largest
-    scales[scales == 0] = 1.0
-    numbers = np.rint(scaled / scales[:, None]).astype(np.int32)
-    packed = np.zeros((len(query), codec.dim // step, 8, step), dtype)
-    packed[:, :, 0, :] = numbers.reshape(len(query), -1, step)
-    offsets = np.zeros((len(query), 8), np.float32)
-    offsets[:, 0] = -codec.middle * scales * numbers.sum(axis=1)
-    return [
-        ResidualQuery(one, 1, float(scale), offset, None, 0.0)
-        for one, scale, offset in zip(packed, scales, offsets, strict=True)
-    ]
-
-
-def largest_word(dim: int) -> int:
-    """The largest value against codes of 8 bits. Products of 16 bits with 8 are added in 32; half of what fits leaves
-    room for nothing to go wrong."""
-    return min(16_383, 2**30 // (255 * dim))
 
 
 def rounded(query: NDArray[np.float32], largest: int) -> tuple[NDArray[np.int32], float]:

@@ -31,8 +31,9 @@ class _Best:
         """Rows with their scores (rows, n_query)."""
         if not self._pieces and len(rows) > self._n_tokens:
             n_below = len(rows) - self._n_tokens
-            self._cut = np.partition(scores, n_below, axis=0)[n_below]
-        place, lane = np.nonzero(scores >= self._cut)
+            self._cut = np.partition(np.ascontiguousarray(scores.T), n_below, axis=1)[:, n_below]
+        near = np.flatnonzero(scores >= self._cut)  # much faster than asking for both places at once
+        place, lane = np.divmod(near, self._n_query)
         self._hold(rows[place], lane.astype(np.uint16), scores[place, lane])
         if self._n_held > 4 * (self._n_tokens * self._n_query + BLOCK):
             self.tighten()

@@ -15,9 +15,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.query import row_queries
+from plait.codec.postings import RowPostings
+from plait.scoring.implicit import score_rows_of_cells
 from plait.scoring.impute import FoundRows
-from plait.scoring.integer import CodedRows, residual_scores, select_cells
+from plait.scoring.integer import select_cells
 from plait.search.chosen import Chosen
 from plait.search.coded import CodedQuery
 from plait.search.methods.method import NOTHING, Found, at_least_one
@@ -48,16 +49,16 @@ class Warp:
             cells, scores = cells[live], levels[live] * np.float32(asked.scale)
             t_prime = self.t_prime or t_prime_for(len(postings.rows), len(asked.table), k)
             missing = _imputed(postings.sizes[cells], scores, t_prime)
-            rows, owners, lengths = postings.of_cells(cells[:, :n_read].ravel())
-            starts = np.concatenate([[0], np.cumsum(lengths.reshape(len(live), -1).sum(axis=1))])
-            stage.counts.update(cells=len(live) * n_read, postings=len(rows), bytes=len(rows) * 12)
+            stage.counts["cells"] = len(live) * n_read
         with asked.trace.stage("codes") as stage:
-            found = np.repeat(np.ascontiguousarray(scores[:, :n_read]).ravel(), lengths)
-            _add_codes(asked, live, rows, starts, found, n_threads=n_threads)
-            stage.counts.update(rows=len(rows), bytes=len(rows) * asked.items.rows.codes.shape[1])
+            query = asked.query[live] * asked.items.codec.steps
+            found = _score(asked, query, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
+            n_rows, coded = len(found.items), asked.items.rows
+            n_bytes = n_rows * (coded.codes.shape[1] + postings.rows.itemsize + postings.items.itemsize)
+            stage.counts.update(postings=n_rows, rows=n_rows, bytes=n_bytes)
         with asked.trace.stage("impute") as stage:
-            items, sums, n_met = asked.items.item_tally.best_items(FoundRows(owners, found, starts, missing), k)
-            stage.counts.update(tokens=len(rows), items=n_met)
+            items, sums, n_met = asked.items.item_tally.best_items(found, k)
+            stage.counts.update(tokens=n_rows, items=n_met)
         return items, sums
 
     def wider(self, asked: CodedQuery, k: int, chosen: Chosen) -> Self | None:
@@ -79,27 +80,33 @@ def _imputed(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int
     return np.asarray(scores[np.arange(len(scores)), reached.argmax(axis=1)])
 
 
-def _add_codes(
+def _score(
     asked: CodedQuery,
-    live: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    starts: NDArray[np.int64],
+    query: NDArray[np.float32],
+    cells: NDArray[np.int32],
     scores: NDArray[np.float32],
-    *,
+    missing: NDArray[np.float32],
+    postings: RowPostings,
     n_threads: int,
-) -> None:
-    """Adds what the codes of each query row's rows give to the scores of their centroids."""
-    coded = asked.items.rows
-    plain = CodedRows(coded.bits, coded.codes, None, coded.factors, np.ones(256, np.float32))
-    queries = row_queries(asked.query[live], asked.items.codec)
+) -> FoundRows:
+    """What the query rows find, each in its own cells; a share of the query rows for each thread."""
 
-    def score(number: int) -> None:
-        own = slice(int(starts[number]), int(starts[number + 1]))
-        scores[own] += residual_scores(queries[number], plain, rows[own])[:, 0]
+    def share(own: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
+        return score_rows_of_cells(
+            query[own],
+            asked.items.rows,
+            np.ascontiguousarray(cells[own]),
+            np.ascontiguousarray(scores[own]),
+            postings.offsets,
+            postings.rows,
+            postings.items,
+        )
 
-    if n_threads == 1 or len(rows) < WORTH_THREADS:
-        for number in range(len(live)):
-            score(number)
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(score, range(len(live))))
+    everyone = np.arange(len(query))
+    if n_threads == 1 or postings.sizes.mean() * cells.size < WORTH_THREADS:
+        return FoundRows(*share(everyone), missing)
+    with ThreadPoolExecutor(n_threads) as pool:
+        items, found, starts = zip(*pool.map(share, np.array_split(everyone, n_threads)), strict=True)
+    ends = np.cumsum([own[-1] for own in starts])
+    later = [own[1:] + first for own, first in zip(starts, [0, *ends], strict=False)]
+    return FoundRows(np.concatenate(items), np.concatenate(found), np.concatenate([[0], *later]), missing)
