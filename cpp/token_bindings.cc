@@ -88,16 +88,21 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
         const auto end = static_cast<std::size_t>(bounds[row + 1]);
         for (std::size_t i = row * n_probe; i < (row + 1) * n_probe; ++i) {
             const std::int64_t cell = chosen[i];
-            require(cell >= 0 && static_cast<std::size_t>(cell) + 1 < offsets.shape(0),
-                    "cell " + std::to_string(cell) + " of " + std::to_string(offsets.shape(0) - 1));
+            if (cell < 0 || static_cast<std::size_t>(cell) + 1 >= offsets.shape(0)) {
+                throw std::invalid_argument("cell " + std::to_string(cell) + " of " +
+                                            std::to_string(offsets.shape(0) - 1));
+            }
             const std::int64_t begin = edges[cell], stop = edges[cell + 1];
             require_range(begin, stop, rows.shape(0), cell);
             const auto n_rows = static_cast<std::size_t>(stop - begin);
-            require(n_rows <= end - place, "the starts leave too little room for query row " + std::to_string(row));
+            if (n_rows > end - place) {
+                throw std::invalid_argument("the starts leave too little room for query row " + std::to_string(row));
+            }
             const CellRows given{numbers + begin, named + begin, n_rows, codes.data(), codes.shape(0), codes.shape(1)};
-            require(score_cell(given, tables.get(), bases[i], found + place, out + place),
-                    "cell " + std::to_string(cell) + " holds a row that does not exist, of " +
-                        std::to_string(codes.shape(0)));
+            if (!score_cell(given, tables.get(), bases[i], found + place, out + place)) {
+                throw std::invalid_argument("cell " + std::to_string(cell) + " holds a row that does not exist, of " +
+                                            std::to_string(codes.shape(0)));
+            }
             place += n_rows;
         }
         require(place == end, "the starts leave too much room for query row " + std::to_string(row));

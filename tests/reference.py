@@ -145,6 +145,11 @@ def residual_maxsim(
     return totals
 
 
+def implicit_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:
+    """(rows,): the sum over dimensions of (code - middle) times query. `codes` is (rows, dim), one code a value."""
+    return np.asarray((codes - (2**bits - 1) / 2) @ query.astype(np.float64), np.float32)
+
+
 def impute(
     items: NDArray[np.uint32], scores: NDArray[np.float32], starts: NDArray[np.int64], missing: NDArray[np.float32]
 ) -> dict[int, float]:

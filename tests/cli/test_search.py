@@ -53,6 +53,21 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     assert library.opened == [opened]
 
 
+def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="woven")
+    options = ["--mode", "plaid", "--set", "n_probe=4", "--set", " t_cs = 0.3"]
+    assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
+    assert index.asked[0]["options"] == {"n_probe": "4", "t_cs": "0.3"}
+
+
+@pytest.mark.parametrize("wrong", [["n_probe"], ["=4"], ["n_probe="], ["a=1", "a=2"]], ids=str)
+def test_what_is_not_a_setting_is_refused(runner: CliRunner, library: Library, wrong: list[str]) -> None:
+    library.make("ix", a="woven")
+    result = runner.invoke(app, ["search", "ix", "woven", *(word for one in wrong for word in ("--set", one))])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("plait: ")
+
+
 def test_json_has_one_object_a_line(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="woven é", b="woven")
     result = runner.invoke(app, ["search", "ix", "woven", "--json"])

@@ -30,8 +30,8 @@ def unknown(name: str, names: list[str], *, mode: str) -> ConfigError:
     if not names:
         return ConfigError(f"mode {mode!r} has no settings, and {name!r} was given; leave it out")
     near = get_close_matches(name, names, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"mode {mode!r} has no setting {name!r}{meant} It has {', '.join(names)}")
+    meant = f"; did you mean {near[0]!r}? It" if near else "; it"
+    return ConfigError(f"mode {mode!r} has no setting {name!r}{meant} has {', '.join(names)}")
 
 
 def _number(name: str, value: object, kind: Any) -> int | float:

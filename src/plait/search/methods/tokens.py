@@ -31,7 +31,7 @@ class _Best:
         """Rows with their scores (rows, n_query)."""
         if not self._pieces and len(rows) > self._n_tokens:
             n_below = len(rows) - self._n_tokens
-            self._cut = np.partition(np.ascontiguousarray(scores.T), n_below, axis=1)[:, n_below]
+            self._cut = np.partition(np.ascontiguousarray(scores.T), n_below, axis=1)[:, n_below].copy()
         near = np.flatnonzero(scores >= self._cut)  # much faster than asking for both places at once
         place, lane = np.divmod(near, self._n_query)
         self._hold(rows[place], lane.astype(np.uint16), scores[place, lane])
