@@ -188,6 +188,7 @@ int main() {
     try_top_k();
     std::printf("top_k: fine\n");
     plait::try_postings();
+    plait::try_tokens();
     std::printf("postings: fine\n");
     return 0;
 }

@@ -92,12 +92,17 @@ def test_arrays_that_do_not_fit_are_refused_by_the_core() -> None:
     right: list[Any] = [found.items, found.scores, found.starts, found.missing]
     right += [np.zeros((5, 2), np.uint64), np.empty(5, np.uint32), np.empty(3, np.uint32), np.empty(3, np.float32)]
     assert _core.impute(*right) == (2, 2)
-    for place, array in ((4, np.zeros((5, 3), np.uint64)), (5, np.empty(4, np.uint32)), (7, np.empty(2, np.float32))):
+    changes: list[tuple[int, Any]] = [(4, np.zeros((5, 3), np.uint64)), (5, np.empty(4, np.uint32))]
+    for place, array in [*changes, (7, np.empty(2, np.float32))]:
+        arguments = [*right]
+        arguments[place] = array
         with pytest.raises(ValueError, match=r"\w"):
-            _core.impute(*right[:place], array, *right[place + 1 :])
+            _core.impute(*arguments)
     for place in range(len(right)):
+        arguments = [*right]
+        arguments[place] = right[place].astype(np.complex64)
         with pytest.raises(TypeError):
-            _core.impute(*right[:place], right[place].astype(np.complex64), *right[place + 1 :])
+            _core.impute(*arguments)
 
 
 def test_no_query_rows_find_nothing_and_a_negative_k_is_refused() -> None:
