@@ -222,7 +222,7 @@ class Index:
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         trace = trace or Trace()
-        exact = exact or (candidates is not None and mode == "multi" and not options)
+        exact = exact or (candidates is not None and mode == "multi")
         snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         batch = self._encode(queries, plan, trace)
         rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
@@ -244,7 +244,7 @@ class Index:
     ) -> list[list[Hit]]:
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
-        exact = exact or (candidates is not None and mode == "multi" and not options)
+        exact = exact or (candidates is not None and mode == "multi")
         snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         if texts is None:
             plan = plan.without_text()

@@ -45,11 +45,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[plait.Index]:
 
 @pytest.mark.parametrize("mode", ["multi", "bm25>multi", *METHODS])
 def test_the_best_ten_are_of_the_query_s_group(index: plait.Index, mode: str) -> None:
+    own = []
     for group, ids in enumerate(found(index, mode)):
         assert len(set(ids)) == 10
-        # A passage of three vectors is little to impute from: such modes may take one of another group.
-        n_own = sum(int(id[1:]) % N_GROUPS == group for id in ids)
-        assert n_own >= (9 if mode in ALONE else 10)
+        own.append(np.mean([int(id[1:]) % N_GROUPS == group for id in ids]))
+    # A passage of three vectors is little to impute from: such modes may take one of another group.
+    assert np.mean(own) >= (0.97 if mode in ALONE else 1.0)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("bm25", "bm25>multi")])
@@ -76,6 +77,11 @@ def test_candidates_are_scored_by_maxsim_over_their_codes(index: plait.Index) ->
     for hit in index.search_arrays(asked(), 5, mode="multi", candidates=["d7", "d1", "d200", "d7"])[0]:
         assert hit.score == every[hit.id]
     assert {hit.id for hit in index.search_arrays(asked(), 5, mode="multi", candidates=["d7", "d1"])[0]} == {"d1", "d7"}
+
+
+def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
+    with pytest.raises(ConfigError, match="exact search"):
+        found(index, "multi", candidates=["d1"], options={"n_probe": 2})
 
 
 def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:

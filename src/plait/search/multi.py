@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,20 +75,18 @@ class SegmentSearch:
     def __init__(self, segment: Segment, coded: CodedItems, base: int, rows: Rows, k: int, n_first: int) -> None:
         """For k documents, of which `n_first` passages are asked for first."""
         self._segment, self._coded, self._base, self._k, self._n_first = segment, coded, base, k, n_first
-        self._chosen = Chosen(coded, rows)
-        docs = segment.docs if rows is None else segment.docs[rows]
-        self._n_docs = 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
+        self._chosen, self._rows = Chosen(coded, rows), rows
 
     def search(self, method: Method, query: NDArray[np.float32], trace: Trace, *, n_threads: int = 1) -> Ranking:
         """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
-        n_wanted, wanted = self._n_first, min(self._k, self._n_docs)
+        n_wanted = self._n_first
         with blaming(self._segment):
             asked = CodedQuery(query, self._coded, trace)
             while True:
                 items, scores = method.search(asked, n_wanted, self._chosen, n_threads=n_threads)
                 order = np.argsort(items)
                 found = by_document(self._segment, self._base, items[order], scores[order], self._k)
-                if len(found) >= wanted:
+                if len(found) >= self._k or len(found) == self._n_documents:
                     return found
                 if len(items) == n_wanted:
                     n_wanted *= 2
@@ -96,6 +95,12 @@ class SegmentSearch:
                 if wider is None:
                     return found
                 method = wider
+
+    @cached_property
+    def _n_documents(self) -> int:
+        """How many there are to be found."""
+        docs = self._segment.docs if self._rows is None else self._segment.docs[self._rows]
+        return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
 
 
 def passages_for(k: int, snapshot: Snapshot) -> int:

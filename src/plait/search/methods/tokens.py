@@ -23,8 +23,9 @@ class _Best:
 
     def __init__(self, n_query: int, n_tokens: int) -> None:
         self._n_query, self._n_tokens = n_query, n_tokens
+        self._lanes = np.min_scalar_type(n_query)  # short numbers are sorted much faster
         self._cut = np.full(n_query, -np.inf, np.float32)
-        self._pieces: list[tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.float32]]] = []
+        self._pieces: list[tuple[NDArray[np.int64], NDArray[np.unsignedinteger], NDArray[np.float32]]] = []
         self._n_held = 0
 
     def add(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
@@ -34,7 +35,7 @@ class _Best:
             self._cut = np.partition(np.ascontiguousarray(scores.T), n_below, axis=1)[:, n_below].copy()
         near = np.flatnonzero(scores >= self._cut)  # much faster than asking for both places at once
         place, lane = np.divmod(near, self._n_query)
-        self._hold(rows[place], lane.astype(np.uint16), scores[place, lane])
+        self._hold(rows[place], lane.astype(self._lanes), scores[place, lane])
         if self._n_held > 4 * (self._n_tokens * self._n_query + BLOCK):
             self.tighten()
 
@@ -57,7 +58,7 @@ class _Best:
         self._pieces, self._n_held = [(rows, lanes, scores)], len(rows)
         return rows, scores, np.searchsorted(lanes, np.arange(self._n_query + 1)).astype(np.int64)
 
-    def _hold(self, rows: NDArray[np.int64], lanes: NDArray[np.uint16], scores: NDArray[np.float32]) -> None:
+    def _hold(self, rows: NDArray[np.int64], lanes: NDArray[np.unsignedinteger], scores: NDArray[np.float32]) -> None:
         self._pieces.append((rows, lanes, scores))
         self._n_held += len(rows)
 

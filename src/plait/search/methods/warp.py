@@ -67,10 +67,12 @@ class Warp:
 
 
 def t_prime_for(n_rows: int, n_cells: int, k: int) -> int:
-    """WARP's own rule, which rounds down to thousands; where that gives none, half the square root of the rows."""
+    """WARP's own rule, which rounds down to thousands. Where that leaves nothing it is not rounded: a smaller t' would
+    impute more than what most cells that were read can give."""
     if n_cells > MANY_CELLS:
         return 100_000 if k > 100 else 50_000
-    return int(math.sqrt(8 * n_rows) / 1000) * 1000 or max(1, math.ceil(0.5 * math.sqrt(n_rows)))
+    rows = math.sqrt(8 * n_rows)
+    return int(rows / 1000) * 1000 or max(1, math.ceil(rows))
 
 
 def _imputed(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int) -> NDArray[np.float32]:
