@@ -45,7 +45,7 @@ def items(corpus: Corpus) -> CodedItems:
 
 @pytest.fixture(scope="module")
 def queries(corpus: Corpus) -> list[NDArray[np.float32]]:
-    return corpus.queries(12)
+    return corpus.queries(8)
 
 
 def search(

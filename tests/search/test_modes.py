@@ -156,6 +156,15 @@ def test_settings_are_taken_as_numbers_or_as_their_digits(index: plait.Index) ->
     assert cells == [8 * N_GROUPS, 5 * 8 * N_GROUPS]
 
 
+def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index) -> None:
+    names = []
+    for options in ({}, {"n_probe": 2}):
+        trace = Trace()
+        found(index, "multi", 1, options=options, trace=trace)
+        names.append({stage.name for stage in trace.stages})
+    assert ["multi: gather" in seen for seen in names] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("mode", "options", "said"),
     [

@@ -130,7 +130,9 @@ def plan_for(
     if shape.dense is not None:
         generators["dense"] = ExactDense()
     if shape.multi is not None:
-        probed = ProbedMulti(settings if isinstance(settings, ProbeConfig) else ProbeConfig(), n_threads=n_threads)
+        probed = ProbedMulti(n_threads=n_threads)
+        if options and isinstance(settings, ProbeConfig):
+            probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if mode == "hybrid":
         return Plan(tuple(generators.values()))
