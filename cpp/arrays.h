@@ -62,5 +62,7 @@ void bind_integer(nb::module_& module);
 void bind_build(nb::module_& module);
 // Adds the function of pooling_bindings.cc.
 void bind_pooling(nb::module_& module);
+// Adds the functions of token_bindings.cc.
+void bind_tokens(nb::module_& module);
 
 }  // namespace plait

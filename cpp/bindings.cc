@@ -183,6 +183,7 @@ NB_MODULE(_core, module) {
     bind_integer(module);
     bind_build(module);
     bind_pooling(module);
+    bind_tokens(module);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));

@@ -54,4 +54,7 @@ void try_integer(const std::string& name, const CellKernels& cells, const Residu
 
 void try_postings();
 
+// Rows of cells, and the items that they add up to.
+void try_tokens();
+
 }  // namespace plait

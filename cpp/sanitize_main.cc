@@ -211,6 +211,7 @@ int main() {
     try_pooling();
     std::printf("pooling: fine\n");
     plait::try_postings();
+    plait::try_tokens();
     std::printf("postings: fine\n");
     return 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,102 @@ def pooled(rows: NDArray[Any], n_pooled: int, method: str) -> NDArray[np.float32
         mean, length = own.mean(axis=0), np.linalg.norm(own, axis=1).mean()
         means.append(mean * length / np.linalg.norm(mean) if np.linalg.norm(mean) > 1e-6 * length else own[0])
     return np.asarray(means, np.float32)
+
+
+def implicit_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:
+    """(rows,): the sum over dimensions of (code - middle) times query. `codes` is (rows, dim), one code a value."""
+    return np.asarray((codes - (2**bits - 1) / 2) @ query.astype(np.float64), np.float32)
+
+
+def impute(
+    items: NDArray[np.uint32], scores: NDArray[np.float32], starts: NDArray[np.int64], missing: NDArray[np.float32]
+) -> dict[int, float]:
+    """For every item that a query row found, the sum over query rows of its best score there, or of what is missing."""
+    best: list[dict[int, float]] = []
+    for start, stop in pairwise(starts):
+        own: dict[int, float] = {}
+        for item, score in zip(items[start:stop].tolist(), scores[start:stop].tolist(), strict=True):
+            own[item] = max(score, own.get(item, score))
+        best.append(own)
+    found = {item for own in best for item in own}
+    return {
+        item: sum(own.get(item, float(stand_in)) for own, stand_in in zip(best, missing, strict=True)) for item in found
+    }
+
+
+@dataclass(frozen=True)
+class DecodedItems:
+    """Compressed items as floats: what the methods below are defined on. The scores of centroids are given, so that a
+    method and its twin choose among the same numbers."""
+
+    centroid_scores: NDArray[np.float32]  # (cells, n_query)
+    cells: NDArray[Any]  # (rows,)
+    rows: NDArray[np.float32]  # (rows, dim)
+    owners: NDArray[np.uint32]  # (rows,)
+    n_items: int
+
+    def best_cells(self, n_probe: int) -> NDArray[np.int64]:
+        """(n_query, n_probe), best first."""
+        return np.argsort(-self.centroid_scores.T, axis=1, kind="stable")[:, :n_probe]
+
+    def maxsim(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+        """From scores of rows (rows, n_query) to the sum of maxima of each item; -inf without rows."""
+        best = np.full((self.n_items, scores.shape[1]), -np.inf)
+        np.maximum.at(best, self.owners, scores)
+        return np.asarray(best.sum(axis=1))
+
+
+def plaid(query: Rows, documents: DecodedItems, *, n_probe: int, t_cs: float, n_docs: int, k: int) -> dict[int, float]:
+    """PLAID: candidates of the best cells, cut twice by centroids, scored by their rows."""
+    near = np.isin(documents.cells, documents.best_cells(n_probe)[:32])
+    found = np.unique(documents.owners[near])
+    surviving = documents.centroid_scores.max(axis=1) >= t_cs
+    pruned = np.where(surviving[:, None], documents.centroid_scores, -9999.0)
+    for table, n_keep in ((pruned, n_docs), (documents.centroid_scores, n_docs // 4)):
+        approximate = documents.maxsim(table[documents.cells])[found]
+        found = found[np.argsort(-approximate, kind="stable")[:n_keep]]
+    exact = documents.maxsim(documents.rows @ query.T)
+    best = sorted(found.tolist(), key=lambda item: (-exact[item], item))[:k]
+    return {item: float(exact[item]) for item in best}
+
+
+def best_tokens(
+    scores: NDArray[np.float32], owners: NDArray[np.uint32], n_tokens: int
+) -> tuple[dict[int, float], NDArray[np.float32]]:
+    """From scores (rows, n_query): every query row gets its n_tokens best rows and imputes the last of them. The sums
+    of all items that were found, and what was imputed."""
+    n_kept = min(n_tokens, len(scores))
+    cut = np.sort(scores, axis=0)[len(scores) - n_kept]
+    kept = [np.flatnonzero(scores[:, row] >= cut[row]) for row in range(scores.shape[1])]
+    starts = np.cumsum([0, *map(len, kept)])
+    values = np.concatenate([scores[rows, row] for row, rows in enumerate(kept)])
+    return impute(owners[np.concatenate(kept)], values, starts, cut), cut
+
+
+def xtr(query: Rows, documents: DecodedItems, *, n_tokens: int) -> dict[int, float]:
+    """XTR: the best of all rows for each query row, and the mean over query rows."""
+    sums, _ = best_tokens(documents.rows @ query.T, documents.owners, n_tokens)
+    return {item: total / len(query) for item, total in sums.items()}
+
+
+def colxtr(query: Rows, documents: DecodedItems, *, n_cells: int, n_tokens: int) -> dict[int, float]:
+    """ColXTR: the same among the rows of every cell that any query row names, and the sum."""
+    inside = np.isin(documents.cells, documents.best_cells(n_cells))
+    return best_tokens(documents.rows[inside] @ query.T, documents.owners[inside], n_tokens)[0]
+
+
+def warp(query: Rows, documents: DecodedItems, *, n_probe: int, t_prime: int, bound: int) -> dict[int, float]:
+    """WARP: each query row scores the rows of its own cells, and imputes the centroid that completes t_prime rows. The
+    rows are those of the codes as they are, without their factors."""
+    sizes = np.bincount(documents.cells, minlength=len(documents.centroid_scores))
+    items, scores, starts, missing = [], [], [0], []
+    for row, order in enumerate(documents.best_cells(max(n_probe, bound))):
+        inside = np.flatnonzero(np.isin(documents.cells, order[:n_probe]))
+        items.append(documents.owners[inside])
+        scores.append(documents.rows[inside] @ query[row])
+        starts.append(starts[-1] + len(inside))
+        reached = np.flatnonzero(np.cumsum(sizes[order]) >= t_prime)
+        missing.append(documents.centroid_scores[order[reached[0] if len(reached) else -1], row])
+    return impute(
+        np.concatenate(items), np.concatenate(scores), np.asarray(starts, np.int64), np.asarray(missing, np.float32)
+    )

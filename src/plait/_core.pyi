@@ -132,6 +132,29 @@ def pool_rows(
     pooled_offsets: NDArray[np.int64],
     pooled: NDArray[np.float32],
 ) -> None: ...
+def score_rows_of_cells(
+    query: NDArray[np.float32],
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    cell_scores: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    owners: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    items: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+) -> None: ...
+def impute(
+    items: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+    starts: NDArray[np.int64],
+    missing: NDArray[np.float32],
+    tally: NDArray[np.uint64],
+    touched: NDArray[np.uint32],
+    best: NDArray[np.uint32],
+    best_scores: NDArray[np.float32],
+) -> tuple[int, int]: ...
 def first_bad_offset(offsets: NDArray[np.int64], n_postings: int) -> int: ...
 def first_not_below(values: _Cells, limit: int) -> int: ...
 def crc32c(data: ReadableBuffer | NDArray[Any], seed: int = 0) -> int: ...

@@ -16,6 +16,7 @@ from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
 from plait.index.store import Snapshot, Store, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
+from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
 from plait.search.plans import Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
@@ -255,12 +256,29 @@ class Index:
         *,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
     ) -> list[Hit]:
-        """The k best documents for a query, best first; `explain` fills in why each is a hit (`Hit.explanation`)."""
-        return self.search_many([query], k, mode=mode, filter=filter, exact=exact, trace=trace, explain=explain)[0]
+        """The k best documents for a query, best first.
+
+        `options` are settings of the mode by name, such as {"n_probe": 16}. `candidates` are ids: only these documents
+        are scored, and in mode multi every one of them. `explain` fills in why each is a hit (`Hit.explanation`).
+        """
+        found = self.search_many(
+            [query],
+            k,
+            mode=mode,
+            filter=filter,
+            candidates=candidates,
+            exact=exact,
+            options=options,
+            trace=trace,
+            explain=explain,
+        )
+        return found[0]
 
     def search_many(
         self,
@@ -269,7 +287,9 @@ class Index:
         *,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
     ) -> list[list[Hit]]:
@@ -277,9 +297,10 @@ class Index:
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         trace = trace or Trace()
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        exact = exact or (candidates is not None and mode == "multi")
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         batch = self._encode(queries, plan, trace)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
         with trace.stage("fetch"):
             hits = [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
         return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
@@ -292,28 +313,38 @@ class Index:
         texts: Sequence[str] | None = None,
         mode: str = "hybrid",
         filter: str | None = None,
+        candidates: Sequence[str] | None = None,
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
     ) -> list[list[Hit]]:
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact)
+        exact = exact or (candidates is not None and mode == "multi")
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         if texts is None:
             plan = plan.without_text()
         elif len(texts) != len(strands):
             raise QueryError(f"{len(texts)} texts were given for {len(strands)} queries")
         batch = QueryBatch(texts if texts is not None else [""] * len(strands), strands)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
         hits = [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
         return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
 
     def explain(
-        self, query: str, hit: Hit | str, *, mode: str = "hybrid", filter: str | None = None, exact: bool = False
+        self,
+        query: str,
+        hit: Hit | str,
+        *,
+        mode: str = "hybrid",
+        filter: str | None = None,
+        exact: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> Explanation:
         """Why a document, given as a hit or by its id, is where it is for this query. One that the search does not find
         is explained all the same, without score and rank."""
-        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact), Trace()
+        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact, options=options), Trace()
         batch = self._encode([query], plan, trace)
         ranking = self._run(snapshot, plan, batch, plan.depth, filter, trace)[0]
         from plait.search.explain import Explainer
@@ -327,10 +358,11 @@ class Index:
         *,
         mode: str = "hybrid",
         exact: bool = False,
+        options: Mapping[str, object] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Ids and scores alone, for evaluation over many queries."""
-        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact), Trace()
+        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact, options=options), Trace()
         ranked = []
         for start in range(0, len(queries), RANK_BATCH):
             batch = self._encode(queries[start : start + RANK_BATCH], plan, trace)
@@ -348,8 +380,8 @@ class Index:
             self._view = self._store.snapshot()
         return self._view
 
-    def _plan(self, mode: str, *, exact: bool) -> Plan:
-        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads)
+    def _plan(self, mode: str, *, exact: bool, options: Mapping[str, object] | None) -> Plan:
+        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads, options=options)
 
     def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
         for query in queries:
@@ -387,7 +419,15 @@ class Index:
             ]
 
     def _run(
-        self, snapshot: Snapshot, plan: Plan, batch: QueryBatch, k: int, filter: str | None, trace: Trace
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        batch: QueryBatch,
+        k: int,
+        filter: str | None,
+        trace: Trace,
+        *,
+        candidates: Sequence[str] | None = None,
     ) -> list[Ranking]:
         if not isinstance(k, int) or k < 1:
             raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
@@ -398,6 +438,8 @@ class Index:
 
                 condition = compile_filter(filter)
                 allowed = snapshot.matching(condition.sql, condition.parameters)
+        if candidates is not None:
+            allowed = numbers_of(snapshot, candidates, among=allowed)
         return plan.run(snapshot, batch, k, allowed, trace)
 
 

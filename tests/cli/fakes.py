@@ -63,7 +63,7 @@ class FakeIndex:
             for rank, one in enumerate(found[:k], 1)
         ]
 
-    def rank(self, queries: Sequence[str], k: int, *, mode: str = "hybrid") -> list[list[tuple[str, float]]]:
+    def rank(self, queries: Sequence[str], k: int, *, mode: str = "hybrid", **_: Any) -> list[list[tuple[str, float]]]:
         if mode not in ("hybrid", "bm25"):
             raise ConfigError(f"mode {mode!r} needs a strand that this index does not have")
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]

@@ -46,10 +46,28 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
     options = ["-k", "3", "--mode", "dense", "--filter", "year > 1", "--exact", "--threads", "1", "--model", "m"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
-    asked = {"query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True, "explain": False}
+    asked = {
+        "query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True,
+        "options": None, "explain": False,
+    }  # fmt: skip
     assert [{name: value for name, value in one.items() if name != "trace"} for one in index.asked] == [asked]
     opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "ahead": None}
     assert library.opened == [opened]
+
+
+def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="woven")
+    options = ["--mode", "plaid", "--set", "n_probe=4", "--set", " t_cs = 0.3"]
+    assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
+    assert index.asked[0]["options"] == {"n_probe": "4", "t_cs": "0.3"}
+
+
+@pytest.mark.parametrize("wrong", [["n_probe"], ["=4"], ["n_probe="], ["a=1", "a=2"]], ids=str)
+def test_what_is_not_a_setting_is_refused(runner: CliRunner, library: Library, wrong: list[str]) -> None:
+    library.make("ix", a="woven")
+    result = runner.invoke(app, ["search", "ix", "woven", *(word for one in wrong for word in ("--set", one))])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("plait: ")
 
 
 def test_json_has_one_object_a_line(runner: CliRunner, library: Library) -> None:

@@ -15,7 +15,7 @@ from plait.index.catalogue import FORMAT
 from plait.index.check import check
 from plait.index.store import Store
 from plait.records import Document, Span
-from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands

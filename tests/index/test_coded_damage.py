@@ -22,7 +22,9 @@ from plait.index.check import check
 from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, write_file
 from plait.index.store import Store
-from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.by_method import MethodMulti
+from plait.search.multi import ExactMulti, ProbedMulti
+from plait.search.plans import METHODS
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands
@@ -219,3 +221,14 @@ def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
     with pytest.raises(CorruptIndexError, match="segment 4 twice"):
         Store.open(index_of(file)).snapshot()
     assert any("twice" in problem for problem in check(index_of(file)).problems)
+
+
+@pytest.mark.parametrize("mode", METHODS)
+def test_every_method_blames_the_segment_for_a_cell_that_does_not_exist(file: Path, mode: str) -> None:
+    rewrite(file, put("cells", slice(None), 60_000))
+    batch = QueryBatch(["q"], Strands(multi=MultiVectors.from_items([group_vectors(3)])))
+    with (
+        Store.open(index_of(file)).snapshot() as snapshot,
+        pytest.raises(CorruptIndexError, match="compressed vectors of segment 4 are damaged"),
+    ):
+        MethodMulti(METHODS[mode](), mode).generate(snapshot, batch, 10, None, Trace())

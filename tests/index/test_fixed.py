@@ -28,7 +28,7 @@ from plait.index.info import info
 from plait.index.store import Store
 from plait.records import Document, Span
 from plait.scoring.maxsim import maxsim
-from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands

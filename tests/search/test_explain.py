@@ -32,6 +32,11 @@ WORDS = [
 ]
 
 
+# What the other modes impute depends on what else was found, so that they have tests of their own.
+IMPUTING = ["xtr", "colxtr", "warp"]
+COMPARABLE = [mode for mode in MODES if mode not in IMPUTING]
+
+
 def documents(n: int = 60) -> list[dict[str, str]]:
     rng = np.random.default_rng(0)
     made = []
@@ -117,20 +122,33 @@ def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
         assert hit.score == pytest.approx(gains, rel=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", COMPARABLE)
 def test_an_explanation_asked_for_later_is_the_same(index: plait.Index, mode: str) -> None:
     for hit in index.search("silk yarn", k=5, mode=mode, explain=True):
         assert index.explain("silk yarn", hit, mode=mode) == hit.explanation
         assert index.explain("silk yarn", hit.id, mode=mode) == hit.explanation
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "per_row"), [("xtr", 1 / 2), ("colxtr", 1)])
+def test_imputed_similarities_are_marked_and_make_up_the_score(tmp_path: Path, mode: str, per_row: float) -> None:
+    made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
+    made.add(documents())
+    made.compact(bits=4, fine=True)
+    hits = made.search("silk yarn", k=20, mode=mode, options={"n_tokens": 30}, explain=True)
+    matches = [explained(hit).multi for hit in hits]
+    for hit, multi in zip(hits, matches, strict=True):
+        assert multi is not None
+        assert hit.score == pytest.approx(per_row * multi.score, abs=1e-4)
+    assert {match.imputed for multi in matches if multi is not None for match in multi.matches} == {True, False}
+
+
+@pytest.mark.parametrize("mode", COMPARABLE)
 def test_an_explanation_is_plain_json(index: plait.Index, mode: str) -> None:
     explanation = explained(index.search("silk yarn", k=1, mode=mode, explain=True)[0])
     fields = json.loads(json.dumps(explanation.as_fields(), allow_nan=False))
     assert fields["span"] == list(explanation.span)
     assert (fields["multi"] is None) == (mode in ("dense", "bm25"))
-    assert (fields["bm25"] is None) == (mode in ("dense", "multi"))
+    assert (fields["bm25"] is None) == ("bm25" not in mode and mode != "hybrid")
     assert fields["dense"] == explanation.dense
 
 

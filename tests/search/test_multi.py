@@ -12,7 +12,8 @@ from index.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
 from plait.errors import InputError
 from plait.index.store import Snapshot, Store
 from plait.search.coded import ProbeConfig
-from plait.search.generators import ExactMulti, Generator, ProbedMulti
+from plait.search.generator import Generator
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.plans import plan_for
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace

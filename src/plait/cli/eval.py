@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.ending import say
-from plait.cli.options import AsJson, IndexPath, Model, Threads
+from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def evaluate(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="A BEIR folder: queries.jsonl, qrels/SPLIT.tsv.")],
     split: Annotated[str, typer.Option(help="Which judgements to use.")] = "test",
     mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; all is every mode.")] = None,
+    settings: Settings = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents to retrieve for each query.")] = 100,
     run: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found, as a TREC run.")] = None,
     drop_self: Annotated[
@@ -66,19 +67,21 @@ def evaluate(
     beir = load_beir(data, split)
     if beir.n_without_text:
         say(f"{beir.n_without_text} judged queries are not in the queries file, and are left out")
+    options = settings_of(settings)
     modes = _modes(mode or ["hybrid"])
     results = []
     with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:
         for name in modes:
             try:
-                results.append(_measure(opened, beir, name, k, drop_self=drop_self))
+                results.append(_measure(opened, beir, name, k, drop_self=drop_self, options=options))
             except ConfigError as error:
                 if mode != ["all"]:
                     raise
                 say(f"{name} is left out: {error}")
     for result in results:
         if run is not None:
-            file = run if len(modes) == 1 else run.with_stem(f"{run.stem}-{result.mode}")
+            name = result.mode.replace(">", "-")  # which some file systems refuse
+            file = run if len(modes) == 1 else run.with_stem(f"{run.stem}-{name}")
             write_run(file, result.run)
             say(f"wrote {file}")
     for note in dict.fromkeys(note for result in results for note in _doubts(result, beir)):
@@ -97,18 +100,20 @@ def _modes(given: list[str]) -> list[str]:
     return list(MODES)
 
 
-def _measure(opened: Index, beir: BeirSet, mode: str, k: int, *, drop_self: bool) -> Result:
+def _measure(
+    opened: Index, beir: BeirSet, mode: str, k: int, *, drop_self: bool, options: dict[str, object] | None
+) -> Result:
     from plait.cli.progress import progress
     from plait.evaluate import measure, usual_measures, without_self
 
     ids, texts = list(beir.queries), list(beir.queries.values())
     run: dict[str, list[tuple[str, float]]] = {}
     seconds = 0.0
-    opened.rank(texts[:1], 1, mode=mode)  # loads the model, which is not to be timed
+    opened.rank(texts[:1], 1, mode=mode, options=options)  # loads the model, which is not to be timed
     with progress(mode, "queries", total=len(ids)) as update:
         for start in range(0, len(ids), _BATCH):
             began = time.perf_counter()
-            ranked = opened.rank(texts[start : start + _BATCH], k + drop_self, mode=mode)
+            ranked = opened.rank(texts[start : start + _BATCH], k + drop_self, mode=mode, options=options)
             seconds += time.perf_counter() - began
             run.update(zip(ids[start : start + _BATCH], ranked, strict=True))
             update(len(run), len(run))

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from plait.errors import ConfigError
+
 
 class Method(StrEnum):
     hierarchical = "hierarchical"
@@ -22,6 +24,10 @@ Model = Annotated[
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.", show_default=False)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the mode, such as n_probe=16; may be repeated."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Fixed = Annotated[
     int | None,
@@ -43,3 +49,16 @@ def pooling_options(fixed: int | None, pool_factor: int | None, method: Method |
     """Of the three options, those that were given, as the library takes them."""
     given = {"fixed": fixed, "pool_factor": pool_factor, "pooling": None if method is None else method.value}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def settings_of(given: list[str] | None) -> dict[str, object] | None:
+    """NAME=VALUE as a mapping; None where nothing was set. What the names mean is for the mode to say."""
+    settings: dict[str, object] = {}
+    for one in given or []:
+        name, equals, value = (part.strip() for part in one.partition("="))
+        if not (name and equals and value):
+            raise ConfigError(f"--set {one!r} is not a setting; write it as NAME=VALUE, for example n_probe=16")
+        if name in settings:
+            raise ConfigError(f"{name} is set twice, to {settings[name]} and to {value}; choose one")
+        settings[name] = value
+    return settings or None

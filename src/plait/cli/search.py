@@ -12,7 +12,7 @@ import typer
 
 from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
-from plait.cli.options import AsJson, IndexPath, Model, Threads
+from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -23,7 +23,13 @@ def search(
     index: IndexPath,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.", show_default=False)],
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents to show.")] = 10,
-    mode: Annotated[str, typer.Option(help="hybrid, dense, multi or bm25.")] = "hybrid",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="hybrid, dense, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi or bm25>multi."
+        ),
+    ] = "hybrid",
+    settings: Settings = None,
     filter: Annotated[str | None, typer.Option(help="A condition on metadata: 'year >= 2020 and not draft'.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
     as_json: AsJson = False,
@@ -42,6 +48,7 @@ def search(
     Examples:
       plait search my-index "how are vectors combined"
       plait search my-index "woven" -k 5 --filter 'year >= 2020 and "nlp" in tags'
+      plait search my-index "woven" --mode warp --set n_probe=16
       plait search my-index "woven" --json | jq .id
       plait search my-index "how are vectors combined" -k 3 --explain
     """
@@ -51,12 +58,14 @@ def search(
     explain = explain or explain_all
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
-    trace = Trace()
+    options, trace = settings_of(settings), Trace()
     ahead = early.take(model, threads)
     with trace.stage("open"):
         opening = plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead)
     with opening as opened:
-        hits = opened.search(text, k, mode=mode, filter=filter, exact=exact, trace=trace, explain=explain)
+        hits = opened.search(
+            text, k, mode=mode, filter=filter, exact=exact, options=options, trace=trace, explain=explain
+        )
     if as_json:
         print_json(hits, full=full)
     elif explain and hits:

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.postings import Postings
+from plait.codec.postings import Postings, RowPostings
 from plait.codec.residual import ResidualCodec
-from plait.scoring.integer import CodedRows, ResidualQuery, Tally, residual_fixed, residual_maxsim
+from plait.scoring.impute import ItemTally
+from plait.scoring.integer import CodedRows, ResidualQuery, Tally, check_cells, residual_fixed, residual_maxsim
 
 
 class CodedItems:
@@ -31,6 +32,9 @@ class CodedItems:
         self.codec, self.rows, self.postings, self.fine = codec, rows, postings, fine
         self.stride, self._offsets = stride, offsets
         self._own = threading.local()
+        self._making = threading.Lock()
+        self._owners: NDArray[np.uint32] | None = None
+        self._row_postings: RowPostings | None = None
 
     def __len__(self) -> int:
         if self.stride is not None:
@@ -52,6 +56,33 @@ class CodedItems:
             self._own.tally = Tally(len(self))
         tally: Tally = self._own.tally
         return tally
+
+    @property
+    def item_tally(self) -> ItemTally:
+        """The same for searches that find rows rather than items."""
+        if not hasattr(self._own, "item_tally"):
+            self._own.item_tally = ItemTally(len(self))
+        tally: ItemTally = self._own.item_tally
+        return tally
+
+    @property
+    def owners(self) -> NDArray[np.uint32]:
+        """The item of each row. Made when first asked for."""
+        with self._making:
+            if self._owners is None:
+                self._owners = np.repeat(np.arange(len(self), dtype=np.uint32), np.diff(self.offsets))
+            return self._owners
+
+    @property
+    def row_postings(self) -> RowPostings:
+        """The rows of each cell. Made when first asked for: one sort of all rows, and 12 bytes for each."""
+        owners = self.owners
+        with self._making:
+            if self._row_postings is None:
+                assert self.rows.cells is not None
+                check_cells(self.rows.cells, len(self.codec.codebook))
+                self._row_postings = RowPostings.of(self.rows.cells, owners, len(self.codec.codebook))
+            return self._row_postings
 
     def bounds(self, items: NDArray[np.integer] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first row of each item, and the one after its last."""

@@ -21,7 +21,7 @@ from plait.codec.items import CodedItems
 from plait.codec.query import CellQuery, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
-from plait.scoring.integer import CodedRows, flood, narrow_table, select_cells, top_k
+from plait.scoring.integer import CodedRows, ResidualQuery, flood, narrow_table, select_cells, top_k
 from plait.scoring.maxsim import top_k as top_k_floats
 from plait.search.trace import Trace
 
@@ -50,10 +50,38 @@ class CodedQuery:
 
     def __init__(self, query: NDArray[np.float32], items: CodedItems, trace: Trace | None = None) -> None:
         self._query, self._items, self._trace = query, items, trace or Trace()
+        # (n_query,) What a method put in the place of similarities that it did not retrieve; None if it did not.
+        self.imputed: NDArray[np.float32] | None = None
         with self._trace.stage("centroids") as stage:
             cells = CellQuery.of(query, items.codec.codebook)
             self._table, self._scale = cells.table(items.codec.codebook), cells.scale
-            stage.counts["centroids"] = len(items.codec.codebook)
+            stage.counts.update(centroids=len(items.codec.codebook), bytes=items.codec.codebook.centroids.nbytes)
+
+    @property
+    def query(self) -> NDArray[np.float32]:
+        return self._query
+
+    @property
+    def items(self) -> CodedItems:
+        return self._items
+
+    @property
+    def trace(self) -> Trace:
+        return self._trace
+
+    @property
+    def table(self) -> NDArray[np.int16]:
+        """(cells, lanes) scores of every centroid with every query row, in units of `scale`."""
+        return self._table
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    def kernel_arguments(self, *, fine: bool) -> tuple[ResidualQuery, CodedRows]:
+        """The query and the rows as the residual kernels take them."""
+        codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
+        return residual_query(self._query, codec, self._table, self._scale), rows
 
     def exhaustive(
         self, k: int, *, allowed: NDArray[np.int64] | None = None
@@ -99,7 +127,11 @@ class CodedQuery:
                 n_gather,
                 allowed=allowed,
             )
-            stage.counts.update(cells=cells[:, :n_probe].size, items=n_met)
+            probed = cells[:, :n_probe]
+            n_postings = int((postings.offsets[probed + 1] - postings.offsets[probed]).sum())
+            stage.counts.update(
+                cells=probed.size, postings=n_postings, items=n_met, bytes=n_postings * postings.items.itemsize
+            )
         return found, sums
 
     def _flood(self, items: NDArray[np.uint32], n_keep: int) -> NDArray[np.int64]:
@@ -114,7 +146,8 @@ class CodedQuery:
         with self._trace.stage("flood") as stage:
             begins, ends = self._items.bounds(items)
             assert self._items.rows.cells is not None
-            stage.counts.update(items=len(items), rows=int((ends - begins).sum()))
+            n_rows = int((ends - begins).sum())
+            stage.counts.update(items=len(items), rows=n_rows, bytes=n_rows * self._items.rows.cells.itemsize)
             return flood(self._narrow(), self._items.rows.cells, begins, ends)
 
     def coarse_scores(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -137,10 +170,10 @@ class CodedQuery:
 
     def _scored(self, items: NDArray[np.int64] | None, *, fine: bool, n_threads: int = 1) -> NDArray[np.float32]:
         with self._trace.stage("fine codes" if fine else "codes") as stage:
-            codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
-            query = residual_query(self._query, codec, self._table, self._scale)
+            query, rows = self.kernel_arguments(fine=fine)
             begins, ends = self._items.bounds(items)
-            stage.counts.update(items=len(begins), rows=int((ends - begins).sum()))
+            n_rows = int((ends - begins).sum())
+            stage.counts.update(items=len(begins), rows=n_rows, bytes=n_rows * bytes_of_row(rows))
             if n_threads == 1:
                 return self._items.maxsim(query, rows, items)
             chosen = np.arange(len(self._items)) if items is None else items
@@ -151,3 +184,8 @@ class CodedQuery:
     def _fine(self) -> tuple[ResidualCodec, CodedRows]:
         assert self._items.fine is not None
         return self._items.fine
+
+
+def bytes_of_row(rows: CodedRows) -> int:
+    """What scoring one row reads: its codes, its cell and its factor."""
+    return int(rows.codes.shape[1]) + (0 if rows.cells is None else rows.cells.itemsize) + rows.factors.itemsize

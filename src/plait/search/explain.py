@@ -148,7 +148,7 @@ class Explainer:
         segment = self._segment(document)
         try:
             if segment.coded is not None:
-                return explain_multi(self._multi, CodedPassage(segment.coded, row))
+                return explain_multi(self._multi, CodedPassage(segment.coded, row), floor=self._ranking.floor)
             assert segment.multi is not None
             return explain_multi(self._multi, segment.multi[row])
         except InputError as error:

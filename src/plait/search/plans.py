@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
+from plait.search.bm25 import Bm25
+from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
+from plait.search.coded import ProbeConfig
+from plait.search.dense import ExactDense
 from plait.search.fusion import ReciprocalRank
-from plait.search.generators import Allowed, Bm25, ExactDense, ExactMulti, Generator, ProbedMulti
+from plait.search.generator import Allowed, Generator
+from plait.search.methods.colxtr import ColXtr
+from plait.search.methods.exhaustive import Exhaustive
+from plait.search.methods.method import Method
+from plait.search.methods.plaid import Plaid
+from plait.search.methods.warp import Warp
+from plait.search.methods.xtr import Xtr
+from plait.search.multi import ExactMulti, ProbedMulti
+from plait.search.options import configured, unknown
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
 
@@ -18,6 +30,27 @@ MODES = {
     "dense": "one vector a passage, inner product",
     "multi": "many vectors a passage, late interaction (MaxSim)",
     "bm25": "full text, BM25; needs no model",
+    "exhaustive": "MaxSim of every passage",
+    "plaid": "MaxSim of the passages that two cuts by centroids leave",
+    "xtr": "the tokens that each query token retrieves among all, missing ones imputed",
+    "colxtr": "the same among the cells of all query tokens together",
+    "warp": "the same among each query token's own cells",
+    "dense>multi": "what dense finds, rescored by MaxSim",
+    "bm25>multi": "what BM25 finds, rescored by MaxSim",
+}
+
+EXACT = ("hybrid", "dense", "multi", "bm25", "exhaustive")
+METHODS: dict[str, type[Method]] = {
+    "exhaustive": Exhaustive,
+    "plaid": Plaid,
+    "xtr": Xtr,
+    "colxtr": ColXtr,
+    "warp": Warp,
+}
+STRANDS_OF = {
+    **{mode: ["multi"] for mode in METHODS},
+    "dense>multi": ["dense", "multi"],
+    "bm25>multi": ["bm25", "multi"],
 }
 
 
@@ -41,7 +74,7 @@ class Plan:
 
     def without_text(self) -> Plan:
         """The same plan for queries that are vectors only: what reads text is left out."""
-        kept = tuple(generator for generator in self.generators if not isinstance(generator, Bm25))
+        kept = tuple(generator for generator in self.generators if not _reads_text(generator))
         if not kept:
             raise ConfigError("this mode reads the query's text, and only vectors were given; pass texts as well")
         return replace(self, generators=kept)
@@ -65,23 +98,62 @@ class Plan:
     ) -> list[Ranking]:
         with trace.stage(generator.name):
             rankings = generator.generate(snapshot, batch, k, allowed, trace)
-        return [Ranking(found.docs, found.scores, found.rows, {generator.name: found.scores}) for found in rankings]
+        return [replace(found, parts={**found.parts, generator.name: found.scores}) for found in rankings]
 
 
-def plan_for(mode: str, shape: StrandShape, *, exact: bool = False, n_threads: int = 1) -> Plan:
-    """The plan of a mode on an index with these strands; an `exact` one scores every passage."""
+def _reads_text(generator: Generator) -> bool:
+    return isinstance(generator.first if isinstance(generator, RescoredMulti) else generator, Bm25)
+
+
+def plan_for(
+    mode: str,
+    shape: StrandShape,
+    *,
+    exact: bool = False,
+    n_threads: int = 1,
+    options: Mapping[str, object] | None = None,
+) -> Plan:
+    """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
+    mode's settings by name."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}")
+    if exact and (mode not in EXACT or options):
+        raise ConfigError(
+            f"exact search has no settings and is for the modes {', '.join(EXACT)}; leave out one of exact, "
+            f"mode {mode!r} and the settings {list(options or {})}"
+        )
+    settings = _settings(mode, options or {})
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
         generators["dense"] = ExactDense()
     if shape.multi is not None:
-        generators["multi"] = ExactMulti(n_threads=n_threads) if exact else ProbedMulti(n_threads=n_threads)
+        probed = ProbedMulti(n_threads=n_threads)
+        if options and isinstance(settings, ProbeConfig):
+            probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
+        generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if mode == "hybrid":
         return Plan(tuple(generators.values()))
-    if mode not in generators:
-        raise ConfigError(
-            f"mode {mode!r} needs the {mode} strand, which this index does not have; it can be searched as "
-            f"{', '.join(['hybrid', *generators])}"
-        )
-    return Plan((generators[mode],))
+    for strand in STRANDS_OF.get(mode, [mode]):
+        if strand not in generators:
+            raise ConfigError(
+                f"mode {mode!r} needs the {strand} strand, which this index does not have; it can be searched as "
+                f"{', '.join(['hybrid', *generators])}"
+            )
+    if isinstance(settings, CandidateConfig):
+        return Plan((RescoredMulti(generators[mode.split(">")[0]], settings, n_threads=n_threads),))
+    if settings is None or isinstance(settings, ProbeConfig):
+        return Plan((generators[mode],))
+    return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
+
+
+def _settings(mode: str, options: Mapping[str, object]) -> Method | ProbeConfig | CandidateConfig | None:
+    """What the mode is to be run with; None where there is nothing to set."""
+    if mode in METHODS:
+        return configured(METHODS[mode], options, mode=mode)
+    if mode == "multi":
+        return configured(ProbeConfig, options, mode=mode)
+    if mode in STRANDS_OF:
+        return configured(CandidateConfig, options, mode=mode)
+    for name in options:
+        raise unknown(name, [], mode=mode)
+    return None

@@ -35,6 +35,8 @@ class Ranking:
     # By generator, where several were fused: the rank in its list, 0 where it did not find it, and what that gave.
     ranks: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     gains: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    # (query rows,) What a method that imputes gave for similarities it did not retrieve.
+    floor: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.docs)
@@ -47,6 +49,7 @@ class Ranking:
             {name: part[:k] for name, part in self.parts.items()},
             {name: ranks[:k] for name, ranks in self.ranks.items()},
             {name: gains[:k] for name, gains in self.gains.items()},
+            self.floor,
         )
 
 

@@ -22,7 +22,7 @@ from plait.index.store import Snapshot
 from plait.index.tuned import TunedPlan
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.cost import seconds_of
-from plait.search.generators import ExactMulti, ProbedMulti
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.pseudo import NO_SOURCE, Queries
 from plait.search.ranking import QueryBatch
 from plait.search.stages import Ladder, found_at

@@ -1,0 +1,155 @@
+"""Multi-vector search of a snapshot: MaxSim of every passage, or of those that a compressed segment offers first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.items import CodedItems
+from plait.errors import CorruptIndexError, InputError
+from plait.index.segment import Segment
+from plait.index.store import Snapshot
+from plait.scoring.maxsim import maxsim
+from plait.search.chosen import Chosen
+from plait.search.coded import CodedQuery, ProbeConfig
+from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.methods.method import Method
+from plait.search.methods.probed import Probed
+from plait.search.ranking import QueryBatch, Ranking, merge
+from plait.search.settings import Settings, settings_for
+from plait.search.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMulti:
+    """Sum over the query's rows of the best inner product with a row of the passage, in the precision it is kept in."""
+
+    name: str = "multi"
+    n_threads: int = 1
+
+    def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
+        queries, within = multi_queries(snapshot, batch), Trace()
+        found: list[list[Ranking]] = [[] for _ in queries]
+        for segment, base, rows in candidate_rows(snapshot, allowed):
+            for query, own in zip(queries, found, strict=True):
+                own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
+        trace.add(within, under=self.name)
+        return [merge(parts, k) for parts in found]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedMulti:
+    """The same score, for the passages that the cells nearest to the query lead to. Segments that are not compressed,
+    and candidates that are few, are scored whole: below some thousands that is as fast."""
+
+    config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
+    exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
+    name: str = "multi"
+    n_threads: int = 1
+
+    def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
+        queries, within = multi_queries(snapshot, batch), Trace()
+        found: list[list[Ranking]] = [[] for _ in queries]
+        n_first = passages_for(k, snapshot)
+        settings = settings_for(snapshot, k) if self.config is None else Settings(self.config)
+        most_exhaustive = np.inf if settings.exhaustive else max(self.exhaustive_below, n_first)
+        for segment, base, rows in candidate_rows(snapshot, allowed):
+            n_candidates = segment.n_rows if rows is None else len(rows)
+            coded = segment.coded if n_candidates > most_exhaustive else None
+            if coded is None:
+                for query, own in zip(queries, found, strict=True):
+                    own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
+            else:
+                asked = SegmentSearch(segment, coded, base, rows, k, n_first)
+                for query, own in zip(queries, found, strict=True):
+                    own.append(asked.search(Probed(settings.config), query, within))
+        trace.add(within, under=self.name)
+        return [merge(parts, k) for parts in found]
+
+
+class SegmentSearch:
+    """One compressed segment and the rows of it that may be found, for any number of queries by any method."""
+
+    def __init__(self, segment: Segment, coded: CodedItems, base: int, rows: Rows, k: int, n_first: int) -> None:
+        """For k documents, of which `n_first` passages are asked for first."""
+        self._segment, self._coded, self._base, self._k, self._n_first = segment, coded, base, k, n_first
+        self._chosen, self._rows = Chosen(coded, rows), rows
+
+    def search(self, method: Method, query: NDArray[np.float32], trace: Trace, *, n_threads: int = 1) -> Ranking:
+        """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
+        n_wanted = self._n_first
+        with blaming(self._segment):
+            asked = CodedQuery(query, self._coded, trace)
+            while True:
+                items, scores = method.search(asked, n_wanted, self._chosen, n_threads=n_threads)
+                order = np.argsort(items)
+                found = by_document(self._segment, self._base, items[order], scores[order], self._k)
+                found = replace(found, floor=asked.imputed)
+                if len(found) >= self._k or len(found) == self._n_documents:
+                    return found
+                if len(items) == n_wanted:
+                    n_wanted *= 2
+                    continue
+                wider = method.wider(asked, n_wanted, self._chosen)
+                if wider is None:
+                    return found
+                method = wider
+
+    @cached_property
+    def _n_documents(self) -> int:
+        """How many there are to be found."""
+        docs = self._segment.docs if self._rows is None else self._segment.docs[self._rows]
+        return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
+
+
+def passages_for(k: int, snapshot: Snapshot) -> int:
+    """Where some documents have several passages, k documents are more than k passages."""
+    return k if snapshot.n_rows == snapshot.n_documents else 2 * k
+
+
+def multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.float32]]:
+    """The rows of each query, fit to be scored."""
+    queries, dim = batch.strands.multi, snapshot.shape.multi
+    if queries is None or dim is None:
+        raise missing_strand("multi", snapshot)
+    if queries.dim != dim:
+        raise InputError(f"the queries have {queries.dim} dimensions, the index {dim}; encode both with one model")
+    rows = [np.ascontiguousarray(queries[number], dtype=np.float32) for number in range(len(queries))]
+    for number, query in enumerate(rows):
+        if not len(query) or not np.isfinite(query).all():
+            raise InputError(f"query {number} has {len(query)} rows; it needs one or more, of finite values")
+    return rows
+
+
+def score_rows(
+    segment: Segment, base: int, rows: Rows, query: NDArray[np.float32], k: int, n_threads: int, trace: Trace
+) -> Ranking:
+    """The k best documents of these rows, each of which is scored."""
+    if segment.coded is not None:
+        with blaming(segment):
+            passages = CodedQuery(query, segment.coded, trace).scores(rows, n_threads=n_threads)
+    else:
+        assert segment.multi is not None
+        with trace.stage("floats") as stage:
+            passages = maxsim(query, segment.multi, items=rows, n_threads=n_threads)
+            lengths = np.diff(segment.multi.offsets)
+            n_rows = int((lengths if rows is None else lengths[rows]).sum())
+            n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
+            stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
+    return by_document(segment, base, rows, passages, k)
+
+
+@contextmanager
+def blaming(segment: Segment) -> Iterator[None]:
+    """The query was checked: what the kernels refuse within is a value of the segment."""
+    try:
+        yield
+    except InputError as error:
+        raise CorruptIndexError(
+            f"the compressed vectors of segment {segment.number} are damaged ({error}); run plait check"
+        ) from error
