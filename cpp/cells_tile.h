@@ -1,5 +1,5 @@
 // Centroids against a query, written once for every lane width. Each instruction set's file includes this INSIDE its
-// own anonymous namespace, after integer_tile.h, having defined besides:
+// own anonymous namespace, after integer_tile.h and sum_rows, having defined besides:
 //
 //   struct Ints        subtract, shift_right, store_words (held within int16), keep_larger
 //   struct Words       8 lanes of int16: load, broadcast, subtract (held within int16), shift_right, store_bytes (held
@@ -8,9 +8,9 @@
 //   CellProducts       the Products for row values up to 127
 //   kCellGroups        how many groups of lanes a tile holds at most
 //   cell_rows(groups)  how many rows a tile of so many groups takes together
+//   kCellBlock         rows that every tile goes over while they are in the first cache
 //   prefetch(at)       asks for a cache line
 
-constexpr std::size_t kCellBlock = 48;     // rows that every tile goes over while they are in the first cache
 constexpr std::size_t kChunkLanes = 1536;  // query rows whose tiles are cut together; divisible by any tile's lanes
 constexpr std::size_t kDocsAhead = 2;      // how far ahead the cells of documents are asked for
 
@@ -45,11 +45,9 @@ void score_tile(const unsigned char* query, const unsigned char* block, std::siz
                 std::int16_t* table) noexcept {
     constexpr std::size_t kRows = cell_rows(kGroups);
     for (std::size_t first = 0; first < n_rows; first += kRows) {
-        RowPointer rows[kRows];
-        point_at_rows<kRows>(block, first, n_rows, dim, rows);
         Ints sums[kRows][kGroups];
-        tile_sums<CellProducts, kGroups, kRows>(query, rows, dim / kStep, sums);
-        for (std::size_t r = 0; r < kRows; ++r) {
+        const std::size_t n_sums = sum_rows<CellProducts, kGroups, kRows>(query, block, first, n_rows, dim, sums);
+        for (std::size_t r = 0; r < n_sums; ++r) {
             std::int16_t* out = table + smaller(first + r, n_rows - 1) * stride;
             for (std::size_t g = 0; g < kGroups; ++g) {
                 const Ints lowered = Ints::subtract(sums[r][g], Ints::load(bias + g * kWidth));
@@ -84,15 +82,13 @@ void nearest_tile(const unsigned char* query, const unsigned char* block, std::s
                   std::int32_t first_row, std::int32_t* best, std::int32_t* which) noexcept {
     constexpr std::size_t kRows = cell_rows(kGroups);
     for (std::size_t first = 0; first < n_rows; first += kRows) {
-        RowPointer rows[kRows];
-        point_at_rows<kRows>(block, first, n_rows, dim, rows);
         Ints sums[kRows][kGroups];
-        tile_sums<CellProducts, kGroups, kRows>(query, rows, dim / kStep, sums);
+        const std::size_t n_sums = sum_rows<CellProducts, kGroups, kRows>(query, block, first, n_rows, dim, sums);
         for (std::size_t g = 0; g < kGroups; ++g) {
             Ints top = Ints::load(best + g * kWidth);
             Ints top_row = Ints::load(which + g * kWidth);
             // A repeated last row is not larger than itself, so it wins nothing under its second number.
-            for (std::size_t r = 0; r < kRows; ++r) {
+            for (std::size_t r = 0; r < n_sums; ++r) {
                 Ints::keep_larger(sums[r][g], first_row + static_cast<std::int32_t>(first + r), top, top_row);
             }
             Ints::store(best + g * kWidth, top);

@@ -121,6 +121,8 @@ constexpr std::size_t kCellGroups = 4;
 constexpr std::size_t cell_rows(std::size_t groups) noexcept {
     return groups == 1 ? 8 : groups == 2 ? 4 : groups == 3 ? 3 : 2;
 }
+constexpr std::size_t kCellBlock = 48;
+constexpr std::size_t kBlockRows = 24;
 constexpr std::size_t kResidualGroups = 4;
 constexpr std::size_t residual_rows(std::size_t groups) noexcept {
     return groups == 1 ? 8 : groups == 2 ? 6 : groups == 3 ? 4 : 3;
@@ -128,11 +130,15 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept {
 
 #include "integer_tile.h"
 
+#include "integer_sums.h"
+
 #include "cells_tile.h"
 
 #include "select_tile.h"
 
 #include "residual_tile.h"
+
+#include "residual_words.h"
 
 }  // namespace
 
