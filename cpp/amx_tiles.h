@@ -1,8 +1,9 @@
 // The tile registers of AMX: their configuration, and loads that the compiler keeps in order. Included INSIDE an
 // anonymous namespace, after the compiler's or an emulator's intrinsics.
 //
-// The shape is palette 1, eight tiles of at most 16 rows of 64 bytes, written down here and not read from the processor:
-// some machines with AMX leave the CPUID leaf that describes palettes empty. The probe in amx_probe.cc has the last word.
+// The shape is palette 1, eight tiles of at most 16 rows of 64 bytes, written down here and not read from the
+// processor: some machines with AMX leave the CPUID leaf that describes palettes empty. The probe in amx_probe.cc has
+// the last word.
 
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 64;  // of a row
@@ -48,8 +49,8 @@ TileShapes shapes_for(std::size_t n_bytes) noexcept {
         PLAIT_SETTLE();                          \
     } while (false)
 
-// Tiles belong to a thread. Held for the length of one call, and given back, so that a thread switch has nothing to save
-// and another library finds them as it left them: unconfigured.
+// Tiles belong to a thread. Held for the length of one call, and given back, so that a thread switch has nothing to
+// save and another library finds them as it left them: unconfigured.
 class Tiles {
   public:
     explicit Tiles(std::size_t n_bytes) noexcept : shapes_(shapes_for(n_bytes)) {

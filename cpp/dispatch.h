@@ -39,8 +39,8 @@ struct UnknownTarget : std::exception {
     std::string asked;
 };
 
-// The target in use, for the whole process: until `use_target` says otherwise, the one that PLAIT_TARGET names when this
-// is first called, or without it the best that is available. Throws UnknownTarget.
+// The target in use, for the whole process: until `use_target` says otherwise, the one that PLAIT_TARGET names when
+// this is first called, or without it the best that is available. Throws UnknownTarget.
 const Target& current_target();
 
 // False, and no change, where there is no such target or the machine cannot run it.

@@ -1,6 +1,6 @@
-// AVX-512 in portable code: SIMDe's intrinsics under the compiler's names, for the files named emulated_*.cc. They compile
-// a kernel's very source on a machine that cannot run it. That shows that the arithmetic, the masks and the bounds are
-// right; not that the processor is asked well, nor how fast it is.
+// AVX-512 in portable code: SIMDe's intrinsics under the compiler's names, for the files named emulated_*.cc. They
+// compile a kernel's very source on a machine that cannot run it. That shows that the arithmetic, the masks and the
+// bounds are right; not that the processor is asked well, nor how fast it is.
 #pragma once
 
 #define SIMDE_ENABLE_NATIVE_ALIASES

@@ -36,7 +36,7 @@ inline void emulated_loadconfig(const void* from) {
         std::uint16_t row_bytes;
         std::memcpy(&row_bytes, shapes + 16 + 2 * tile, sizeof row_bytes);
         const std::uint8_t rows = shapes[48 + tile];
-        expect(row_bytes <= 64 && rows <= 16 && (row_bytes == 0) == (rows == 0), "a tile has up to 16 rows of 64 bytes");
+        expect(row_bytes <= 64 && rows <= 16 && (row_bytes == 0) == (rows == 0), "a tile has 16 rows of 64 bytes");
         expect(tile < 8 || rows == 0, "there are eight tiles");
         if (tile == 8) break;
         tiles.n_rows[tile] = rows;

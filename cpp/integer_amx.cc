@@ -78,7 +78,8 @@ std::size_t sum_rows(const unsigned char* query, const unsigned char* block, std
     const unsigned char* rows = block + first * row_size;
     TileCopy copy;
     const auto source = [&](std::size_t tile, std::size_t at) noexcept {
-        return rows_of_tile(rows + tile * kTileRows * row_size + at, n_sums - tile * kTileRows, row_size, n_bytes, copy);
+        const std::size_t row = tile * kTileRows;
+        return rows_of_tile(rows + row * row_size + at, n_sums - row, row_size, n_bytes, copy);
     };
     _tile_zero(0);
     _tile_zero(1);
@@ -127,6 +128,8 @@ std::size_t sum_rows(const unsigned char* query, const unsigned char* block, std
     }
     return n_sums;
 }
+
+#include "cells_sums.h"
 
 #include "cells_tile.h"
 

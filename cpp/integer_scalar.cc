@@ -296,6 +296,8 @@ void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char*
 
 #include "integer_sums.h"
 
+#include "cells_sums.h"
+
 #include "cells_tile.h"
 
 #include "select_tile.h"

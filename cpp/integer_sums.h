@@ -1,5 +1,5 @@
-// Dot products of bytes in vector registers, written once for every lane width. Each instruction set's file includes this
-// INSIDE its own anonymous namespace, after integer_tile.h, having defined:
+// Dot products of bytes in vector registers, written once for every lane width. Each instruction set's file includes
+// this INSIDE its own anonymous namespace, after integer_tile.h, having defined:
 //
 //   struct Ints   kWidth lanes of int32: load, broadcast, add
 //   Products      what one step does: four values of a row, the same for every lane, times four values of each lane's

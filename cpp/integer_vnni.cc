@@ -70,6 +70,8 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept { return cell_r
 
 #include "integer_sums.h"
 
+#include "cells_sums.h"
+
 #include "cells_tile.h"
 
 #include "select_tile.h"

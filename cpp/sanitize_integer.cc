@@ -38,11 +38,11 @@ std::int64_t dot(const A* a, const B* b, std::size_t dim) {
 }
 
 void try_scores(const std::string& name, const CellKernels& kernels, std::size_t n_query, std::size_t dim,
-                std::size_t n_rows, int smallest) {
+                std::size_t n_rows, int smallest, int largest) {
     const std::string what = name + " query " + std::to_string(n_query) + " dim " + std::to_string(dim);
     const std::size_t lanes = rounded(n_query, 8);
-    const auto query = numbers<std::int8_t>(n_query * dim, smallest, 127);
-    const auto rows = numbers<unsigned char>(n_rows * dim, smallest < 0 ? 0 : 127, 127);
+    const auto query = numbers<std::int8_t>(n_query * dim, smallest, largest);
+    const auto rows = numbers<unsigned char>(n_rows * dim, smallest < largest ? 0 : 127, 127);
     const auto bias = numbers<std::int32_t>(lanes, -5000, 5000);
     const auto packed = pack(query, n_query, dim);
     const Unaligned<unsigned char> stored(rows);
@@ -200,9 +200,15 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
 void try_integer(const std::string& name, const CellKernels& cells, const ResidualKernels& residual) {
     for (const std::size_t n_query : kSizes) {
         for (const std::size_t dim : kDims) {
-            try_scores(name, cells, n_query, dim, 1 + below(200), -128);
-            try_scores(name, cells, n_query, dim, 1 + below(60), 127);  // nothing but the largest values
-            try_scores(name, cells, n_query, dim, 16 * (1 + below(5)), -128);  // as many as tiles take
+            try_scores(name, cells, n_query, dim, 1 + below(200), -128, 127);
+            try_scores(name, cells, n_query, dim, 1 + below(60), 127, 127);  // nothing but the largest values
+            try_scores(name, cells, n_query, dim, 16 * (1 + below(5)), -128, 127);  // as many as tiles take
+            // As large as leaves room in 16 bits for four steps or two, and one more.
+            for (const int size : {32, 33, 64, 65}) {
+                try_scores(name, cells, n_query, dim, 1 + below(9), size, size);
+                try_scores(name, cells, n_query, dim, 1 + below(9), -size, -size);
+                try_scores(name, cells, n_query, dim, 1 + below(9), -size, size);
+            }
             for (const unsigned bits : {1u, 2u, 4u}) {
                 try_residual<std::int8_t>(name, residual, bits, n_query, dim, below(3) > 0, 2 + 2 * below(2), false);
                 try_residual<std::int8_t>(name, residual, bits, n_query, dim, true, 2, true);
@@ -213,7 +219,7 @@ void try_integer(const std::string& name, const CellKernels& cells, const Residu
             for (const std::size_t n_rows : {1, 2, 63, 700}) try_tables(name, cells, n_query, n_rows, spread);
         }
     }
-    try_scores(name, cells, 1601, 8, 50, -128);
+    try_scores(name, cells, 1601, 8, 50, -128, 127);
     try_tables(name, cells, 3, 5000, 32768);
 }
 

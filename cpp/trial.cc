@@ -16,8 +16,8 @@ namespace {
 constexpr int kRightCode = 40, kWrongCode = 41;  // unlike what a process ends with by accident
 constexpr int kFaults[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS};
 
-// Starts with every signal blocked, so that one meant for a group of processes runs no handler of the host; faults alone
-// are let through. Everything here is a system call, or a few instructions.
+// Starts with every signal blocked, so that one meant for a group of processes runs no handler of the host; faults
+// alone are let through. Everything here is a system call, or a few instructions.
 [[noreturn]] void run_child(bool (*work)() noexcept) noexcept {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_DUMPABLE, 0);
