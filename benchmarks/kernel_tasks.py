@@ -48,8 +48,14 @@ class Sizes:
     n_keep: int
 
 
+def whole_numbers(rng: np.random.Generator, n_rows: int, dim: int) -> NDArray[np.int8]:
+    """As the codec rounds a query: the largest value of all becomes 127."""
+    values = rng.standard_normal((n_rows, dim))
+    return np.rint(values / np.abs(values).max() * 127).astype(np.int8)
+
+
 def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
-    query = rng.integers(-127, 128, (sizes.n_query, sizes.dim), np.int8)
+    query = whole_numbers(rng, sizes.n_query, sizes.dim)
     packed: Any = integer.pack_query(query)
     lanes = packed.shape[1]
     centroids = rng.integers(0, 128, (sizes.n_cells, sizes.dim), np.uint8)
@@ -65,7 +71,7 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         lambda: integer.score_cells(packed, centroids, bias, 7),
         lambda: np.clip(as_floats @ query_floats.T / 128, -32768, 32767).astype(np.int16),
     )
-    tokens = rng.integers(-127, 128, (1536, sizes.dim), np.int8)
+    tokens = whole_numbers(rng, 1536, sizes.dim)
     packed_tokens: Any = integer.pack_query(tokens)
     some, token_floats = centroids[:4096], tokens.astype(np.float32)
     best, which = np.full(1536, integer.NO_SCORE, np.int32), np.full(1536, -1, np.int32)
