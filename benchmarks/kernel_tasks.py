@@ -51,7 +51,8 @@ class Sizes:
 def whole_numbers(rng: np.random.Generator, n_rows: int, dim: int) -> NDArray[np.int8]:
     """As the codec rounds a query: the largest value of all becomes 127."""
     values = rng.standard_normal((n_rows, dim))
-    return np.rint(values / np.abs(values).max() * 127).astype(np.int8)
+    rounded: NDArray[np.int8] = np.rint(values / np.abs(values).max() * 127).astype(np.int8)
+    return rounded
 
 
 def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
