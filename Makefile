@@ -53,9 +53,11 @@ format: $(VENV)/test-installed ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 sanitize: $(VENV)/built-with ## Run every kernel under the address and undefined-behaviour sanitizers
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPLAIT_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPLAIT_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo $(if $(SIMDE),-DPLAIT_SIMDE=$(SIMDE))
 	$(BIN)/cmake --build build/sanitize
 	build/sanitize/plait_sanitize
+	@if [ -x build/sanitize/plait_emulated ]; then build/sanitize/plait_emulated; else \
+	echo "AVX-512 and AMX, emulated: NOT CHECKED, there is no SIMDe. Install libsimde-dev or simde-devel, or give SIMDE=<folder that has simde/>"; fi
 
 clean: ## Remove the environment, the builds and the demo's index
 	rm -rf $(VENV) build dist .demo .mypy_cache .ruff_cache .pytest_cache

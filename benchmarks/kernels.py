@@ -1,218 +1,35 @@
-"""What the integer kernels cost: every instruction set, against NumPy. Run: python benchmarks/kernels.py
+"""What the kernels cost: every instruction set, against NumPy and NumKong. Run: python benchmarks/kernels.py
 
-The ways take turns within a round, so that a busy machine slows them alike; medians of processor time are shown.
-Documents and cells are random, which is harder on caches than real ones. NumPy multiplies in float32, exact for these
-sizes, because its whole-number products are far slower.
+The ways take turns within a round, so that a busy machine slows them alike; medians of processor time are shown, of one
+thread. The last column is how far the best is from the limit of memory: how many times longer it takes than reading its
+stored data and writing its results in order, at the speed measured in the same run. Below 1, the data was in a cache.
+NumKong is timed where it is installed (pip install numkong).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from kernel_tasks import Sizes, Way, centroid_tasks, document_tasks, float_tasks, posting_tasks
+from memory import read_gb_per_second
 
-from plait.scoring import integer
 from plait.scoring.targets import available_targets, force_target
 
-Way = Callable[[], object]
-
 
 @dataclass(frozen=True)
-class Task:
-    """One kernel, how many of what it handles, and NumPy's way to the same, where there is one worth timing."""
-
-    name: str
+class Result:
+    kernel: str
     unit: str
-    n_units: int
-    kernel: Way
-    with_numpy: Way | None
-
-
-@dataclass(frozen=True)
-class Sizes:
-    n_query: int
-    dim: int
-    n_cells: int
-    n_docs: int
-    rows_per_doc: int
-    n_candidates: int
-    n_probe: int
-    n_keep: int
-
-
-def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
-    query = rng.integers(-127, 128, (sizes.n_query, sizes.dim), np.int8)
-    packed: Any = integer.pack_query(query)
-    lanes = packed.shape[1]
-    centroids = rng.integers(0, 128, (sizes.n_cells, sizes.dim), np.uint8)
-    bias, floor = np.zeros(lanes, np.int32), np.zeros(lanes, np.int16)
-    as_floats, query_floats = centroids.astype(np.float32), query.astype(np.float32)
-    table = integer.score_cells(packed, centroids, bias, 7)
-
-    yield Task(
-        "score_cells",
-        "centroid",
-        sizes.n_cells,
-        lambda: integer.score_cells(packed, centroids, bias, 7),
-        lambda: np.clip(as_floats @ query_floats.T / 128, -32768, 32767).astype(np.int16),
-    )
-    tokens = rng.integers(-127, 128, (1536, sizes.dim), np.int8)
-    packed_tokens: Any = integer.pack_query(tokens)
-    some, token_floats = centroids[:4096], tokens.astype(np.float32)
-    best, which = np.full(1536, integer.NO_SCORE, np.int32), np.full(1536, -1, np.int32)
-    yield Task(
-        "nearest_rows, 1536 tokens",
-        "centroid",
-        len(some),
-        lambda: integer.nearest_rows(packed_tokens, some, best, which),
-        lambda: (as_floats[:4096] @ token_floats.T).argmax(axis=0),
-    )
-    yield Task(
-        "narrow_table",
-        "centroid",
-        sizes.n_cells,
-        lambda: integer.narrow_table(table, floor, 2),
-        lambda: np.clip((table - floor) >> 2, 0, 255).astype(np.uint8),
-    )
-    yield Task(
-        f"select_cells, {sizes.n_probe}",
-        "centroid",
-        sizes.n_cells,
-        lambda: integer.select_cells(table, sizes.n_query, sizes.n_probe),
-        lambda: np.argpartition(-table, sizes.n_probe, axis=0)[: sizes.n_probe],
-    )
-
-
-def posting_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
-    cells = np.sort(rng.integers(0, sizes.n_cells, (sizes.n_docs, sizes.rows_per_doc)), axis=1)
-    first = np.ones(cells.shape, bool)
-    first[:, 1:] = cells[:, 1:] != cells[:, :-1]
-    docs, used = np.nonzero(first)[0].astype(np.uint32), cells[first]
-    order = np.argsort(used, kind="stable")
-    postings = docs[order]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(used, minlength=sizes.n_cells))))
-    probed = np.array([rng.choice(sizes.n_cells, sizes.n_probe, replace=False) for _ in range(sizes.n_query)], np.int32)
-    scores = -np.sort(-rng.integers(0, 2000, probed.shape, np.int16), axis=1)
-    floor = np.zeros(sizes.n_query, np.int16)
-    tally = integer.Tally(sizes.n_docs)
-
-    def with_numpy() -> object:
-        sums = np.zeros(sizes.n_docs, np.int32)
-        best = np.zeros(sizes.n_docs, np.int32)
-        for row in range(sizes.n_query):
-            best[:] = 0
-            for cell, score in zip(probed[row, ::-1], scores[row, ::-1], strict=True):
-                best[postings[offsets[cell] : offsets[cell + 1]]] = score
-            sums += best
-        return np.sort(np.argpartition(-sums, sizes.n_keep)[: sizes.n_keep])
-
-    n_postings = int((offsets[probed + 1] - offsets[probed]).sum())
-    allowed = np.full(-(-sizes.n_docs // 8), 255, np.uint8)
-    given = (probed, scores, floor, offsets, postings, sizes.n_keep)
-    name = f"gather, best {sizes.n_keep}"
-    yield Task(name, "posting", n_postings, lambda: tally.gather(*given), with_numpy)
-    yield Task(f"{name}, filtered", "posting", n_postings, lambda: tally.gather(*given, allowed=allowed), None)
-
-
-def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
-    lanes, n_rows = integer.lanes_for(sizes.n_query), sizes.n_docs * sizes.rows_per_doc
-    cells: NDArray[Any] = rng.integers(0, sizes.n_cells, n_rows).astype(
-        np.uint16 if sizes.n_cells <= 1 << 16 else np.uint32
-    )
-    offsets = np.arange(sizes.n_docs + 1) * sizes.rows_per_doc
-    begins, ends = offsets[:-1].copy(), offsets[1:].copy()
-    narrow = np.pad(rng.integers(0, 256, (sizes.n_cells, lanes), np.uint8), ((0, 0), (0, -lanes % 32)))
-    some = slice(0, 2000)
-    yield Task("flood", "row", n_rows, lambda: integer.flood(narrow, cells, begins, ends), None)
-
-    def numpy_flood() -> object:
-        rows = narrow[cells[: ends[some][-1]]]
-        return np.maximum.reduceat(rows, begins[some], axis=0).sum(axis=1)
-
-    yield Task(
-        "flood, 2000 documents",
-        "row",
-        len(begins[some]) * sizes.rows_per_doc,
-        lambda: integer.flood(narrow, cells, begins[some].copy(), ends[some].copy()),
-        numpy_flood,
-    )
-
-    chosen = np.sort(rng.choice(sizes.n_docs, sizes.n_candidates, replace=False))
-    table = rng.integers(-9999, 9999, (sizes.n_cells, lanes), np.int16)
-    factors, offset = rng.integers(0, 256, n_rows).astype(np.uint8), np.zeros(lanes, np.float32)
-    factor_table = np.linspace(0.9, 1.1, 256, dtype=np.float32)
-    for bits in integer.BITS:
-        values: NDArray[Any] = rng.integers(-127, 128, (sizes.n_query, sizes.dim)).astype(
-            np.int16 if bits == 8 else np.int8
-        )
-        codes = rng.integers(0, 256, (n_rows, sizes.dim * bits // 8), np.uint8)
-        query = integer.ResidualQuery(integer.pack_query(values), sizes.n_query, 1e-4, offset, table, 1e-4)
-        rows = integer.CodedRows(bits, codes, cells, factors, factor_table)
-        yield residual_task(sizes, query, rows, values, begins[chosen], ends[chosen])
-        if bits == 2:
-            yield from fixed_tasks(sizes, query, rng)
-
-
-def fixed_tasks(sizes: Sizes, query: integer.ResidualQuery, rng: np.random.Generator) -> Iterator[Task]:
-    """Documents of 32 rows each, drawn at random from many: once by their bounds, once by their numbers."""
-    stride, n_docs = 32, 4 * sizes.n_docs
-    n_rows = stride * n_docs
-    codes = rng.integers(0, 256, (n_rows, sizes.dim // 4), np.uint8)
-    cells: NDArray[Any] = rng.integers(0, sizes.n_cells, n_rows).astype(
-        np.uint16 if sizes.n_cells <= 1 << 16 else np.uint32
-    )
-    factors = rng.integers(0, 256, n_rows).astype(np.uint8)
-    rows = integer.CodedRows(2, codes, cells, factors, np.linspace(0.9, 1.1, 256, dtype=np.float32))
-    chosen = rng.choice(n_docs, sizes.n_candidates, replace=False)
-    begins = chosen * stride
-    n_scored = sizes.n_candidates * stride
-    yield Task(
-        "ragged, 32 rows, 2 bits",
-        "row",
-        n_scored,
-        lambda: integer.residual_maxsim(query, rows, begins, begins + stride),
-        None,
-    )
-    yield Task(
-        "fixed, 32 rows, 2 bits", "row", n_scored, lambda: integer.residual_fixed(query, rows, stride, chosen), None
-    )
-
-
-def residual_task(
-    sizes: Sizes,
-    query: integer.ResidualQuery,
-    rows: integer.CodedRows,
-    values: NDArray[Any],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-) -> Task:
-    some = np.concatenate([np.arange(begin, end) for begin, end in zip(begins[:200], ends[:200], strict=True)])
-    table, cells = query.table, rows.cells
-    assert table is not None
-    assert cells is not None
-
-    def with_numpy() -> object:
-        spread = [(rows.codes[some] >> shift) & ((1 << rows.bits) - 1) for shift in range(0, 8, rows.bits)]
-        products = np.concatenate(spread, axis=1).astype(np.float32) @ values.astype(np.float32).T
-        scores = products * query.residual_scale + table[cells[some], : sizes.n_query] * query.cell_scale
-        scores = scores * rows.factor_table[rows.factors[some], None]
-        return np.maximum.reduceat(scores, np.arange(0, len(some), sizes.rows_per_doc), axis=0).sum(axis=1)
-
-    n_rows = len(begins) * sizes.rows_per_doc
-    share = len(some) / n_rows  # NumPy's time is for fewer rows, and is scaled up
-    return Task(
-        f"residual_maxsim, {rows.bits} bits",
-        "row",
-        n_rows,
-        lambda: integer.residual_maxsim(query, rows, begins, ends),
-        lambda: [with_numpy() for _ in range(round(1 / share))],
-    )
+    n_bytes: int
+    ns: dict[str, float]  # of each way, for each unit
 
 
 def on_target(target: str, way: Way) -> Way:
@@ -234,6 +51,26 @@ def median_seconds(ways: dict[str, Way], n_rounds: int) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
+def results(sizes: Sizes, rounds: int, only: str) -> Iterator[Result]:
+    rng = np.random.default_rng(0)
+    for tasks in (centroid_tasks, posting_tasks, document_tasks, float_tasks):
+        for task in tasks(sizes, rng):
+            if only not in task.name:
+                continue
+            ways = {target: on_target(target, task.kernel) for target in available_targets()}
+            others = {"numkong": task.with_numkong, "numpy": task.with_numpy}
+            ways |= {name: way for name, way in others.items() if way is not None}
+            ns = {name: each / task.n_units * 1e9 for name, each in median_seconds(ways, rounds).items()}
+            yield Result(task.name, task.unit, task.n_bytes, ns)
+
+
+def shown(result: Result, names: list[str], gb_per_second: float) -> str:
+    best = min(result.ns[target] for target in available_targets())
+    times = "".join(f"{result.ns[name]:>10.2f}" if name in result.ns else f"{'-':>10}" for name in names)
+    ratio = f"{result.ns['numpy'] / best:>14.1f}" if "numpy" in result.ns else f"{'-':>14}"
+    return f"{result.kernel:<28}{result.unit:>9}{times}{ratio}{best * gb_per_second / result.n_bytes:>16.1f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--query", type=int, default=24, help="query rows")
@@ -245,6 +82,8 @@ def main() -> None:
     parser.add_argument("--probe", type=int, default=32)
     parser.add_argument("--keep", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", default="", help="kernels whose names have this")
+    parser.add_argument("--json", action="store_true", help="one JSON object in place of the table")
     options = parser.parse_args()
     sizes = Sizes(
         options.query,
@@ -256,23 +95,26 @@ def main() -> None:
         options.probe,
         options.keep,
     )
-    rng = np.random.default_rng(0)
-    names = [*available_targets(), "numpy"]
+    limit = {"1 thread": read_gb_per_second(1), "2 threads": read_gb_per_second(2)}
+    found = results(sizes, options.rounds, options.only)
+    if options.json:
+        each = [{**asdict(result), "memory_ns": result.n_bytes / limit["1 thread"]} for result in found]
+        json.dump({"sizes": asdict(sizes), "read_gb_per_second": limit, "kernels": each}, sys.stdout, indent=1)
+        print()
+        return
+    names = [*available_targets(), "numkong", "numpy"]
     print(
         f"{sizes.n_query} query rows of {sizes.dim}, {sizes.n_cells} cells, {sizes.n_docs} documents; ns for each unit"
     )
-    print(f"{'kernel':<28}{'unit':>9}" + "".join(f"{name:>10}" for name in names) + f"{'numpy / best':>14}")
-    for tasks in (centroid_tasks, posting_tasks, document_tasks):
-        for task in tasks(sizes, rng):
-            ways = {target: on_target(target, task.kernel) for target in available_targets()}
-            if task.with_numpy is not None:
-                ways["numpy"] = task.with_numpy
-            took = {name: each / task.n_units * 1e9 for name, each in median_seconds(ways, options.rounds).items()}
-            best = min(took[target] for target in available_targets())
-            shown = "".join(f"{took[name]:>10.2f}" if name in took else f"{'-':>10}" for name in names)
-            ratio = f"{took['numpy'] / best:>14.1f}" if "numpy" in took else f"{'-':>14}"
-            print(f"{task.name:<28}{task.unit:>9}{shown}{ratio}")
+    print("memory in order: " + ", ".join(f"{each:.1f} GB/s with {name}" for name, each in limit.items()))
+    heads = "".join(f"{name:>10}" for name in names)
+    print(f"{'kernel':<28}{'unit':>9}{heads}{'numpy / best':>14}{'best / memory':>16}")
+    for result in found:
+        print(shown(result, names, limit["1 thread"]))
 
 
 if __name__ == "__main__":
+    # NumPy's own threads would make the comparison unfair to one thread; they are fixed when NumPy is loaded.
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     main()

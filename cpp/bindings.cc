@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 #include "crc32c.h"
 #include "dispatch.h"
 #include "topk.h"
+#ifdef PLAIT_AMX
+#include "trial_cases.h"
+#endif
 
 namespace plait {
 // A float16 as it is stored. Kernels decode it; nothing computes with it.
@@ -147,6 +151,20 @@ void crc32c_blocks_of(nb::handle data, std::size_t block_size, Array<std::uint32
                   output_of(checksums, n_blocks, "checksums"));
 }
 
+// The one error that is not about arrays: it is the caller's setting that is wrong.
+void translate_unknown_target(const std::exception_ptr& thrown, void*) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const UnknownTarget& error) {
+        std::string message = std::string(kTargetVariable) + " is \"" + error.asked + "\"; this machine has ";
+        std::size_t n_targets = 0;
+        const Target* const* targets = available_targets(n_targets);
+        for (std::size_t i = 0; i < n_targets; ++i) message.append(i == 0 ? "" : ", ").append(targets[i]->name);
+        message += ". Set it to one of them, or not at all to use the best";
+        PyErr_SetString(nb::module_::import_("plait.errors").attr("ConfigError").ptr(), message.c_str());
+    }
+}
+
 std::vector<std::string> target_names() {
     std::size_t n_targets = 0;
     const Target* const* targets = available_targets(n_targets);
@@ -164,6 +182,16 @@ void bind_rows_of(nb::module_& module) {
     module.def("align", align<T>, nb::arg("query").noconvert(), nb::arg("rows").noconvert(),
                nb::arg("best_rows").noconvert(), nb::arg("scores").noconvert());
 }
+
+#ifdef PLAIT_AMX
+// For tests: what a probe finds that meets the named case.
+std::string trial_outcome(const std::string& name, unsigned milliseconds) {
+    for (const TrialCase& known : kTrialCases) {
+        if (name == known.name) return name_of(try_in_child(known.work, milliseconds));
+    }
+    throw std::invalid_argument("there is no case " + name);
+}
+#endif
 
 }  // namespace
 }  // namespace plait
@@ -184,7 +212,11 @@ NB_MODULE(_core, module) {
     bind_build(module);
     bind_pooling(module);
     bind_tokens(module);
+    nb::register_exception_translator(translate_unknown_target);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));
+#ifdef PLAIT_AMX
+    module.def("trial_outcome", trial_outcome, nb::arg("case"), nb::arg("milliseconds"));
+#endif
 }

@@ -65,5 +65,8 @@ extern const CellKernels cells_scalar;
 extern const CellKernels cells_avx2;
 extern const CellKernels cells_vnni;  // needs AVX-512 F, BW, VL and VNNI
 #endif
+#ifdef PLAIT_AMX
+extern const CellKernels cells_amx;  // needs those, AMX with 8 bits, and permission to use tiles
+#endif
 
 }  // namespace plait

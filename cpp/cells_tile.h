@@ -1,5 +1,5 @@
 // Centroids against a query, written once for every lane width. Each instruction set's file includes this INSIDE its
-// own anonymous namespace, after integer_tile.h, having defined besides:
+// own anonymous namespace, after cells_sums.h or cells_runs.h, having defined besides:
 //
 //   struct Ints        subtract, shift_right, store_words (held within int16), keep_larger
 //   struct Words       8 lanes of int16: load, broadcast, subtract (held within int16), shift_right, store_bytes (held
@@ -8,48 +8,54 @@
 //   CellProducts       the Products for row values up to 127
 //   kCellGroups        how many groups of lanes a tile holds at most
 //   cell_rows(groups)  how many rows a tile of so many groups takes together
+//   kCellBlock         rows that every tile goes over while they are in the first cache
 //   prefetch(at)       asks for a cache line
 
-constexpr std::size_t kCellBlock = 48;     // rows that every tile goes over while they are in the first cache
 constexpr std::size_t kChunkLanes = 1536;  // query rows whose tiles are cut together; divisible by any tile's lanes
 constexpr std::size_t kDocsAhead = 2;      // how far ahead the cells of documents are asked for
 
 std::size_t cells_workspace(std::size_t lanes, std::size_t dim) noexcept {
     const std::size_t chunk = count_groups(smaller(lanes, kChunkLanes)) * kWidth;
-    return 64 + padded(chunk * dim) + 2 * padded(chunk * sizeof(std::int32_t));
+    return 64 + padded(chunk * dim) + 2 * padded(chunk * sizeof(std::int32_t)) + chunk / kWidth;
 }
 
-// A chunk of a query: its tiles, and two numbers for each of its lanes, all padded to whole groups.
+// A chunk of a query: its tiles, two numbers for each of its lanes, padded to whole groups, and for the first group
+// of each tile how many steps its runs have.
 struct Chunk {
     unsigned char* tiles;
     std::int32_t* first;
     std::int32_t* second;
+    unsigned char* runs;
     std::size_t groups;
 };
 
 Chunk cut_chunk(const std::int8_t* packed, std::size_t lanes, std::size_t dim, std::size_t first, std::size_t n_lanes,
                 unsigned char* workspace) noexcept {
     const std::size_t groups = count_groups(n_lanes);
+    const std::size_t n_steps = dim / kStep;
+    const std::size_t number_size = padded(groups * kWidth * sizeof(std::int32_t));
     unsigned char* tiles = aligned(workspace);
     unsigned char* numbers = tiles + padded(groups * kWidth * dim);
-    cut_into_tiles<kCellGroups>(reinterpret_cast<const unsigned char*>(packed), lanes, dim / kStep, first, n_lanes,
-                                tiles);
-    return {tiles, reinterpret_cast<std::int32_t*>(numbers),
-            reinterpret_cast<std::int32_t*>(numbers + padded(groups * kWidth * sizeof(std::int32_t))), groups};
+    unsigned char* runs = numbers + 2 * number_size;
+    cut_into_tiles<kCellGroups>(reinterpret_cast<const unsigned char*>(packed), lanes, n_steps, first, n_lanes, tiles);
+    for_each_tile<kCellGroups>(groups, [&](std::size_t group, auto tile) noexcept {
+        runs[group] = static_cast<unsigned char>(
+            longest_run(tiles + group * kWidth * dim, decltype(tile)::kGroups * kWidth * kStep, n_steps));
+    });
+    return {tiles, reinterpret_cast<std::int32_t*>(numbers), reinterpret_cast<std::int32_t*>(numbers + number_size),
+            runs, groups};
 }
 
 // The scores of a block of rows with a tile's lanes, n_lanes of them, into a table with `stride` lanes a row.
 template <std::size_t kGroups>
-void score_tile(const unsigned char* query, const unsigned char* block, std::size_t n_rows, std::size_t dim,
-                const std::int32_t* bias, unsigned shift, std::size_t n_lanes, std::size_t stride,
+void score_tile(const unsigned char* query, std::size_t run, const unsigned char* block, std::size_t n_rows,
+                std::size_t dim, const std::int32_t* bias, unsigned shift, std::size_t n_lanes, std::size_t stride,
                 std::int16_t* table) noexcept {
     constexpr std::size_t kRows = cell_rows(kGroups);
     for (std::size_t first = 0; first < n_rows; first += kRows) {
-        RowPointer rows[kRows];
-        point_at_rows<kRows>(block, first, n_rows, dim, rows);
         Ints sums[kRows][kGroups];
-        tile_sums<CellProducts, kGroups, kRows>(query, rows, dim / kStep, sums);
-        for (std::size_t r = 0; r < kRows; ++r) {
+        const std::size_t n_sums = sum_cells<kGroups, kRows>(query, run, block, first, n_rows, dim, sums);
+        for (std::size_t r = 0; r < n_sums; ++r) {
             std::int16_t* out = table + smaller(first + r, n_rows - 1) * stride;
             for (std::size_t g = 0; g < kGroups; ++g) {
                 const Ints lowered = Ints::subtract(sums[r][g], Ints::load(bias + g * kWidth));
@@ -71,8 +77,8 @@ void score_cells(const std::int8_t* packed, std::size_t lanes, std::size_t dim, 
             const std::size_t taken = smaller(n_rows - row, kCellBlock);
             for_each_tile<kCellGroups>(chunk.groups, [&](std::size_t group, auto tile) noexcept {
                 const std::size_t lane = group * kWidth;
-                score_tile<decltype(tile)::kGroups>(chunk.tiles + lane * dim, rows + row * dim, taken, dim,
-                                                    chunk.first + lane, shift, n_lanes - lane, lanes,
+                score_tile<decltype(tile)::kGroups>(chunk.tiles + lane * dim, chunk.runs[group], rows + row * dim,
+                                                    taken, dim, chunk.first + lane, shift, n_lanes - lane, lanes,
                                                     table + row * lanes + first + lane);
             });
         }
@@ -80,19 +86,17 @@ void score_cells(const std::int8_t* packed, std::size_t lanes, std::size_t dim, 
 }
 
 template <std::size_t kGroups>
-void nearest_tile(const unsigned char* query, const unsigned char* block, std::size_t n_rows, std::size_t dim,
-                  std::int32_t first_row, std::int32_t* best, std::int32_t* which) noexcept {
+void nearest_tile(const unsigned char* query, std::size_t run, const unsigned char* block, std::size_t n_rows,
+                  std::size_t dim, std::int32_t first_row, std::int32_t* best, std::int32_t* which) noexcept {
     constexpr std::size_t kRows = cell_rows(kGroups);
     for (std::size_t first = 0; first < n_rows; first += kRows) {
-        RowPointer rows[kRows];
-        point_at_rows<kRows>(block, first, n_rows, dim, rows);
         Ints sums[kRows][kGroups];
-        tile_sums<CellProducts, kGroups, kRows>(query, rows, dim / kStep, sums);
+        const std::size_t n_sums = sum_cells<kGroups, kRows>(query, run, block, first, n_rows, dim, sums);
         for (std::size_t g = 0; g < kGroups; ++g) {
             Ints top = Ints::load(best + g * kWidth);
             Ints top_row = Ints::load(which + g * kWidth);
             // A repeated last row is not larger than itself, so it wins nothing under its second number.
-            for (std::size_t r = 0; r < kRows; ++r) {
+            for (std::size_t r = 0; r < n_sums; ++r) {
                 Ints::keep_larger(sums[r][g], first_row + static_cast<std::int32_t>(first + r), top, top_row);
             }
             Ints::store(best + g * kWidth, top);
@@ -115,9 +119,9 @@ void nearest_rows(const std::int8_t* packed, std::size_t lanes, std::size_t n_qu
             const std::size_t taken = smaller(n_rows - row, kCellBlock);
             for_each_tile<kCellGroups>(chunk.groups, [&](std::size_t group, auto tile) noexcept {
                 const std::size_t lane = group * kWidth;
-                nearest_tile<decltype(tile)::kGroups>(chunk.tiles + lane * dim, rows + row * dim, taken, dim,
-                                                      first_row + static_cast<std::int32_t>(row), chunk.first + lane,
-                                                      chunk.second + lane);
+                nearest_tile<decltype(tile)::kGroups>(chunk.tiles + lane * dim, chunk.runs[group], rows + row * dim,
+                                                      taken, dim, first_row + static_cast<std::int32_t>(row),
+                                                      chunk.first + lane, chunk.second + lane);
             });
         }
         std::memcpy(best + first, chunk.first, n_lanes * sizeof(std::int32_t));

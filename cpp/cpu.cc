@@ -64,6 +64,12 @@ bool cpu_has_vnni() noexcept {
     return has_all(saved_registers(), bit(5) | bit(6) | bit(7));  // masks, and both halves of zmm
 }
 
+bool cpu_has_amx() noexcept {
+    if (!cpu_has_vnni()) return false;
+    const std::uint32_t tiles = bit(24), int8 = bit(25);
+    return has_all(cpuid(7, 0).edx, tiles | int8) && has_all(saved_registers(), bit(17) | bit(18));  // shapes, tiles
+}
+
 }  // namespace plait
 
 #endif

@@ -9,6 +9,9 @@ bool cpu_has_avx2() noexcept;
 
 // All of the above and AVX-512 F, BW, VL and VNNI, with the widest registers saved too.
 bool cpu_has_vnni() noexcept;
+
+// All of the above and AMX with whole numbers of 8 bits, as far as the processor says: ask amx_works too.
+bool cpu_has_amx() noexcept;
 #endif
 
 }  // namespace plait

@@ -2,7 +2,9 @@
 #include "dispatch.h"
 
 #include <atomic>
+#include <cstdlib>
 
+#include "amx_probe.h"
 #include "cpu.h"
 
 namespace plait {
@@ -13,7 +15,10 @@ bool always() noexcept { return true; }
 constexpr Target kScalar = {"scalar", always, &maxsim_scalar, &cells_scalar, &residual_scalar, crc32c_table};
 #ifdef PLAIT_X86_64
 constexpr Target kAvx2 = {"avx2", cpu_has_avx2, &maxsim_avx2, &cells_avx2, &residual_avx2, crc32c_sse42};
-constexpr Target kVnni = {"vnni", cpu_has_vnni, &maxsim_avx2, &cells_vnni, &residual_vnni, crc32c_sse42};
+constexpr Target kVnni = {"vnni", cpu_has_vnni, &maxsim_avx512, &cells_vnni, &residual_vnni, crc32c_sse42};
+#endif
+#ifdef PLAIT_AMX
+constexpr Target kAmx = {"amx", amx_works, &maxsim_avx512, &cells_amx, &residual_amx, crc32c_sse42};
 #endif
 
 // From the plainest to the best.
@@ -22,6 +27,9 @@ constexpr const Target* kKnown[] = {
 #ifdef PLAIT_X86_64
     &kAvx2,
     &kVnni,
+#endif
+#ifdef PLAIT_AMX
+    &kAmx,
 #endif
 };
 
@@ -43,7 +51,22 @@ const Available& available() noexcept {
     return found;
 }
 
+const Target* find(std::string_view name) noexcept {
+    for (std::size_t i = 0; i < available().n_targets; ++i) {
+        if (name == available().targets[i]->name) return available().targets[i];
+    }
+    return nullptr;
+}
+
 std::atomic<const Target*> chosen{nullptr};
+
+const Target* first_choice() {
+    const char* asked = std::getenv(kTargetVariable);
+    if (asked == nullptr || *asked == '\0') return available().targets[available().n_targets - 1];
+    const Target* target = find(asked);
+    if (target == nullptr) throw UnknownTarget(asked);
+    return target;
+}
 
 }  // namespace
 
@@ -52,18 +75,18 @@ const Target* const* available_targets(std::size_t& n_targets) noexcept {
     return available().targets;
 }
 
-const Target& current_target() noexcept {
+const Target& current_target() {
     const Target* target = chosen.load(std::memory_order_relaxed);
-    return target != nullptr ? *target : *available().targets[available().n_targets - 1];
+    if (target != nullptr) return *target;
+    const Target* first = first_choice();
+    // Another thread may have chosen meanwhile: what it chose stays.
+    return chosen.compare_exchange_strong(target, first, std::memory_order_relaxed) ? *first : *target;
 }
 
 bool use_target(std::string_view name) noexcept {
-    for (std::size_t i = 0; i < available().n_targets; ++i) {
-        if (name != available().targets[i]->name) continue;
-        chosen.store(available().targets[i], std::memory_order_relaxed);
-        return true;
-    }
-    return false;
+    const Target* target = find(name);
+    if (target != nullptr) chosen.store(target, std::memory_order_relaxed);
+    return target != nullptr;
 }
 
 }  // namespace plait

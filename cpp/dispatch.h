@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "cells.h"
 #include "crc32c.h"
@@ -26,8 +29,19 @@ struct Target {
 // The targets that this machine can run, best last; the first is always "scalar".
 const Target* const* available_targets(std::size_t& n_targets) noexcept;
 
-// The target in use, for the whole process: the best that is available until `use_target` says otherwise.
-const Target& current_target() noexcept;
+// The environment variable that names the target to use.
+inline constexpr const char* kTargetVariable = "PLAIT_TARGET";
+
+// The variable names a target that is not available.
+struct UnknownTarget : std::exception {
+    explicit UnknownTarget(std::string name) : asked(std::move(name)) {}
+    const char* what() const noexcept override { return asked.c_str(); }
+    std::string asked;
+};
+
+// The target in use, for the whole process: until `use_target` says otherwise, the one that PLAIT_TARGET names when
+// this is first called, or without it the best that is available. Throws UnknownTarget.
+const Target& current_target();
 
 // False, and no change, where there is no such target or the machine cannot run it.
 bool use_target(std::string_view name) noexcept;

@@ -96,6 +96,35 @@ struct CellProducts {
     static Ints widen(Sums32 sums) noexcept { return {plain(sums)}; }
 };
 
+// The same for runs of steps whose query values leave room.
+struct Pairs {
+    Sums16 sums;
+
+    static Pairs multiply(Ints values, Ints query) noexcept {
+        return {plus(Sums16{}, _mm256_maddubs_epi16(values.lanes, query.lanes))};
+    }
+    static Pairs add(Pairs a, Pairs b) noexcept { return {plus(a.sums, plain(b.sums))}; }
+};
+__m256i widened(Pairs pairs) noexcept { return _mm256_madd_epi16(plain(pairs.sums), _mm256_set1_epi16(1)); }
+
+// The largest sum comes from 127 wherever the query is positive and 0 elsewhere, the smallest the other way round.
+bool fits_in_words(const unsigned char* steps, std::size_t n_steps, std::size_t n_bytes) noexcept {
+    const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi8(1);
+    const __m256i most = _mm256_set1_epi16(32767 / 127), least = _mm256_set1_epi16(-(32768 / 127));
+    __m256i beyond = zero;
+    for (std::size_t at = 0; at < n_bytes; at += 32) {
+        __m256i above = zero, below = zero;
+        for (std::size_t i = 0; i < n_steps; ++i) {
+            const __m256i query = _mm256_loadu_si256(at256(steps + i * n_bytes + at));
+            above = _mm256_add_epi16(above, _mm256_maddubs_epi16(ones, _mm256_max_epi8(query, zero)));
+            below = _mm256_add_epi16(below, _mm256_maddubs_epi16(ones, _mm256_min_epi8(query, zero)));
+        }
+        beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi16(above, most));
+        beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi16(least, below));
+    }
+    return _mm256_testz_si256(beyond, beyond) != 0;
+}
+
 // Small codes leave room in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
 template <int kLargest>
 struct SmallProducts {
@@ -121,6 +150,8 @@ constexpr std::size_t kCellGroups = 4;
 constexpr std::size_t cell_rows(std::size_t groups) noexcept {
     return groups == 1 ? 8 : groups == 2 ? 4 : groups == 3 ? 3 : 2;
 }
+constexpr std::size_t kCellBlock = 48;
+constexpr std::size_t kBlockRows = 24;
 constexpr std::size_t kResidualGroups = 4;
 constexpr std::size_t residual_rows(std::size_t groups) noexcept {
     return groups == 1 ? 8 : groups == 2 ? 6 : groups == 3 ? 4 : 3;
@@ -128,11 +159,17 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept {
 
 #include "integer_tile.h"
 
+#include "integer_sums.h"
+
+#include "cells_runs.h"
+
 #include "cells_tile.h"
 
 #include "select_tile.h"
 
 #include "residual_tile.h"
+
+#include "residual_words.h"
 
 }  // namespace
 

@@ -272,6 +272,8 @@ struct WordProducts {
 
 constexpr std::size_t kCellGroups = 4;
 constexpr std::size_t cell_rows(std::size_t groups) noexcept { return groups == 1 ? 4 : 2; }
+constexpr std::size_t kCellBlock = 48;
+constexpr std::size_t kBlockRows = 24;
 constexpr std::size_t kResidualGroups = 4;
 constexpr std::size_t residual_rows(std::size_t groups) noexcept { return groups == 1 ? 4 : 2; }
 
@@ -292,11 +294,17 @@ void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char*
 
 #include "integer_tile.h"
 
+#include "integer_sums.h"
+
+#include "cells_sums.h"
+
 #include "cells_tile.h"
 
 #include "select_tile.h"
 
 #include "residual_tile.h"
+
+#include "residual_words.h"
 
 }  // namespace
 

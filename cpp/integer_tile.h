@@ -1,20 +1,11 @@
-// Dot products of bytes, written once for every lane width. Each instruction set's file includes this INSIDE its own
-// anonymous namespace (maxsim_tile.h says why), before cells_tile.h and residual_tile.h, after defining:
-//
-//   struct Ints   kWidth lanes of int32: load, broadcast, add, and what the two files below ask for
-//   Products      what one step does: four values of a row, the same for every lane, times four values of each lane's
-//                 query row (two and two where they are 16 bits wide). Has Partial, whose {} is zero,
-//                 accumulate(partial, values, query), widen(partial) to Ints, and kSteps: how many a Partial can hold.
+// How a query is cut into tiles of lanes, written once for every lane width. Each instruction set's file includes this
+// INSIDE its own anonymous namespace (maxsim_tile.h says why), after defining Ints, kWidth lanes of int32. After it
+// comes sum_rows, the dot products: integer_sums.h has them for vector registers, integer_amx.cc for tile registers.
+// Then cells_tile.h and residual_tile.h.
 //
 // Layout. Lanes are query rows, as in maxsim_tile.h, and a step reads four bytes of a stored row and four bytes a lane
 // of the query. The query comes packed step by step for all lanes; here it is cut into tiles of a few groups of lanes,
 // so that a tile is read in order, whatever the number of lanes.
-
-#ifdef _MSC_VER
-#define PLAIT_OUT_OF_LINE __declspec(noinline)
-#else
-#define PLAIT_OUT_OF_LINE __attribute__((noinline))
-#endif
 
 constexpr std::size_t kWidth = Ints::kWidth;
 constexpr std::size_t kStep = 4;  // bytes
@@ -79,71 +70,5 @@ void cut_into_tiles(const unsigned char* packed, std::size_t lanes, std::size_t 
             std::memcpy(tiles, packed + (step * lanes + first + group * kWidth) * kStep, n_given);
             std::memset(tiles + n_given, 0, n_bytes - n_given);
         }
-    }
-}
-
-using RowPointer = const unsigned char*;
-
-// The last group of rows repeats the last row where it has too few.
-template <std::size_t kRows>
-inline void point_at_rows(const unsigned char* block, std::size_t first, std::size_t n_rows, std::size_t row_size,
-                          RowPointer (&rows)[kRows]) noexcept {
-    for (std::size_t r = 0; r < kRows; ++r) rows[r] = block + smaller(first + r, n_rows - 1) * row_size;
-}
-
-// One step for all rows and groups of a tile. The fewer of the two operands are held while the others pass by.
-template <std::size_t kGroups, std::size_t kRows, class Add>
-inline void one_step(const unsigned char* query, const RowPointer (&rows)[kRows], std::size_t at,
-                     const Add& add) noexcept {
-    if constexpr (kGroups <= kRows) {
-        Ints lanes[kGroups];
-        for (std::size_t g = 0; g < kGroups; ++g) lanes[g] = Ints::load(query + g * kWidth * kStep);
-        for (std::size_t r = 0; r < kRows; ++r) {
-            const Ints values = Ints::broadcast(rows[r] + at);
-            for (std::size_t g = 0; g < kGroups; ++g) add(r, g, values, lanes[g]);
-        }
-    } else {
-        Ints values[kRows];
-        for (std::size_t r = 0; r < kRows; ++r) values[r] = Ints::broadcast(rows[r] + at);
-        for (std::size_t g = 0; g < kGroups; ++g) {
-            const Ints lanes = Ints::load(query + g * kWidth * kStep);
-            for (std::size_t r = 0; r < kRows; ++r) add(r, g, values[r], lanes);
-        }
-    }
-}
-
-// Adds to sums[r][g] the dot products of row r with the query rows of group g, over kSteps steps at most. Kept out of
-// line: within a larger function the compiler runs out of registers and keeps the partial sums in memory.
-template <class Products, std::size_t kGroups, std::size_t kRows>
-PLAIT_OUT_OF_LINE void tile_steps(const unsigned char* query, const RowPointer (&rows)[kRows], std::size_t first_step,
-                                  std::size_t end, Ints (&sums)[kRows][kGroups]) noexcept {
-    typename Products::Partial partial[kRows][kGroups];
-    for (std::size_t r = 0; r < kRows; ++r) {
-        for (std::size_t g = 0; g < kGroups; ++g) partial[r][g] = typename Products::Partial{};
-    }
-    query += first_step * kGroups * kWidth * kStep;
-    std::size_t step = first_step;
-    do {
-        one_step<kGroups, kRows>(query, rows, step * kStep,
-                                 [&partial](std::size_t r, std::size_t g, Ints values, Ints lanes) noexcept {
-                                     partial[r][g] = Products::accumulate(partial[r][g], values, lanes);
-                                 });
-        query += kGroups * kWidth * kStep;
-    } while (++step < end);
-    for (std::size_t r = 0; r < kRows; ++r) {
-        for (std::size_t g = 0; g < kGroups; ++g) {
-            const Ints widened = Products::widen(partial[r][g]);
-            sums[r][g] = first_step == 0 ? widened : Ints::add(sums[r][g], widened);
-        }
-    }
-}
-
-// sums[r][g] = the dot products of row r with the query rows of group g, over n_steps steps.
-template <class Products, std::size_t kGroups, std::size_t kRows>
-inline void tile_sums(const unsigned char* query, const RowPointer (&rows)[kRows], std::size_t n_steps,
-                      Ints (&sums)[kRows][kGroups]) noexcept {
-    for (std::size_t step = 0, end; step < n_steps; step = end) {
-        end = n_steps - step > Products::kSteps ? step + Products::kSteps : n_steps;
-        tile_steps<Products, kGroups, kRows>(query, rows, step, end, sums);
     }
 }

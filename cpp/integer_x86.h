@@ -83,8 +83,8 @@ void decode(const unsigned char* from, std::size_t n_bytes, unsigned char* to) n
     }
 }
 
-// Eight at a time: dim is a multiple of 8.
-void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char* to) noexcept {
+// Eight at a time: dim is a multiple of 8. Not every instruction set takes 16 bits.
+[[maybe_unused]] void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char* to) noexcept {
     for (std::size_t j = 0; j < n_bytes; j += 8) {
         const __m128i words = _mm_cvtepu8_epi16(_mm_loadl_epi64(at128(from + j)));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to + j * 2), words);

@@ -44,6 +44,7 @@ struct MaxSimKernels {
 extern const MaxSimKernels maxsim_scalar;
 #ifdef PLAIT_X86_64
 extern const MaxSimKernels maxsim_avx2;  // needs AVX2, FMA and F16C
+extern const MaxSimKernels maxsim_avx512;  // needs AVX-512 F
 #endif
 
 }  // namespace plait

@@ -70,5 +70,8 @@ extern const ResidualKernels residual_scalar;
 extern const ResidualKernels residual_avx2;
 extern const ResidualKernels residual_vnni;  // needs AVX-512 F, BW, VL and VNNI
 #endif
+#ifdef PLAIT_AMX
+extern const ResidualKernels residual_amx;  // needs those, AMX with 8 bits, and permission to use tiles
+#endif
 
 }  // namespace plait

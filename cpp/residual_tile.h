@@ -1,19 +1,20 @@
 // MaxSim over compressed rows, written once for every lane width. Each instruction set's file includes this INSIDE its
-// own anonymous namespace, after integer_tile.h, having defined besides:
+// own anonymous namespace, after integer_tile.h and sum_rows, having defined besides:
 //
 //   struct Floats               kWidth lanes: load, store, store_some, broadcast, from_ints, from_words (some), add,
 //                               multiply, max
-//   SmallProducts<kLargest>     the Products for codes up to kLargest, and WordProducts for 16 bits
-//   decode<kBits>(from, n, to)  n bytes of codes to one byte a code; decode_words, n bytes to 16 bits a code
+//   SmallProducts<kLargest>     the Products for codes up to kLargest
+//   decode<kBits>(from, n, to)  n bytes of codes to one byte a code
 //   kResidualGroups             how many groups of lanes a tile holds at most
 //   residual_rows(groups)       how many rows a tile of so many groups takes together
+//   kBlockRows                  how many rows are spread together
 //   prefetch(at)                asks for a cache line
+//
+// This is for 1, 2 and 4 bits; residual_words.h adds 8 and chooses between them.
 //
 // Codes are spread to one byte each, a block of rows at a time, in a buffer that stays in the first cache; then every
 // tile of the query goes over the block. Spreading costs little beside the products, and leaves them one shape for all
 // numbers of bits.
-
-constexpr std::size_t kBlockRows = 24;
 
 template <unsigned kBits>
 struct Coding {
@@ -21,15 +22,6 @@ struct Coding {
     static constexpr std::size_t kSpread = 1;  // bytes of a code in the block
     static void spread(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
         decode<kBits>(from, dim * kBits / 8, to);
-    }
-};
-
-template <>
-struct Coding<8> {
-    using Products = WordProducts;
-    static constexpr std::size_t kSpread = 2;
-    static void spread(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
-        decode_words(from, dim, to);
     }
 };
 
@@ -102,8 +94,8 @@ void read_block(const ResidualQuery& query, const ResidualRows& rows, const RowN
     }
 }
 
-// Calls take(first row, group of the tile, scores of the rows from the first on) for all rows of the block. Where the
-// block has no more rows, the last one's scores are repeated.
+// Calls take(first row, group of the tile, n, score of row) for all rows of the block, a few at a time: score_of(r) is
+// for row first + r, r below n. Where the block has no more rows, the last one's scores are repeated.
 template <unsigned kBits, std::size_t kGroups, class Take>
 void score_block(const ResidualQuery& query, const Block& block, const unsigned char* tile, const float* offset,
                  std::size_t first_lane, const Take& take) noexcept {
@@ -112,25 +104,22 @@ void score_block(const ResidualQuery& query, const Block& block, const unsigned 
     const Floats residual_scale = Floats::broadcast(query.residual_scale);
     const Floats cell_scale = Floats::broadcast(query.cell_scale);
     for (std::size_t first = 0; first < block.n_rows; first += kRows) {
-        RowPointer rows[kRows];
-        point_at_rows<kRows>(block.codes, first, block.n_rows, row_size, rows);
         Ints sums[kRows][kGroups];
-        tile_sums<typename Coding<kBits>::Products, kGroups, kRows>(tile, rows, row_size / kStep, sums);
+        const std::size_t n_sums = sum_rows<typename Coding<kBits>::Products, kGroups, kRows>(
+            tile, block.codes, first, block.n_rows, row_size, sums);
         for (std::size_t g = 0; g < kGroups; ++g) {
             const Floats lane_offset = Floats::load(offset + g * kWidth);
-            Floats scores[kRows];
-            for (std::size_t r = 0; r < kRows; ++r) {
+            const std::size_t lane = first_lane + g * kWidth;
+            take(first, g, n_sums, [&](std::size_t r) noexcept {
                 const std::size_t row = smaller(first + r, block.n_rows - 1);
                 Floats score = Floats::multiply(Floats::from_ints(sums[r][g]), residual_scale);
                 if (query.table != nullptr) {
-                    const std::size_t lane = first_lane + g * kWidth;
                     const Floats cell =
                         Floats::from_words(block.cells[row] + lane, smaller(query.lanes - lane, kWidth));
                     score = Floats::add(score, Floats::multiply(cell, cell_scale));
                 }
-                scores[r] = Floats::multiply(Floats::add(score, lane_offset), Floats::broadcast(block.factors[row]));
-            }
-            take(first, g, scores);
+                return Floats::multiply(Floats::add(score, lane_offset), Floats::broadcast(block.factors[row]));
+            });
         }
     }
 }
@@ -193,9 +182,9 @@ void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, co
                 float* best = space.best + lane;
                 score_block<kBits, decltype(tile)::kGroups>(
                     query, block, space.tiles + lane * query.dim * Coding<kBits>::kSpread, space.offset + lane, lane,
-                    [best](std::size_t, std::size_t g, const auto& found) noexcept {
+                    [best](std::size_t, std::size_t g, std::size_t n, const auto& score_of) noexcept {
                         Floats top = Floats::load(best + g * kWidth);
-                        for (const Floats score : found) top = Floats::max(score, top);
+                        for (std::size_t r = 0; r < n; ++r) top = Floats::max(score_of(r), top);
                         Floats::store(best + g * kWidth, top);
                     });
             });
@@ -221,40 +210,12 @@ void residual_scores_of(const ResidualQuery& query, const ResidualRows& rows, co
             float* out = scores + first * query.lanes + lane;
             score_block<kBits, decltype(tile)::kGroups>(
                 query, block, space.tiles + lane * query.dim * Coding<kBits>::kSpread, space.offset + lane, lane,
-                [&](std::size_t row, std::size_t g, const auto& found) noexcept {
-                    for (const Floats score : found) {
-                        if (row == n_rows) return;
-                        Floats::store_some(out + row++ * query.lanes + g * kWidth, score,
+                [&](std::size_t row, std::size_t g, std::size_t n, const auto& score_of) noexcept {
+                    for (std::size_t r = 0; r < n && row + r < n_rows; ++r) {
+                        Floats::store_some(out + (row + r) * query.lanes + g * kWidth, score_of(r),
                                            lanes_in_group(query.lanes - lane, g));
                     }
                 });
         });
     }
-}
-
-template <class Docs>
-void residual_maxsim_any(const ResidualQuery& query, const ResidualRows& rows, const Docs& docs, std::size_t n_docs,
-                         unsigned char* workspace, float* scores) noexcept {
-    if (rows.bits == 1) residual_maxsim_of<1>(query, rows, docs, n_docs, workspace, scores);
-    if (rows.bits == 2) residual_maxsim_of<2>(query, rows, docs, n_docs, workspace, scores);
-    if (rows.bits == 4) residual_maxsim_of<4>(query, rows, docs, n_docs, workspace, scores);
-    if (rows.bits == 8) residual_maxsim_of<8>(query, rows, docs, n_docs, workspace, scores);
-}
-
-void residual_maxsim(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* begins,
-                     const std::int64_t* ends, std::size_t n_docs, unsigned char* workspace, float* scores) noexcept {
-    residual_maxsim_any(query, rows, RaggedDocs{begins, ends}, n_docs, workspace, scores);
-}
-
-void residual_fixed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* items,
-                    std::size_t n_items, std::size_t stride, unsigned char* workspace, float* scores) noexcept {
-    residual_maxsim_any(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
-}
-
-void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
-                     std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept {
-    if (rows.bits == 1) residual_scores_of<1>(query, rows, numbers, n_numbers, workspace, scores);
-    if (rows.bits == 2) residual_scores_of<2>(query, rows, numbers, n_numbers, workspace, scores);
-    if (rows.bits == 4) residual_scores_of<4>(query, rows, numbers, n_numbers, workspace, scores);
-    if (rows.bits == 8) residual_scores_of<8>(query, rows, numbers, n_numbers, workspace, scores);
 }

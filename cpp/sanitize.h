@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cells.h"
+#include "maxsim.h"
 #include "residual.h"
 
 namespace plait {
@@ -49,6 +50,17 @@ std::vector<T> numbers(std::size_t size, std::int64_t low, std::int64_t high) {
     return values;
 }
 
+// Small whole numbers: every dot product is exact, so all targets must agree to the bit, in float16 as in float32.
+inline std::vector<float> whole_numbers(std::size_t size, int low, int high) {
+    std::uniform_int_distribution<int> pick(low, high);
+    std::vector<float> values(size);
+    for (float& value : values) value = static_cast<float>(pick(random_bits));
+    return values;
+}
+
+// Exact MaxSim of one instruction set.
+void try_maxsim(const std::string& name, const MaxSimKernels& kernels);
+
 // Every integer kernel of one instruction set.
 void try_integer(const std::string& name, const CellKernels& cells, const ResidualKernels& residual);
 
@@ -56,5 +68,6 @@ void try_postings();
 
 // Rows of cells, and the items that they add up to.
 void try_tokens();
+void try_trial();
 
 }  // namespace plait

@@ -12,7 +12,7 @@ namespace plait {
 namespace {
 
 constexpr std::size_t kSizes[] = {1, 7, 8, 9, 22, 24, 32, 33, 48, 57, 100};
-constexpr std::size_t kDims[] = {8, 16, 24, 40, 96, 128, 256};
+constexpr std::size_t kDims[] = {8, 16, 24, 40, 72, 96, 128, 136, 256};
 
 std::size_t rounded(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -38,11 +38,11 @@ std::int64_t dot(const A* a, const B* b, std::size_t dim) {
 }
 
 void try_scores(const std::string& name, const CellKernels& kernels, std::size_t n_query, std::size_t dim,
-                std::size_t n_rows, int smallest) {
+                std::size_t n_rows, int smallest, int largest) {
     const std::string what = name + " query " + std::to_string(n_query) + " dim " + std::to_string(dim);
     const std::size_t lanes = rounded(n_query, 8);
-    const auto query = numbers<std::int8_t>(n_query * dim, smallest, 127);
-    const auto rows = numbers<unsigned char>(n_rows * dim, smallest < 0 ? 0 : 127, 127);
+    const auto query = numbers<std::int8_t>(n_query * dim, smallest, largest);
+    const auto rows = numbers<unsigned char>(n_rows * dim, smallest < largest ? 0 : 127, 127);
     const auto bias = numbers<std::int32_t>(lanes, -5000, 5000);
     const auto packed = pack(query, n_query, dim);
     const Unaligned<unsigned char> stored(rows);
@@ -128,8 +128,8 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
                   std::size_t dim, bool has_table, std::size_t cell_size, bool extreme) {
     const std::string what = "residual " + name + " bits " + std::to_string(bits) + " query " +
                              std::to_string(n_query) + " dim " + std::to_string(dim);
-    const std::vector<std::int64_t> bounds = {0, 0, 1, 4, 4, 9, 33, 60};
-    const std::size_t n_rows = 60, n_cells = 11, lanes = rounded(n_query, 8), row_size = dim * bits / 8;
+    const std::vector<std::int64_t> bounds = {0, 0, 1, 4, 4, 9, 33, 60, 76, 93, 125, 190};
+    const std::size_t n_rows = 190, n_cells = 11, lanes = rounded(n_query, 8), row_size = dim * bits / 8;
     const int largest = (1 << bits) - 1;
     const auto query = extreme ? std::vector<Value>(n_query * dim, below(2) == 0 ? -127 : 127)
                                : numbers<Value>(n_query * dim, -127, 127);
@@ -212,8 +212,15 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
 void try_integer(const std::string& name, const CellKernels& cells, const ResidualKernels& residual) {
     for (const std::size_t n_query : kSizes) {
         for (const std::size_t dim : kDims) {
-            try_scores(name, cells, n_query, dim, 1 + below(60), -128);
-            try_scores(name, cells, n_query, dim, 1 + below(60), 127);  // nothing but the largest values
+            try_scores(name, cells, n_query, dim, 1 + below(200), -128, 127);
+            try_scores(name, cells, n_query, dim, 1 + below(60), 127, 127);  // nothing but the largest values
+            try_scores(name, cells, n_query, dim, 16 * (1 + below(5)), -128, 127);  // as many as tiles take
+            // As large as leaves room in 16 bits for four steps or two, and one more.
+            for (const int size : {32, 33, 64, 65}) {
+                try_scores(name, cells, n_query, dim, 1 + below(9), size, size);
+                try_scores(name, cells, n_query, dim, 1 + below(9), -size, -size);
+                try_scores(name, cells, n_query, dim, 1 + below(9), -size, size);
+            }
             for (const unsigned bits : {1u, 2u, 4u}) {
                 try_residual<std::int8_t>(name, residual, bits, n_query, dim, below(3) > 0, 2 + 2 * below(2), false);
                 try_residual<std::int8_t>(name, residual, bits, n_query, dim, true, 2, true);
@@ -224,7 +231,7 @@ void try_integer(const std::string& name, const CellKernels& cells, const Residu
             for (const std::size_t n_rows : {1, 2, 63, 700}) try_tables(name, cells, n_query, n_rows, spread);
         }
     }
-    try_scores(name, cells, 1601, 8, 50, -128);
+    try_scores(name, cells, 1601, 8, 50, -128, 127);
     try_tables(name, cells, 3, 5000, 32768);
 }
 

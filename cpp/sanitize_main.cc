@@ -23,102 +23,7 @@ using plait::below;
 using plait::expect;
 using plait::random_bits;
 using plait::Unaligned;
-
-// Small whole numbers: every dot product is exact, so all targets must agree to the bit, in float16 as in float32.
-std::vector<float> whole_numbers(std::size_t size, int low, int high) {
-    std::uniform_int_distribution<int> pick(low, high);
-    std::vector<float> values(size);
-    for (float& value : values) value = static_cast<float>(pick(random_bits));
-    return values;
-}
-
-// Float16 of a whole number between -8 and 8.
-std::uint16_t half_of(float value) {
-    if (value == 0.0f) return 0;
-    int exponent = 0;
-    const float fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
-    const auto mantissa = static_cast<std::uint16_t>((fraction * 2 - 1) * 1024);
-    return static_cast<std::uint16_t>((value < 0 ? 0x8000 : 0) | (exponent + 14) << 10 | mantissa);
-}
-
-float dot(const float* a, const float* b, std::size_t dim) {
-    float sum = 0;
-    for (std::size_t d = 0; d < dim; ++d) sum += a[d] * b[d];
-    return sum;
-}
-
-struct Match {
-    std::int64_t row;
-    float score;
-};
-
-Match best_match(const float* query, const float* rows, std::size_t n_rows, std::size_t dim) {
-    Match best{-1, n_rows == 0 ? 0.0f : -std::numeric_limits<float>::infinity()};
-    for (std::size_t row = 0; row < n_rows; ++row) {
-        const float product = dot(query, rows + row * dim, dim);
-        if (product > best.score) best = {static_cast<std::int64_t>(row), product};
-    }
-    return best;
-}
-
-void try_maxsim(const Target& target, std::size_t n_query, std::size_t dim, const std::vector<std::int64_t>& offsets,
-                int highest) {
-    const auto n_rows = static_cast<std::size_t>(offsets.back());
-    const std::size_t n_docs = offsets.size() - 1;
-    const std::vector<float> query = whole_numbers(n_query * dim, 1, 8);
-    const std::vector<float> rows = whole_numbers(n_rows * dim, -8, highest);
-    std::vector<std::uint16_t> halves;
-    for (const float value : rows) halves.push_back(half_of(value));
-    const Unaligned<float> query_bytes(query), row_bytes(rows);
-    const Unaligned<std::uint16_t> half_bytes(halves);
-
-    const plait::MaxSimKernels& kernels = *target.maxsim;
-    std::vector<float> workspace(kernels.workspace(n_query, dim));
-    for (const bool is_half : {false, true}) {
-        const std::string what = std::string(target.name) + (is_half ? " f16" : " f32") + " query " +
-                                 std::to_string(n_query) + " dim " + std::to_string(dim);
-        plait::Bytes stored = is_half ? half_bytes.get() : row_bytes.get();
-        std::vector<float> scores(n_docs);
-        (is_half ? kernels.maxsim_f16 : kernels.maxsim_f32)(query_bytes.get(), n_query, stored, offsets.data(),
-                                                            offsets.data() + 1, n_docs, dim, workspace.data(),
-                                                            scores.data());
-        for (std::size_t doc = 0; doc < n_docs; ++doc) {
-            const auto first = static_cast<std::size_t>(offsets[doc]);
-            const auto length = static_cast<std::size_t>(offsets[doc + 1]) - first;
-            std::vector<std::int64_t> matched(n_query);
-            std::vector<float> products(n_query);
-            (is_half ? kernels.align_f16 : kernels.align_f32)(query_bytes.get(), n_query,
-                                                              stored + first * dim * (is_half ? 2 : 4), length, dim,
-                                                              workspace.data(), matched.data(), products.data());
-            float sum = 0;
-            for (std::size_t row = 0; row < n_query; ++row) {
-                const Match best = best_match(query.data() + row * dim, rows.data() + first * dim, length, dim);
-                expect(matched[row] == best.row && products[row] == best.score, "align " + what);
-                sum += best.score;
-            }
-            expect(scores[doc] == sum, "maxsim " + what);
-        }
-    }
-}
-
-void try_all_maxsim(const Target& target) {
-    const std::vector<std::vector<std::int64_t>> ragged = {{0}, {0, 0}, {0, 1}, {0, 3, 3, 8}, {0, 23, 47, 72, 72, 172}};
-    for (const std::size_t n_query : {1, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 40, 41, 100}) {
-        for (const std::size_t dim : {1, 2, 7, 8, 9, 31, 128}) {
-            for (const auto& offsets : ragged) {
-                try_maxsim(target, n_query, dim, offsets, 8);
-                try_maxsim(target, n_query, dim, offsets, -1);  // every product negative
-            }
-        }
-    }
-    for (int round = 0; round < 200; ++round) {
-        std::vector<std::int64_t> offsets{0};
-        for (std::size_t doc = below(6); doc > 0; --doc) {
-            offsets.push_back(offsets.back() + static_cast<std::int64_t>(below(60)));
-        }
-        try_maxsim(target, 1 + below(70), 1 + below(70), offsets, 8);
-    }
-}
+using plait::whole_numbers;
 
 std::uint32_t crc_bit_by_bit(const std::vector<unsigned char>& bytes) {
     std::uint32_t crc = 0xffffffffu;
@@ -199,7 +104,7 @@ int main() {
     std::size_t n_targets = 0;
     const Target* const* targets = plait::available_targets(n_targets);
     for (std::size_t i = 0; i < n_targets; ++i) {
-        try_all_maxsim(*targets[i]);
+        plait::try_maxsim(targets[i]->name, *targets[i]->maxsim);
         try_crc32c(*targets[i]);
         plait::try_integer(targets[i]->name, *targets[i]->cells, *targets[i]->residual);
         expect(plait::use_target(targets[i]->name) && &plait::current_target() == targets[i], "use_target");
@@ -213,5 +118,6 @@ int main() {
     plait::try_postings();
     plait::try_tokens();
     std::printf("postings: fine\n");
+    plait::try_trial();
     return 0;
 }

@@ -55,6 +55,18 @@ def test_cell_scores_equal_their_reference(dim: int, n_query: int, n_rows: int) 
         np.testing.assert_array_equal(table[:, :n_query], reference.score_cells(query, centroids, bias, shift))
 
 
+@pytest.mark.parametrize("n_query", [8, 24, 32])
+@pytest.mark.parametrize("extra", [0, 2, 3])
+@pytest.mark.parametrize("value", [32, 64, -32, -64])
+def test_sums_at_the_edge_of_sixteen_bits_are_exact(value: int, extra: int, n_query: int) -> None:
+    """Eight values of 32 or four of 64, times 127, may share 16 bits, with 2 to spare and not with 3."""
+    query, centroids = np.full((n_query, 128), value, np.int8), np.full((3, 128), 127, np.uint8)
+    query[-1, 17] += np.sign(value) * extra
+    bias = 64 * query.astype(np.int32).sum(axis=1, dtype=np.int32)
+    table = integer.score_cells(packed_int8(query), centroids, padded(bias), 6)
+    np.testing.assert_array_equal(table[:, :n_query], reference.score_cells(query, centroids, bias, 6))
+
+
 @pytest.mark.parametrize("dim", [8, 128, 512])
 @pytest.mark.parametrize("value", [-128, -127, 127])
 def test_the_largest_values_do_not_overflow(value: int, dim: int) -> None:

@@ -1,0 +1,5 @@
+// amx_probe.cc on any machine.
+#define PLAIT_EMULATED
+#include "emulated_tiles.h"
+
+#include "amx_probe.cc"
