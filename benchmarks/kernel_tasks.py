@@ -167,7 +167,7 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         )
         codes = rng.integers(0, 256, (n_rows, sizes.dim * bits // 8), np.uint8)
         query = integer.ResidualQuery(integer.pack_query(values), sizes.n_query, 1e-4, offset, table, 1e-4)
-        rows = integer.CodedRows(bits, codes, cells, factors, factor_table)
+        rows = integer.CodedRows(bits, codes, cells, factors, factor_table, factors, factor_table)
         yield residual_task(sizes, query, rows, values, begins[chosen], ends[chosen])
         if bits == 2:
             yield from fixed_tasks(sizes, query, rng)
@@ -182,10 +182,11 @@ def fixed_tasks(sizes: Sizes, query: integer.ResidualQuery, rng: np.random.Gener
         np.uint16 if sizes.n_cells <= 1 << 16 else np.uint32
     )
     factors = rng.integers(0, 256, n_rows).astype(np.uint8)
-    rows = integer.CodedRows(2, codes, cells, factors, np.linspace(0.9, 1.1, 256, dtype=np.float32))
+    factor_table = np.linspace(0.9, 1.1, 256, dtype=np.float32)
+    rows = integer.CodedRows(2, codes, cells, factors, factor_table, factors, factor_table)
     chosen = rng.choice(n_docs, sizes.n_candidates, replace=False)
     begins = chosen * stride
-    row_bytes = codes.shape[1] + cells.itemsize + 1
+    row_bytes = codes.shape[1] + cells.itemsize + 2
     n_scored = sizes.n_candidates * stride
     yield Task(
         "ragged, 32 rows, 2 bits",
@@ -221,7 +222,8 @@ def residual_task(
     def with_numpy() -> object:
         spread = [(rows.codes[some] >> shift) & ((1 << rows.bits) - 1) for shift in range(0, 8, rows.bits)]
         products = np.concatenate(spread, axis=1).astype(np.float32) @ values.astype(np.float32).T
-        scores = products * query.residual_scale + table[cells[some], : sizes.n_query] * query.cell_scale
+        scores = products * query.residual_scale * rows.length_table[rows.lengths[some], None]
+        scores += table[cells[some], : sizes.n_query] * query.cell_scale
         scores = scores * rows.factor_table[rows.factors[some], None]
         return np.maximum.reduceat(scores, np.arange(0, len(some), sizes.rows_per_doc), axis=0).sum(axis=1)
 
@@ -231,7 +233,7 @@ def residual_task(
         f"residual_maxsim, {rows.bits} bits",
         "row",
         n_rows,
-        rows.codes.shape[1] + cells.itemsize + 1,
+        rows.codes.shape[1] + cells.itemsize + 2,
         lambda: integer.residual_maxsim(query, rows, begins, ends),
         lambda: [with_numpy() for _ in range(round(1 / share))],
     )

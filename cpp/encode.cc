@@ -43,8 +43,7 @@ void take_away_centroid(const RowCoding& coding, const float* row, std::int32_t 
     }
 }
 
-void choose_codes(const RowCoding& coding, Draft& draft) noexcept {
-    const float length = std::sqrt(dot(draft.residual, draft.residual, coding.dim));
+void choose_codes(const RowCoding& coding, float length, Draft& draft) noexcept {
     const float inverse = length > kTiny ? 1.0f / length : 0.0f;
     const auto half = static_cast<float>(1u << (coding.bits - 1));
     const float largest = 2.0f * half - 1.0f;
@@ -57,9 +56,8 @@ void choose_codes(const RowCoding& coding, Draft& draft) noexcept {
 }
 
 // Takes each code one step towards the residual where that brings the levels nearer to its direction: rounding every
-// dimension by itself is not the best for all of them together. With 8 bits there is nothing to gain.
+// dimension by itself is not the best for all of them together.
 void improve_codes(const RowCoding& coding, Draft& draft) noexcept {
-    if (coding.bits == 8) return;
     const int largest = (1 << coding.bits) - 1;
     float along = dot(draft.levels, draft.residual, coding.dim);
     float square = dot(draft.levels, draft.levels, coding.dim);
@@ -92,6 +90,21 @@ float nearest_in(const float* table, float value) noexcept {
     return value - table[low] <= table[high] - value ? table[low] : table[high];
 }
 
+float choose_length_and_codes(const RowCoding& coding, Draft& draft) noexcept {
+    const auto in_table = [&coding](float length) noexcept {
+        return coding.length_table == nullptr ? length : nearest_in(coding.length_table, length);
+    };
+    const float whole = std::sqrt(dot(draft.residual, draft.residual, coding.dim));
+    if (coding.bits == 8) {
+        const float length = in_table(whole);
+        choose_codes(coding, length, draft);
+        return length;
+    }
+    choose_codes(coding, whole, draft);
+    improve_codes(coding, draft);
+    return in_table(dot(draft.levels, draft.residual, coding.dim) / dot(draft.levels, draft.levels, coding.dim));
+}
+
 void pack(const unsigned char* spread, std::size_t dim, unsigned bits, unsigned char* codes) noexcept {
     const std::size_t n_bytes = dim * bits / 8;
     std::memcpy(codes, spread, n_bytes);
@@ -113,11 +126,8 @@ void encode_rows(const RowCoding& coding, const float* rows, const std::int32_t*
     for (std::size_t i = 0; i < n_rows; ++i) {
         const float* row = rows + i * dim;
         take_away_centroid(coding, row, cells[i], draft);
-        choose_codes(coding, draft);
-        improve_codes(coding, draft);
+        const float length = choose_length_and_codes(coding, draft);
         pack(draft.codes, dim, coding.bits, codes + i * (dim * coding.bits / 8));
-        float length = dot(draft.levels, draft.residual, dim) / dot(draft.levels, draft.levels, dim);
-        if (coding.length_table != nullptr) length = nearest_in(coding.length_table, length);
         for (std::size_t d = 0; d < dim; ++d) draft.levels[d] = draft.centroid[d] + length * draft.levels[d];
         const float coded = std::sqrt(dot(draft.levels, draft.levels, dim));
         lengths[i] = length;

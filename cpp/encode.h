@@ -3,7 +3,8 @@
 // What is left of a row when its centroid is taken away is divided by its length, so that rows far from their centroid
 // and rows near to it use all codes alike; then every dimension is cut into even steps of its own. Codes stand for
 // c + length * level, with level the (code - middle) * step of each dimension, times a factor that gives it the length
-// of the row. `length` is the one that leaves least of the row.
+// of the row. `length` is the one that leaves least of the row; with codes of 8 bits, which leave next to nothing, it is
+// the length of the residual, and codes are chosen to suit the one in the table.
 #pragma once
 
 #include <cstddef>

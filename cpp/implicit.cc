@@ -54,7 +54,7 @@ bool score_cell(const CellRows& cell, const float* tables, float base, std::uint
         const auto row = static_cast<std::uint64_t>(cell.rows[i]);
         if (row >= cell.n_stored) return false;
         const unsigned char* codes = cell.codes + row * cell.n_bytes;
-        float sums[4] = {base, 0, 0, 0};
+        float sums[4] = {};
         std::size_t j = 0;
         for (; j + 4 <= cell.n_bytes; j += 4) {
             std::uint32_t word;
@@ -66,7 +66,8 @@ bool score_cell(const CellRows& cell, const float* tables, float base, std::uint
         }
         for (; j < cell.n_bytes; ++j) sums[0] += tables[j * kByteValues + codes[j]];
         items[i] = cell.owners[i];
-        scores[i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        scores[i] = base + cell.length_table[cell.lengths[row]] * sum;
     }
     return true;
 }

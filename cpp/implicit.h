@@ -24,11 +24,13 @@ struct CellRows {
     const std::uint32_t* owners;
     std::size_t n_rows;          // of this cell
     const unsigned char* codes;  // of all rows, n_bytes each
+    const unsigned char* lengths;  // of all rows
+    const float* length_table;     // 256
     std::size_t n_stored;
     std::size_t n_bytes;
 };
 
-// items[i] = the owner of row i of the cell, scores[i] = base and the sum over bytes of what they add. False at the
+// items[i] = the owner of row i of the cell, scores[i] = base and its length times the sum over bytes of what they add. False at the
 // first row that is not below n_stored.
 bool score_cell(const CellRows& cell, const float* tables, float base, std::uint32_t* items, float* scores) noexcept;
 

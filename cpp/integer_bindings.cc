@@ -199,11 +199,12 @@ struct Residual {
 
 using Offset = Array<const float, 1>;
 using Codes = Array<const std::uint8_t, 2>;
-using Factors = Array<const std::uint8_t, 1>;
+using Bytes = Array<const std::uint8_t, 1>;
 
 Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual_scale, const Offset& offset,
                      const std::optional<Table>& table, float cell_scale, unsigned bits, const Codes& codes,
-                     const std::optional<AnyArray>& cells, const Factors& factors, const Offset& factor_table) {
+                     const std::optional<AnyArray>& cells, const Bytes& lengths, const Offset& length_table,
+                     const Bytes& factors, const Offset& factor_table) {
     require(bits == 1 || bits == 2 || bits == 4 || bits == 8,
             "codes of " + std::to_string(bits) + " bits; there are 1, 2, 4 and 8");
     const nb::dlpack::dtype expected = bits == 8 ? nb::dtype<std::int16_t>() : nb::dtype<std::int8_t>();
@@ -214,17 +215,26 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
     require(n_query > 0 && lanes_for(n_query) == shape.lanes, std::to_string(n_query) + " query rows in " +
                                                                    std::to_string(shape.lanes) + " lanes");
     require_size(offset, shape.lanes, "offset");
+    require_size(length_table, 256, "length_table");
     require_size(factor_table, 256, "factor_table");
     const std::size_t n_rows = codes.shape(0);
     require(codes.shape(1) == shape.dim * bits / 8, "a row has " + std::to_string(codes.shape(1)) +
                                                         " bytes of codes; the query's " + std::to_string(shape.dim) +
                                                         " dimensions need " + std::to_string(shape.dim * bits / 8));
+    require_size(lengths, n_rows, "lengths");
     require_size(factors, n_rows, "factors");
     Residual out{};
     out.n_rows = n_rows;
     out.query = {static_cast<const unsigned char*>(packed.data()), shape.lanes,  n_query, shape.dim, residual_scale,
                  aligned_data(offset, "offset"),                   nullptr, cell_scale};
-    out.rows = {bits, codes.data(), nullptr, 0, factors.data(), aligned_data(factor_table, "factor_table")};
+    out.rows = {bits,
+                codes.data(),
+                nullptr,
+                0,
+                lengths.data(),
+                aligned_data(length_table, "length_table"),
+                factors.data(),
+                aligned_data(factor_table, "factor_table")};
     if (!table.has_value()) return out;
     require(table->shape(1) == shape.lanes, "the table has " + std::to_string(table->shape(1)) +
                                                 " lanes and the query " + std::to_string(shape.lanes));
@@ -241,10 +251,10 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
 
 void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                     std::optional<AnyArray> cells, Factors factors, Offset factor_table, Bounds begins, Bounds ends,
+                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, Bounds begins, Bounds ends,
                      Array<float, 1> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
-                                       factors, factor_table);
+                                       lengths, length_table, factors, factor_table);
     const nb::gil_scoped_release unlocked;
     const Ranges ranges = ranges_of(begins, ends, given.n_rows);
     float* out = output_of(scores, ranges.begins.size(), "scores");
@@ -259,10 +269,10 @@ void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale,
 // Documents of `stride` rows each, by number. Numbers and cells are checked a stretch before it is scored.
 void residual_fixed(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                     std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                    std::optional<AnyArray> cells, Factors factors, Offset factor_table, std::size_t stride,
+                    std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, std::size_t stride,
                     Bounds items, Array<float, 1> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
-                                       factors, factor_table);
+                                       lengths, length_table, factors, factor_table);
     const nb::gil_scoped_release unlocked;
     require(stride > 0 && given.n_rows % stride == 0, std::to_string(given.n_rows) + " rows are no whole documents of " +
                                                           std::to_string(stride));
@@ -287,10 +297,10 @@ void residual_fixed(AnyArray packed, std::size_t n_query, float residual_scale, 
 
 void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                     std::optional<AnyArray> cells, Factors factors, Offset factor_table, Bounds numbers,
+                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, Bounds numbers,
                      Array<float, 2> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
-                                       factors, factor_table);
+                                       lengths, length_table, factors, factor_table);
     const nb::gil_scoped_release unlocked;
     const std::vector<std::int64_t> chosen = copy_of(numbers);
     require(scores.shape(0) == chosen.size() && scores.shape(1) == given.query.lanes,
@@ -379,14 +389,14 @@ void bind_integer(nb::module_& module) {
     module.def("flood", flood, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), arg("scores"));
     module.def("residual_maxsim", residual_maxsim, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
-               arg("cells").none(), arg("factors"), arg("factor_table"), arg("begins"), arg("ends"), arg("scores"));
+               arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("begins"), arg("ends"), arg("scores"));
     module.def("residual_fixed", residual_fixed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
-               arg("cells").none(), arg("factors"), arg("factor_table"), nb::arg("stride"), arg("items"),
+               arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), nb::arg("stride"), arg("items"),
                arg("scores"));
     module.def("residual_scores", residual_scores, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
-               arg("cells").none(), arg("factors"), arg("factor_table"), arg("numbers"), arg("scores"));
+               arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("numbers"), arg("scores"));
     module.def("gather", gather_of, arg("cells"), arg("scores"), arg("floor"), arg("offsets"), arg("postings"),
                arg("allowed").none(), arg("tally"), arg("touched"), arg("docs"), arg("sums"));
     module.def("first_bad_offset", first_bad_offset_of, arg("offsets"), nb::arg("n_postings"));

@@ -1,8 +1,9 @@
 // MaxSim over compressed rows: the contract that every instruction set keeps, to the bit.
 //
-// A stored row has a cell, one code of `bits` bits a dimension and a factor. Its score with query row l is
+// A stored row has a cell, one code of `bits` bits a dimension, a length and a factor. Its score with query row l is
 //
-//     ((float(R) * residual_scale + float(table[cell][l]) * cell_scale) + offset[l]) * factor_table[factor]
+//     ((float(R) * residual_scale + offset[l]) * length_table[length] + float(table[cell][l]) * cell_scale)
+//         * factor_table[factor]
 //
 // where R, the sum over dimensions of code times query value, is exact in 32 bits, and every other operation is rounded
 // to float32 by itself: these files are compiled without contraction into fused operations. Without a table its term
@@ -36,6 +37,8 @@ struct ResidualRows {
     const unsigned char* codes;  // rows * dim * bits / 8
     const unsigned char* cells;  // rows of uint16 or uint32; not read where there is no table
     std::size_t cell_size;       // 2 or 4
+    const unsigned char* lengths;
+    const float* length_table;  // 256
     const unsigned char* factors;
     const float* factor_table;  // 256
 };

@@ -58,6 +58,7 @@ Workspace prepare(const ResidualQuery& query, unsigned char* workspace) noexcept
 struct Block {
     const unsigned char* codes;
     std::size_t n_rows;
+    float lengths[kBlockRows];
     float factors[kBlockRows];
     const std::int16_t* cells[kBlockRows];  // each row's row of the table
 };
@@ -81,6 +82,7 @@ void read_block(const ResidualQuery& query, const ResidualRows& rows, const RowN
     block.n_rows = n_rows;
     for (std::size_t r = 0; r < n_rows; ++r) {
         const std::size_t row = row_number(r);
+        block.lengths[r] = rows.length_table[rows.lengths[row]];
         block.factors[r] = rows.factor_table[rows.factors[row]];
         if (query.table == nullptr) continue;
         block.cells[r] = query.table + cell_at(rows, row) * query.lanes;
@@ -113,12 +115,13 @@ void score_block(const ResidualQuery& query, const Block& block, const unsigned 
             take(first, g, n_sums, [&](std::size_t r) noexcept {
                 const std::size_t row = smaller(first + r, block.n_rows - 1);
                 Floats score = Floats::multiply(Floats::from_ints(sums[r][g]), residual_scale);
+                score = Floats::multiply(Floats::add(score, lane_offset), Floats::broadcast(block.lengths[row]));
                 if (query.table != nullptr) {
                     const Floats cell =
                         Floats::from_words(block.cells[row] + lane, smaller(query.lanes - lane, kWidth));
                     score = Floats::add(score, Floats::multiply(cell, cell_scale));
                 }
-                return Floats::multiply(Floats::add(score, lane_offset), Floats::broadcast(block.factors[row]));
+                return Floats::multiply(score, Floats::broadcast(block.factors[row]));
             });
         }
     }
@@ -131,6 +134,8 @@ void prefetch_block(const ResidualRows& rows, std::size_t dim, std::size_t begin
     const std::size_t row_size = dim * kBits / 8;
     for (std::size_t at = 0; at < n_rows * row_size; at += 64) prefetch(rows.codes + begin * row_size + at);
     if (n_rows == 0) return;
+    prefetch(rows.lengths + begin);
+    prefetch(rows.lengths + begin + n_rows - 1);
     prefetch(rows.factors + begin);
     prefetch(rows.factors + begin + n_rows - 1);
     if (rows.cells == nullptr) return;

@@ -143,13 +143,16 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
     }
     const auto shorts = numbers<std::uint16_t>(n_rows, 0, n_cells - 1);
     const std::vector<std::uint32_t> words(shorts.begin(), shorts.end());
-    const auto factors = numbers<unsigned char>(n_rows, 0, 255);
+    const auto lengths = numbers<unsigned char>(n_rows, 0, 255), factors = numbers<unsigned char>(n_rows, 0, 255);
     const auto table = numbers<std::int16_t>(n_cells * lanes, -32768, 32767);
     const auto offset = numbers<float>(lanes, -9, 9);
-    std::vector<float> factor_table(256);
-    for (std::size_t i = 0; i < 256; ++i) factor_table[i] = 0.3f + 0.01f * static_cast<float>(i);
+    std::vector<float> length_table(256), factor_table(256);
+    for (std::size_t i = 0; i < 256; ++i) {
+        length_table[i] = 0.1f + 0.02f * static_cast<float>(i);
+        factor_table[i] = 0.3f + 0.01f * static_cast<float>(i);
+    }
     const Unaligned<Value> packed(pack(query, n_query, dim));
-    const Unaligned<unsigned char> stored_codes(stored), stored_factors(factors);
+    const Unaligned<unsigned char> stored_codes(stored), stored_lengths(lengths), stored_factors(factors);
     const Unaligned<std::uint16_t> short_cells(shorts);
     const Unaligned<std::uint32_t> word_cells(words);
     const std::int16_t* given_table = has_table ? table.data() : nullptr;
@@ -158,17 +161,20 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
                             stored_codes.get(),
                             !has_table ? nullptr : cell_size == 2 ? short_cells.get() : word_cells.get(),
                             cell_size,
+                            stored_lengths.get(),
+                            length_table.data(),
                             stored_factors.get(),
                             factor_table.data()};
 
     const auto score = [&](std::size_t row, std::size_t lane) {
         const std::int64_t sum = dot(query.data() + lane * dim, codes.data() + row * dim, dim);
         float value = static_cast<float>(static_cast<std::int32_t>(sum)) * asked.residual_scale;
+        value = value + offset[lane];
+        value = value * length_table[lengths[row]];
         if (has_table) {
             const float cell = static_cast<float>(table[words[row] * lanes + lane]) * asked.cell_scale;
             value = value + cell;
         }
-        value = value + offset[lane];
         return value * factor_table[factors[row]];
     };
     std::vector<unsigned char> workspace(kernels.workspace(asked, bits));

@@ -14,7 +14,10 @@ namespace {
 void try_implicit(unsigned bits, std::size_t dim) {
     const std::size_t n_bytes = dim * bits / 8, n_stored = 1 + below(50), n_rows = below(60);
     const auto codes = numbers<unsigned char>(n_stored * n_bytes, 0, 255);
-    const Unaligned<unsigned char> stored(codes);
+    const auto lengths = numbers<unsigned char>(n_stored, 0, 255);
+    const Unaligned<unsigned char> stored(codes), stored_lengths(lengths);
+    std::vector<float> length_table(256);
+    for (std::size_t i = 0; i < 256; ++i) length_table[i] = static_cast<float>(i % 4);
     auto rows = numbers<std::int64_t>(n_rows, 0, static_cast<std::int64_t>(n_stored) - 1);
     const auto owners = numbers<std::uint32_t>(n_rows, 0, 1000);
     const auto whole = numbers<std::int16_t>(dim, -100, 100);
@@ -22,18 +25,19 @@ void try_implicit(unsigned bits, std::size_t dim) {
     std::vector<float> tables(n_bytes * kByteValues), scores(n_rows);
     std::vector<std::uint32_t> items(n_rows);
     fill_tables(query.data(), dim, bits, tables.data());
-    const CellRows cell{rows.data(), owners.data(), n_rows, stored.get(), n_stored, n_bytes};
+    const CellRows cell{rows.data(), owners.data(), n_rows,   stored.get(),
+                        stored_lengths.get(), length_table.data(), n_stored, n_bytes};
     expect(score_cell(cell, tables.data(), 2.0f, items.data(), scores.data()), "sound rows are scored");
     expect(items == owners, "owners");
     const unsigned mask = (1u << bits) - 1;
     for (std::size_t i = 0; i < n_rows; ++i) {
-        float wanted = 2;  // halves of whole numbers below 2^22: every sum is exact, in any order
+        float wanted = 0;  // halves of whole numbers below 2^22: every sum is exact, in any order
         for (std::size_t d = 0; d < dim; ++d) {
             const unsigned byte = codes[static_cast<std::size_t>(rows[i]) * n_bytes + d % n_bytes];
             const auto code = static_cast<float>(byte >> d / n_bytes * bits & mask);
             wanted += (code - static_cast<float>(mask) / 2.0f) * query[d];
         }
-        expect(scores[i] == wanted, "implicit score");
+        expect(scores[i] == 2 + length_table[lengths[static_cast<std::size_t>(rows[i])]] * wanted, "implicit score");
     }
     if (n_rows == 0) return;
     rows[below(n_rows)] = below(2) == 0 ? -1 : static_cast<std::int64_t>(n_stored + below(1000));

@@ -57,6 +57,7 @@ std::pair<std::size_t, std::size_t> impute_of(Array<const std::uint32_t, 1> item
 
 // All that the query rows find in their cells, one query row after the other, and where each of them starts.
 void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const std::uint8_t, 2> codes,
+                         Array<const std::uint8_t, 1> lengths, Array<const float, 1> length_table,
                          Array<const std::int32_t, 2> cells, Array<const float, 2> cell_scores,
                          Array<const std::int64_t, 1> offsets, Array<const std::int64_t, 1> rows,
                          Array<const std::uint32_t, 1> owners, Array<const std::int64_t, 1> starts,
@@ -68,6 +69,8 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
     require(cells.shape(0) == n_query && cell_scores.shape(0) == n_query && cell_scores.shape(1) == n_probe,
             "cells and cell_scores must have a row for each query row, of one length");
     require(offsets.shape(0) > 0, "there are no offsets; there must be one for each cell, and one more");
+    require_size(lengths, codes.shape(0), "lengths");
+    require_size(length_table, 256, "length_table");
     require_size(owners, rows.shape(0), "owners");
     require_size(starts, n_query + 1, "starts");
     require_size(scores, items.shape(0), "scores");
@@ -79,6 +82,7 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
     const std::int64_t* edges = aligned_data(offsets, "offsets");
     const std::int64_t* numbers = aligned_data(rows, "rows");
     const std::uint32_t* named = aligned_data(owners, "owners");
+    const float* length_values = aligned_data(length_table, "length_table");
     std::uint32_t* found = aligned_data(items, "items");
     float* out = aligned_data(scores, "scores");
     const std::unique_ptr<float[]> tables(new float[codes.shape(1) * kByteValues]);
@@ -98,7 +102,8 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
             if (n_rows > end - place) {
                 throw std::invalid_argument("the starts leave too little room for query row " + std::to_string(row));
             }
-            const CellRows given{numbers + begin, named + begin, n_rows, codes.data(), codes.shape(0), codes.shape(1)};
+            const CellRows given{numbers + begin, named + begin,  n_rows,         codes.data(),
+                                 lengths.data(),  length_values, codes.shape(0), codes.shape(1)};
             if (!score_cell(given, tables.get(), bases[i], found + place, out + place)) {
                 throw std::invalid_argument("cell " + std::to_string(cell) + " holds a row that does not exist, of " +
                                             std::to_string(codes.shape(0)));
@@ -113,7 +118,8 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
 
 void bind_tokens(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
-    module.def("score_rows_of_cells", score_rows_of_cells, arg("query"), nb::arg("bits"), arg("codes"), arg("cells"),
+    module.def("score_rows_of_cells", score_rows_of_cells, arg("query"), nb::arg("bits"), arg("codes"),
+               arg("lengths"), arg("length_table"), arg("cells"),
                arg("cell_scores"), arg("offsets"), arg("rows"), arg("owners"), arg("starts"), arg("items"),
                arg("scores"));
     module.def("impute", impute_of, arg("items"), arg("scores"), arg("starts"), arg("missing"), arg("tally"),

@@ -117,19 +117,21 @@ def residual_scores(query: NDArray[Any], codes: NDArray[np.uint8], rows: Residua
     """(rows, n_query) of float32, each operation rounded by itself. `codes` is (rows, dim), one code a value."""
     products = codes.astype(np.int64) @ query.astype(np.int64).T
     scores = products.astype(np.float32) * np.float32(rows.residual_scale)
+    scores = (scores + rows.offset) * rows.lengths[:, None]
     if rows.cell_scores is not None:
         scores = scores + rows.cell_scores.astype(np.float32) * np.float32(rows.cell_scale)
-    return (scores + rows.offset) * rows.factors[:, None]
+    return scores * rows.factors[:, None]
 
 
 @dataclass(frozen=True)
 class ResidualTerms:
-    """What a score has besides the codes: for each row its cell's scores (rows, n_query) and its factor (rows,)."""
+    """What a score has besides the codes: for each row its cell's scores (rows, n_query), its length and its factor."""
 
     residual_scale: float
     cell_scores: NDArray[np.int16] | None
     cell_scale: float
     offset: NDArray[np.float32]
+    lengths: NDArray[np.float32]
     factors: NDArray[np.float32]
 
 

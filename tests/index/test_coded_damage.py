@@ -81,8 +81,11 @@ def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], No
 
 
 NAMES = {
-    **dict.fromkeys(["centroids", "codes", "row_factors", "fine_codes", "fine_row_factors"], "|u1"),
-    **dict.fromkeys(["steps", "factors", "fine_steps", "fine_factors"], "<f4"),
+    **dict.fromkeys(
+        ["centroids", "codes", "row_lengths", "row_factors", "fine_codes", "fine_row_lengths", "fine_row_factors"],
+        "|u1",
+    ),
+    **dict.fromkeys(["steps", "lengths", "factors", "fine_steps", "fine_lengths", "fine_factors"], "<f4"),
     **dict.fromkeys(["offsets", "posting_offsets"], "<i8"),
     "cells": "<u2",
     "posting_items": "<u4",
@@ -183,6 +186,8 @@ HUGE = np.iinfo(np.int64).max
         (put("steps", 0, 0), "above 0"),
         (put("fine_steps", 0, -1), "above 0"),
         (put("factors", 9, np.nan), "factors"),
+        (put("lengths", 9, np.inf), "lengths"),
+        (put("lengths", 200, 0), "do not rise"),
         (put("fine_factors", 1, -5), "do not rise"),
         (put("offsets", 0, 1), "offsets must rise"),
         (put("offsets", 5, -HUGE), "offsets must rise"),

@@ -1,4 +1,4 @@
-"""Kernels that building asks for: listed rows to their nearest centroids."""
+"""Kernels that building asks for: listed rows to their nearest centroids, and rows to codes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reference
 from plait import _core
+from plait.codec.packing import unpack
 from plait.scoring import integer
 
 
@@ -47,3 +49,85 @@ def bad_lists() -> list[tuple[Any, ...]]:
 def test_lists_that_do_not_fit_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises((ValueError, TypeError)):
         _core.nearest_listed(*arguments)
+
+
+def encoded_plainly(
+    row: NDArray[np.float64], centroid: NDArray[np.float64], steps: NDArray[np.float64], bits: int
+) -> tuple[NDArray[np.float64], float, float]:
+    """Codes of one row, its length and its factor, as encode.h says."""
+    residual, largest = row - centroid, 2**bits - 1
+    unit = residual / np.linalg.norm(residual)
+    codes = np.clip(np.floor(unit / steps) + 2 ** (bits - 1), 0, largest)
+    for d in range(len(row) if bits < 8 else 0):
+        levels = (codes - largest / 2) * steps
+        along, square = levels @ residual, levels @ levels
+        tried = codes.copy()
+        tried[d] += 1 if residual[d] * square > levels[d] * along else -1
+        if 0 <= tried[d] <= largest:
+            other = (tried - largest / 2) * steps
+            if (other @ residual) ** 2 * square > along**2 * (other @ other) and other @ residual > 0:
+                codes = tried
+    levels = (codes - largest / 2) * steps
+    length = float(levels @ residual / (levels @ levels)) if bits < 8 else float(np.linalg.norm(residual))
+    return codes, length, float(np.linalg.norm(row) / np.linalg.norm(centroid + length * levels))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("dim", [8, 24, 128])
+def test_rows_are_coded_as_their_reference_codes_them(bits: int, dim: int) -> None:
+    rng = np.random.default_rng(dim + bits)
+    centroids = rng.integers(0, 128, (5, dim)).astype(np.uint8)
+    rows, cells = rng.standard_normal((40, dim), np.float32), rng.integers(0, 5, 40).astype(np.int32)
+    steps = rng.uniform(0.5, 1.5, dim).astype(np.float32) / np.float32(np.sqrt(dim) * 2 ** (bits - 1))
+    codes, lengths, factors = integer.encode_rows(rows, cells, centroids, 0.02, steps, bits)
+    spread = unpack(codes, bits)
+    n_other = 0
+    for number, (row, cell) in enumerate(zip(rows.astype(np.float64), cells, strict=True)):
+        centroid = (centroids[cell].astype(np.float64) - 64) * np.float32(0.02)
+        expected, length, factor = encoded_plainly(row, centroid, steps.astype(np.float64), bits)
+        n_other += int((expected != spread[number]).any())  # a tie that float32 breaks the other way
+        assert lengths[number] == pytest.approx(length, rel=0.05)
+        assert factors[number] == pytest.approx(factor, rel=0.05)
+    assert n_other <= 2
+
+
+def test_lengths_are_brought_to_the_nearest_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    rows, cells = rng.standard_normal((50, 16), np.float32), np.zeros(50, np.int32)
+    centroids, steps = np.full((1, 16), 64, np.uint8), np.full(16, 0.2, np.float32)
+    table = np.linspace(0.5, 8, 256, dtype=np.float32)
+    _, exact, _ = integer.encode_rows(rows, cells, centroids, 0.1, steps, 2)
+    _, found, _ = integer.encode_rows(rows, cells, centroids, 0.1, steps, 2, table)
+    np.testing.assert_array_equal(found, table[np.abs(table[:, None] - exact).argmin(axis=0)])
+
+
+def test_a_row_that_is_its_centroid_and_a_row_of_zeros_are_coded() -> None:
+    centroids, steps = np.array([[70] * 8, [64] * 8], np.uint8), np.full(8, 0.3, np.float32)
+    rows = np.array([[0.6] * 8, [0.0] * 8], np.float32)
+    _, lengths, factors = integer.encode_rows(rows, np.array([0, 1], np.int32), centroids, 0.1, steps, 2)
+    assert np.isfinite(lengths).all()
+    assert factors[0] == pytest.approx(1, abs=0.01)
+    assert factors[1] == 0
+
+
+def bad_rows() -> list[tuple[Any, ...]]:
+    rows, cells = np.zeros((4, 16), np.float32), np.zeros(4, np.int32)
+    centroids, steps = np.zeros((2, 16), np.uint8), np.ones(16, np.float32)
+    codes, out = np.zeros((4, 4), np.uint8), np.zeros(4, np.float32)
+    return [
+        (rows, cells + 2, centroids, 1.0, steps, 2, None, codes, out, out),
+        (rows, cells - 1, centroids, 1.0, steps, 2, None, codes, out, out),
+        (rows, cells[:3], centroids, 1.0, steps, 2, None, codes, out, out),
+        (rows, cells, centroids[:, :8].copy(), 1.0, steps, 2, None, codes, out, out),
+        (rows, cells, centroids, 1.0, steps[:8], 2, None, codes, out, out),
+        (rows, cells, centroids, 1.0, steps, 3, None, codes, out, out),
+        (rows, cells, centroids, 1.0, steps, 4, None, codes, out, out),
+        (rows, cells, centroids, 1.0, steps, 2, out, codes, out, out),
+        (rows, cells, centroids, 1.0, steps, 2, None, codes, out[:3], out),
+    ]
+
+
+@pytest.mark.parametrize("arguments", bad_rows())
+def test_rows_that_do_not_fit_are_not_coded(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        _core.encode_rows(*arguments)

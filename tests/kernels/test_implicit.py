@@ -23,8 +23,15 @@ def made(dim: int, bits: int, seed: int = 0) -> tuple[CodedRows, NDArray[np.uint
     codes = rng.integers(0, 2**bits, (N_ROWS, dim), np.uint8)
     cells = rng.integers(0, N_CELLS - 1, N_ROWS).astype(np.uint16)  # the last cell is empty
     owners = np.sort(rng.integers(0, N_ITEMS, N_ROWS)).astype(np.uint32)
+    lengths, table = rng.integers(0, 256, N_ROWS).astype(np.uint8), rng.random(256, np.float32)
     rows = CodedRows(
-        bits, reference.pack_codes(codes, bits), cells, np.zeros(N_ROWS, np.uint8), np.ones(256, np.float32)
+        bits,
+        reference.pack_codes(codes, bits),
+        cells,
+        lengths,
+        table,
+        np.zeros(N_ROWS, np.uint8),
+        np.ones(256, np.float32),
     )
     return rows, codes, RowPostings.of(cells, owners, N_CELLS)
 
@@ -43,7 +50,8 @@ def test_scores_equal_their_reference(bits: int, dim: int) -> None:
     for row in range(len(query)):
         own = slice(starts[row], starts[row + 1])
         numbers, owners, lengths = postings.of_cells(cells[row])
-        wanted = np.repeat(bases[row], lengths) + reference.implicit_score(query[row], codes[numbers], bits)
+        scaled = coded.length_table[coded.lengths[numbers]] * reference.implicit_score(query[row], codes[numbers], bits)
+        wanted = np.repeat(bases[row], lengths) + scaled
         np.testing.assert_array_equal(items[own], owners)
         np.testing.assert_allclose(scores[own], wanted, rtol=1e-5, atol=1e-5)
 
@@ -65,7 +73,8 @@ def right() -> list[Any]:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     query, bases = np.ones((2, 16), np.float32), np.zeros((2, 2), np.float32)
     return [
-        *(query, 2, coded.codes, cells, bases, postings.offsets, postings.rows, postings.items, starts),
+        *(query, 2, coded.codes, coded.lengths, coded.length_table, cells, bases),
+        *(postings.offsets, postings.rows, postings.items, starts),
         *(np.empty(starts[-1], np.uint32), np.empty(starts[-1], np.float32)),
     ]
 
@@ -77,24 +86,26 @@ def right() -> list[Any]:
         (0, lambda query: query[:, :8].copy()),
         (1, lambda bits: bits + 1),
         (1, lambda bits: bits * 2),
-        (3, lambda cells: cells + N_CELLS),
-        (3, lambda cells: cells - 1),
-        (3, lambda cells: cells[:, :1].copy()),
-        (4, lambda bases: bases[:1]),
-        (5, lambda offsets: offsets + 1000),
-        (5, lambda offsets: -offsets),
-        (5, lambda offsets: offsets[:0]),
-        (5, lambda offsets: offsets[::-1].copy()),
-        (6, lambda rows: rows + N_ROWS),
-        (6, lambda rows: rows - N_ROWS - 1),
-        (6, lambda rows: rows[:5]),
-        (7, lambda owners: owners[:5]),
-        (8, lambda starts: starts - 1),
-        (8, lambda starts: np.array([0, 0, starts[-1]])),
-        (8, lambda starts: np.array([0, starts[-1], starts[-1]])),
-        (8, lambda starts: np.array([0, 2**62, starts[-1]])),
-        (9, lambda items: items[:3]),
-        (10, lambda scores: scores[:3]),
+        (3, lambda lengths: lengths[:5]),
+        (4, lambda table: table[:255]),
+        (5, lambda cells: cells + N_CELLS),
+        (5, lambda cells: cells - 1),
+        (5, lambda cells: cells[:, :1].copy()),
+        (6, lambda bases: bases[:1]),
+        (7, lambda offsets: offsets + 1000),
+        (7, lambda offsets: -offsets),
+        (7, lambda offsets: offsets[:0]),
+        (7, lambda offsets: offsets[::-1].copy()),
+        (8, lambda rows: rows + N_ROWS),
+        (8, lambda rows: rows - N_ROWS - 1),
+        (8, lambda rows: rows[:5]),
+        (9, lambda owners: owners[:5]),
+        (10, lambda starts: starts - 1),
+        (10, lambda starts: np.array([0, 0, starts[-1]])),
+        (10, lambda starts: np.array([0, starts[-1], starts[-1]])),
+        (10, lambda starts: np.array([0, 2**62, starts[-1]])),
+        (11, lambda items: items[:3]),
+        (12, lambda scores: scores[:3]),
     ],
 )
 def test_hostile_input_is_refused_by_the_core(place: int, change: Any) -> None:

@@ -33,9 +33,9 @@ class Case:
         self.codes = rng.integers(0, 1 << bits, (n_rows, dim)).astype(np.uint8)
         self.scores_of_cells = rng.integers(-32768, 32768, (N_CELLS, lanes), np.int16)
         self.offset = rng.standard_normal(lanes, np.float32)
-        self.factor_table = rng.random(256, np.float32)
+        self.length_table, self.factor_table = rng.random(256, np.float32), rng.random(256, np.float32)
         self.cells: NDArray[Any] = rng.integers(0, N_CELLS, n_rows).astype(cells)
-        self.factors = rng.integers(0, 256, n_rows).astype(np.uint8)
+        self.lengths, self.factors = (rng.integers(0, 256, n_rows).astype(np.uint8) for _ in range(2))
         self.has_table = table
         self.bits = bits
 
@@ -45,13 +45,19 @@ class Case:
 
     def rows(self) -> CodedRows:
         codes = self.codes if self.bits == 8 else reference.pack_codes(self.codes, self.bits)
-        return CodedRows(self.bits, codes, self.cells if self.has_table else None, self.factors, self.factor_table)
+        cells = self.cells if self.has_table else None
+        return CodedRows(self.bits, codes, cells, self.lengths, self.length_table, self.factors, self.factor_table)
 
     def expected(self) -> NDArray[np.float32]:
         n_query = len(self.values)
         cell_scores = self.scores_of_cells[self.cells, :n_query] if self.has_table else None
         terms = reference.ResidualTerms(
-            1.7e-4, cell_scores, 3.1e-5, self.offset[:n_query], self.factor_table[self.factors]
+            1.7e-4,
+            cell_scores,
+            3.1e-5,
+            self.offset[:n_query],
+            self.length_table[self.lengths],
+            self.factor_table[self.factors],
         )
         return reference.residual_scores(self.values, self.codes, terms)
 
@@ -138,7 +144,9 @@ def test_unaligned_and_read_only_rows_are_scored_in_place(shift: int) -> None:
 
     rows = case.rows()
     assert rows.cells is not None
-    there = replace(rows, codes=moved(rows.codes), cells=moved(rows.cells), factors=moved(rows.factors))
+    there = replace(
+        rows, codes=moved(rows.codes), cells=moved(rows.cells), lengths=moved(rows.lengths), factors=moved(rows.factors)
+    )
     begins, ends = case.offsets[:-1].copy(), case.offsets[1:].copy()
     expected = integer.residual_maxsim(case.query(), rows, begins, ends)
     same_bits(integer.residual_maxsim(case.query(), there, begins, ends), expected)
@@ -228,6 +236,8 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
         (query, replace(rows, cells=None)),
         (query, replace(rows, cells=rows.cells[:-1])),
         (query, replace(rows, cells=rows.cells.astype(np.int32))),  # type: ignore[arg-type]
+        (query, replace(rows, lengths=rows.lengths[:-1])),
+        (query, replace(rows, length_table=rows.length_table[:255])),
         (query, replace(rows, factors=rows.factors[:-1])),
         (query, replace(rows, factor_table=rows.factor_table[:255])),
     ]

@@ -65,6 +65,6 @@ def decoded(asked: CodedQuery, *, lengths: bool = True) -> reference.DecodedItem
     assert items.rows.cells is not None
     codec = items.codec
     if not lengths:
-        codec = ResidualCodec(codec.codebook, codec.bits, codec.steps, np.ones(256, np.float32))
+        codec = ResidualCodec(codec.codebook, codec.bits, codec.steps, codec.lengths, np.ones(256, np.float32))
     scores = (asked.table[:, : len(asked.query)] * asked.scale).astype(np.float32)
     return reference.DecodedItems(scores, items.rows.cells, codec.decode(items.rows), items.owners, len(items))

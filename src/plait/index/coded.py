@@ -1,11 +1,12 @@
 """coded.plait: the multi strand of a segment, compressed.
 
-centroids, steps, factors         the codec; the attributes bits, scale, longest and error belong to it
-cells, codes, row_factors         one for each vector
+centroids, steps, lengths, factors        the codec; the attributes bits, scale, longest and error belong to it
+cells, codes, row_lengths, row_factors    one for each vector
 offsets                           item i, a row of the segment, owns vectors offsets[i] to offsets[i + 1]; none
                                   are there where the attribute fixed says how many vectors every item owns
 posting_items, posting_offsets    for each cell, the items with a vector in it
-fine_steps, fine_factors, fine_codes, fine_row_factors    codes of 8 bits in the same cells; where attribute fine is 1
+fine_steps, fine_lengths, fine_factors, fine_codes, fine_row_lengths, fine_row_factors
+                                          codes of 8 bits in the same cells; where attribute fine is 1
 """
 
 from __future__ import annotations
@@ -84,15 +85,17 @@ class CodedFile:
     def _plane(self, prefix: str, bits: int) -> tuple[ResidualCodec, CodedRows]:
         file, n_vectors = self._file, len(self._cells)
         steps = file.array(f"{prefix}steps", "<f4", (self._dim,))
+        lengths = file.array(f"{prefix}lengths", "<f4", (256,))
         factors = file.array(f"{prefix}factors", "<f4", (256,))
         try:
             width = row_bytes(self._dim, bits)
         except ConfigError as error:
             raise self._damaged(str(error)) from None
         codes = file.array(f"{prefix}codes", "|u1", (n_vectors, width))
+        row_lengths = file.array(f"{prefix}row_lengths", "|u1", (n_vectors,))
         row_factors = file.array(f"{prefix}row_factors", "|u1", (n_vectors,))
-        return ResidualCodec(self._codebook, bits, steps, factors), CodedRows(
-            bits, codes, self._cells, row_factors, factors
+        return ResidualCodec(self._codebook, bits, steps, lengths, factors), CodedRows(
+            bits, codes, self._cells, row_lengths, lengths, row_factors, factors
         )
 
     def _whole(self, name: str, choices: tuple[int, ...]) -> int:
@@ -142,10 +145,15 @@ def codec_arrays(fitted: Fitted) -> list[ArraySource]:
     arrays = [
         ArraySource.of("centroids", "|u1", codec.codebook.centroids),
         ArraySource.of("steps", "<f4", codec.steps),
+        ArraySource.of("lengths", "<f4", codec.lengths),
         ArraySource.of("factors", "<f4", codec.factors),
     ]
     if fine is not None:
-        arrays += [ArraySource.of("fine_steps", "<f4", fine.steps), ArraySource.of("fine_factors", "<f4", fine.factors)]
+        arrays += [
+            ArraySource.of("fine_steps", "<f4", fine.steps),
+            ArraySource.of("fine_lengths", "<f4", fine.lengths),
+            ArraySource.of("fine_factors", "<f4", fine.factors),
+        ]
     return arrays
 
 
@@ -162,14 +170,15 @@ def codec_attributes(fitted: Fitted) -> Attributes:
 
 
 def _check_codec(codec: ResidualCodec) -> None:
-    for name, values in (("steps", codec.steps), ("factors", codec.factors)):
+    for name, values in (("steps", codec.steps), ("lengths", codec.lengths), ("factors", codec.factors)):
         # Written so that NaN fails too.
         if not np.all(np.abs(values) < LARGEST_VALUE):
             raise InputError(f"the {name} of codes of {codec.bits} bits hold what cannot be: {values.max()}")
     if not np.all(codec.steps > 0):
         raise InputError(f"a step of the codes of {codec.bits} bits is {codec.steps.min()}; all must be above 0")
-    if not codec.factors[0] < codec.factors[1] or np.any(codec.factors[1:] < codec.factors[:-1]):
-        raise InputError(f"the factors of codes of {codec.bits} bits do not rise")
+    for name, values in (("lengths", codec.lengths), ("factors", codec.factors)):
+        if not values[0] < values[1] or np.any(values[1:] < values[:-1]):
+            raise InputError(f"the {name} of codes of {codec.bits} bits do not rise")
 
 
 def _check_rising(name: str, offsets: NDArray[np.int64], end: int) -> None:

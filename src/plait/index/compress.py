@@ -28,6 +28,7 @@ from plait.index.container import BLOCK, DTYPES, FileFacts
 from plait.index.container_writer import ArraySource, write_file
 from plait.index.merge import Block, Part, blocks_of, offsets_of, taken
 from plait.index.segment import Segment
+from plait.scoring.integer import CodedRows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,8 +64,10 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
             for name, dtype, width in [
                 ("cells", cells_as, None),
                 ("codes", "|u1", row_bytes(codec.dim, codec.bits)),
+                ("row_lengths", "|u1", None),
                 ("row_factors", "|u1", None),
-                *([("fine_codes", "|u1", codec.dim), ("fine_row_factors", "|u1", None)] if fine is not None else []),
+                *([("fine_codes", "|u1", codec.dim)] if fine is not None else []),
+                *([(f"fine_row_{kind}", "|u1", None) for kind in ("lengths", "factors")] if fine is not None else []),
             ]
         }
 
@@ -95,10 +98,10 @@ def _coded(block: Block, fitted: Fitted, directions: Nearest) -> tuple[dict[str,
     cells = directions.cells(rows)
     coded = fitted.codec.encode(rows, cells)
     assert coded.cells is not None
-    arrays: dict[str, NDArray[Any]] = {"cells": coded.cells, "codes": coded.codes, "row_factors": coded.factors}
+    arrays = {"cells": coded.cells, **_arrays(coded)}
     if fitted.fine is not None:
         fine = fitted.fine.encode(rows, cells)
-        arrays.update(fine_codes=fine.codes, fine_row_factors=fine.factors)
+        arrays.update(_arrays(fine, "fine_"))
     return arrays, squared_error(rows, fitted.codec.decode(coded)), len(rows)
 
 
@@ -107,12 +110,21 @@ def _copied(block: Block, coding: Coding) -> tuple[dict[str, NDArray[Any]], floa
     assert items is not None
     coded = taken(items.rows, block.numbers)
     assert coded.cells is not None
-    arrays: dict[str, NDArray[Any]] = {"cells": coded.cells, "codes": coded.codes, "row_factors": coded.factors}
+    arrays = {"cells": coded.cells, **_arrays(coded)}
     if coding.fitted.fine is not None:
         assert items.fine is not None
         fine = taken(items.fine[1], block.numbers)
-        arrays.update(fine_codes=fine.codes, fine_row_factors=fine.factors)
+        arrays.update(_arrays(fine, "fine_"))
     return arrays, 0.0, 0
+
+
+def _arrays(coded: CodedRows, prefix: str = "") -> dict[str, NDArray[Any]]:
+    """What a plane of codes has for each vector, by the names of the file."""
+    return {
+        f"{prefix}codes": coded.codes,
+        f"{prefix}row_lengths": coded.lengths,
+        f"{prefix}row_factors": coded.factors,
+    }
 
 
 def in_order(function: Callable[[T], R], values: Iterable[T], *, n_threads: int) -> Iterator[R]:

@@ -4,7 +4,7 @@ rows they are. What is deleted is left behind."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -87,7 +87,13 @@ class Block:
 def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
     """The numbered rows, as a copy."""
     assert rows.cells is not None
-    return CodedRows(rows.bits, rows.codes[numbers], rows.cells[numbers], rows.factors[numbers], rows.factor_table)
+    return replace(
+        rows,
+        codes=rows.codes[numbers],
+        cells=rows.cells[numbers],
+        lengths=rows.lengths[numbers],
+        factors=rows.factors[numbers],
+    )
 
 
 def parts_of(segments: Sequence[Segment], pooling: Pooling | None = None) -> list[Part]:

@@ -23,15 +23,28 @@ def score_rows_of_cells(
     """What each query row (n_query, dim) finds in its own cells (n_query, n_probe): the owners of their rows, their
     scores, and where each query row starts among them (n_query + 1,).
 
-    A row scores cell_scores[query row, cell] and the sum over dimensions of (code - middle) * query, so the steps of
-    the codes must be in the query; factors are left aside. Cell c holds rows[offsets[c]:offsets[c + 1]].
+    A row scores cell_scores[query row, cell] and its length times the sum over dimensions of (code - middle) * query,
+    so the steps of the codes must be in the query; factors are left aside. Cell c holds
+    rows[offsets[c]:offsets[c + 1]].
     """
     try:
         sizes = (offsets[cells + 1] - offsets[cells]).sum(axis=1, dtype=np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         items, scores = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
         _core.score_rows_of_cells(
-            query, coded.bits, coded.codes, cells, cell_scores, offsets, rows, owners, starts, items, scores
+            query,
+            coded.bits,
+            coded.codes,
+            coded.lengths,
+            coded.length_table,
+            cells,
+            cell_scores,
+            offsets,
+            rows,
+            owners,
+            starts,
+            items,
+            scores,
         )
     except (TypeError, ValueError, IndexError) as error:
         raise InputError(f"the arrays do not fit each other: {error}") from error

@@ -21,9 +21,9 @@ BITS = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualQuery:
-    """A query for coded rows. With each query row, a stored row scores ((R * residual_scale + table[cell] * cell_scale)
-    + offset) * factor, where R is the sum over dimensions of code times packed value. Without a table its term is left
-    out."""
+    """A query for coded rows. With each query row, a stored row scores ((R * residual_scale + offset) * length +
+    table[cell] * cell_scale) * factor, where R is the sum over dimensions of code times packed value. Without a table
+    its term is left out."""
 
     packed: NDArray[np.int8] | NDArray[np.int16]  # from pack_query; int16 for codes of 8 bits, else int8
     n_query: int
@@ -40,6 +40,8 @@ class CodedRows:
     bits: int
     codes: NDArray[np.uint8]  # (rows, dim * bits / 8)
     cells: Cells | None  # (rows,)
+    lengths: NDArray[np.uint8]  # (rows,)
+    length_table: NDArray[np.float32]  # (256,)
     factors: NDArray[np.uint8]  # (rows,)
     factor_table: NDArray[np.float32]  # (256,)
 
@@ -199,6 +201,24 @@ def residual_scores(query: ResidualQuery, rows: CodedRows, numbers: NDArray[np.i
     with _refused():
         _core.residual_scores(**_arguments(query, rows), numbers=numbers, scores=scores)
     return scores
+
+
+def encode_rows(
+    rows: NDArray[np.float32],
+    cells: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    scale: float,
+    steps: NDArray[np.float32],
+    bits: int,
+    length_table: NDArray[np.float32] | None = None,
+) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]:
+    """Codes (rows, dim * bits / 8), lengths and factors of rows around their centroids, which are bytes around 64 in
+    units of `scale`; with a table, lengths are the nearest in it."""
+    codes = np.empty((len(rows), rows.shape[1] * bits // 8 if rows.ndim == 2 else 0), np.uint8)
+    lengths, factors = np.empty(len(rows), np.float32), np.empty(len(rows), np.float32)
+    with _refused():
+        _core.encode_rows(rows, cells, centroids, scale, steps, bits, length_table, codes, lengths, factors)
+    return codes, lengths, factors
 
 
 def top_k(scores: NDArray[np.uint32] | NDArray[np.int32], k: int) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from plait.codec.items import CodedItems
 from plait.codec.query import CellQuery, residual_query
 from plait.errors import InputError
-from plait.scoring.integer import CodedRows, residual_scores, score_cells
+from plait.scoring.integer import residual_scores, score_cells
 from plait.scoring.maxsim import align
 from plait.strands import Rows
 
@@ -68,8 +68,14 @@ def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDA
     cells = CellQuery.of(query, items.codec.codebook)
     table = score_cells(cells.packed, centroids[named], cells.bias, cells.shift)
     places = np.arange(end - begin)
-    factors = rows.factors[begin:end]
-    own = CodedRows(rows.bits, rows.codes[begin:end], places.astype(np.uint32), factors, rows.factor_table)
+    within = slice(begin, end)
+    own = replace(
+        rows,
+        codes=rows.codes[within],
+        cells=places.astype(np.uint32),
+        lengths=rows.lengths[within],
+        factors=rows.factors[within],
+    )
     coded = residual_query(query, codec, table, cells.scale)
     scores = residual_scores(coded, own, places)[:, : len(query)]
     best = np.argmax(scores, axis=0)

@@ -187,5 +187,6 @@ class CodedQuery:
 
 
 def bytes_of_row(rows: CodedRows) -> int:
-    """What scoring one row reads: its codes, its cell and its factor."""
-    return int(rows.codes.shape[1]) + (0 if rows.cells is None else rows.cells.itemsize) + rows.factors.itemsize
+    """What scoring one row reads: its codes, its cell, its length and its factor."""
+    n_cell = 0 if rows.cells is None else rows.cells.itemsize
+    return int(rows.codes.shape[1]) + n_cell + rows.lengths.itemsize + rows.factors.itemsize
