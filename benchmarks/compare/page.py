@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from compare.curves import measure_of
 from compare.table import Rows, build_rows, failures, latency_rows, ratio_rows, title
 
 START, END = "<!-- results: start -->", "<!-- results: end -->"
-LATENCY = 'Milliseconds for a query (p50) at a recall; "never" is an engine that does not reach it:'
+TIMES = {
+    "p50": "Milliseconds for a query (p50)",
+    "processor": "Milliseconds of processor time for a query (mean; the machine was busy with other work)",
+}
+NEVER = 'at a recall; "never" is an engine that does not reach it:'
 RATIO = (
     'Times that of plait, at the same recall; below 1 the other is faster, "only they" is a recall that plait does '
     "not reach:"
@@ -35,7 +40,7 @@ def results(report: dict[str, Any], page: Path, plots: Path | None) -> str:
 
             picture = os.path.relpath(plots / f"{name_of(run)}.svg", page.parent)
             parts.append(f"![Recall of the exact top {run['k']} against time for a query]({picture})")
-        parts += [LATENCY, markdown(latency_rows(run)), RATIO, markdown(ratio_rows(run))]
+        parts += [f"{TIMES[measure_of(run)]} {NEVER}", markdown(latency_rows(run)), RATIO, markdown(ratio_rows(run))]
         parts += ["Building, and what it leaves:", markdown(build_rows(run))]
         if failures(run):
             parts += ["What did not run:", "\n".join(f"- {line}" for line in failures(run))]
@@ -61,7 +66,8 @@ def _circumstances(run: dict[str, Any]) -> str:
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return (
         f"{' or '.join(map(str, asked))} queries, {run['rounds']} rounds in turns, load average "
-        f"{min(run['load']):.1f} to {max(run['load']):.1f}; built with {run['build_threads']} threads. {named}."
+        f"{min(run['load']):.1f} to {max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other "
+        f"machines at most; built with {run['build_threads']} threads. {named}."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from compare.curves import front
+from compare.curves import front, measure_of
 from compare.table import title
 
 STYLES = {
@@ -42,9 +42,9 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "plait", "font.size": 9})
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
-    labels = []
+    labels, by = [], measure_of(run)
     for variant in run["variants"]:
-        curve = [(time, recall) for recall, time in front(variant["points"]) if recall >= LOWEST_RECALL]
+        curve = [(time, recall) for recall, time in front(variant["points"], by) if recall >= LOWEST_RECALL]
         if not curve or "," in variant["name"].replace(", exhaustive", ""):
             continue
         colour, marker, line = STYLES[variant["engine"]]
@@ -52,7 +52,7 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
         axes.plot(times, recalls, color=colour, marker=marker, linestyle=line, markersize=4, linewidth=1.4)
         labels.append((times[-1], recalls[-1], variant["name"], colour))
     axes.set_xscale("log")
-    axes.set_xlabel("milliseconds for a query, median (logarithmic)")
+    axes.set_xlabel(f"{'milliseconds' if by == 'p50' else 'milliseconds of processor time'} for a query (logarithmic)")
     axes.set_ylabel(f"recall of the exact top {run['k']}")
     axes.set_title(title(run), loc="left")
     axes.set_ylim(LOWEST_RECALL, 1.02)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compare.corpus import Corpus, read_queries
+from compare.machine import processor_times
 from compare.truth import recall, truth
 from compare.variants import MODULES, Settings, Variant
 from compare.worker import Worker, WorkerError
@@ -78,14 +79,16 @@ def run(config: RunConfig, variants: Sequence[Variant]) -> dict[str, Any]:
     home = config.cache / config.corpus.name
     true = truth(config.corpus, queries, order[: config.n_queries], home, n_threads=config.build_threads)
     entries = [Entry(variant, build(config, variant, home)) for variant in variants]
-    loads = []
+    loads, stolen = [], []
     try:
         for entry in entries:
             _open(config, entry, home)
         for number in range(config.n_rounds):
             loads.append(os.getloadavg()[0])
             say(f"round {number + 1} of {config.n_rounds}, load {loads[-1]:.1f}")
+            before = processor_times()
             _round(config, entries, order, home)
+            stolen.append(share_stolen(before, processor_times()))
     finally:
         for entry in entries:
             if entry.worker is not None:
@@ -97,6 +100,7 @@ def run(config: RunConfig, variants: Sequence[Variant]) -> dict[str, Any]:
         "rounds": config.n_rounds,
         "k": config.k,
         "load": [round(load, 2) for load in loads],
+        "steal": stolen,
         "variants": [_record(entry, true, config, n_vectors) for entry in entries],
     }
 
@@ -224,6 +228,10 @@ def measured(point: Point, true: NDArray[np.int64], k: int) -> dict[str, Any]:
 
 def _names(corpus: Corpus, index: Path) -> dict[str, Any]:
     return {"corpus": str(corpus.folder.absolute()), "n_passages": corpus.n_passages, "index": str(index.absolute())}
+
+
+def share_stolen(before: tuple[int, int], after: tuple[int, int]) -> float:
+    return (after[0] - before[0]) / max(after[1] - before[1], 1)
 
 
 def say(line: str) -> None:

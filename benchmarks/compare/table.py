@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compare.curves import LEVELS, Front, front, latency_at
+from compare.curves import LEVELS, Front, front, latency_at, measure_of
 
 Rows = list[list[str]]
 
@@ -16,11 +16,12 @@ def title(run: dict[str, Any]) -> str:
 
 
 def latency_rows(run: dict[str, Any]) -> Rows:
-    """A header and a row for each variant: its p50 in ms at each level, "never" where it does not get there."""
+    """A header and a row for each variant: its time in ms at each level, "never" where it does not get there."""
+    by = measure_of(run)
     rows = [["engine", "bytes a vector", *(f"recall {level:g}" for level in LEVELS), "highest recall"]]
     for variant in run["variants"]:
         if variant["points"]:
-            curve = front(variant["points"])
+            curve = front(variant["points"], by)
             cells = [cell(latency_at(curve, level)) for level in LEVELS]
             rows.append([variant["name"], f"{variant['bytes_a_vector']:.0f}", *cells, highest(curve)])
     return rows
@@ -29,15 +30,16 @@ def latency_rows(run: dict[str, Any]) -> Rows:
 def ratio_rows(run: dict[str, Any]) -> Rows:
     """How many times longer each other engine takes than plait's best index at that recall, and than its best index
     that is no larger than theirs. Below 1, the other is faster."""
+    by = measure_of(run)
     ours = [variant for variant in run["variants"] if is_plait(variant) and variant["points"]]
     rows = [["engine", "beside", *(f"recall {level:g}" for level in LEVELS)]]
     for variant in run["variants"]:
         if is_plait(variant) or not variant["points"]:
             continue
-        theirs, most = front(variant["points"]), variant["bytes_a_vector"]
+        theirs, most = front(variant["points"], by), variant["bytes_a_vector"]
         no_larger = [own for own in ours if own["bytes_a_vector"] <= most]
         for beside, beaten in (("any plait index", ours), ("one no larger", no_larger)):
-            best = front([point for own in beaten for point in own["points"]])
+            best = front([point for own in beaten for point in own["points"]], by)
             cells = [ratio(latency_at(theirs, level), latency_at(best, level)) for level in LEVELS]
             rows.append([variant["name"], beside, *cells])
     return rows
@@ -88,7 +90,7 @@ def ratio(theirs: float | None, ours: float | None) -> str:
 def text_tables(report: dict[str, Any]) -> str:
     parts = []
     for run in report["runs"]:
-        parts.append(f"# {title(run)}; load {run['load']}")
+        parts.append(f"# {title(run)}; load {run['load']}, by {measure_of(run)}")
         parts += [aligned(rows) for rows in (latency_rows(run), ratio_rows(run), build_rows(run))]
         parts += failures(run)
     return "\n\n".join(parts)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compare.curves import front, latency_at
+from compare.curves import front, latency_at, measure_of
 from compare.page import END, START, fill, markdown
 from compare.run import Point, measured
 from compare.table import latency_rows, ratio_rows, text_tables
@@ -20,6 +20,11 @@ def points(*pairs: tuple[float, float]) -> list[dict[str, Any]]:
 
 def test_a_front_leaves_out_what_another_point_beats() -> None:
     assert front(points((0.9, 2.0), (0.8, 3.0), (0.7, 1.0), (0.9, 2.5))) == [(0.7, 1.0), (0.9, 2.0)]
+
+
+def test_a_busy_machine_is_judged_by_processor_time_if_one_thread_was_at_work() -> None:
+    assert measure_of({"threads": 1, "load": [0.5, 9.0]}) == "processor"
+    assert measure_of({"threads": 2, "load": [9.0]}) == measure_of({"threads": 1, "load": [1.2]}) == "p50"
 
 
 def test_a_time_between_two_points_is_on_the_line_of_their_logarithms() -> None:
@@ -58,6 +63,7 @@ def report() -> dict[str, Any]:
         "rounds": 1,
         "k": 10,
         "load": [0.5],
+        "steal": [0.0],
         "variants": [
             variant("plait 1-bit", "plait", 20, (0.8, 1.0)),
             variant("plait 4-bit", "plait", 70, (0.8, 2.0), (0.99, 4.0)),
