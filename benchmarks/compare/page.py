@@ -15,7 +15,9 @@ TIMES = {
     "p50": "Milliseconds for a query (p50)",
     "processor": "Milliseconds of processor time for a query (mean; the machine was busy with other work)",
 }
-NEVER = 'at a recall; "never" is an engine that does not reach it:'
+NEVER = (
+    'at a recall; "never" is an engine that does not reach it, "unknown" one that may with settings that were too slow:'
+)
 RATIO = (
     'Times that of plait, at the same recall; below 1 the other is faster, "only they" is a recall that plait does '
     "not reach:"
@@ -43,7 +45,7 @@ def results(report: dict[str, Any], page: Path, plots: Path | None) -> str:
         parts += [f"{TIMES[measure_of(run)]} {NEVER}", markdown(latency_rows(run)), RATIO, markdown(ratio_rows(run))]
         parts += ["Building, and what it leaves:", markdown(build_rows(run))]
         if failures(run):
-            parts += ["What did not run:", "\n".join(f"- {line}" for line in failures(run))]
+            parts += ["What failed, or took too long:", "\n".join(f"- {line}" for line in failures(run))]
     return "\n\n".join(parts)
 
 
@@ -64,10 +66,10 @@ def _circumstances(run: dict[str, Any]) -> str:
     }
     asked = sorted({point["queries"] for variant in run["variants"] for point in variant["points"]})
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    several = " to ".join(map(str, asked[:1] + asked[-1:]))
     return (
-        f"{' or '.join(map(str, asked))} queries, {run['rounds']} rounds in turns, load average "
-        f"{min(run['load']):.1f} to {max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other "
-        f"machines at most; built with {run['build_threads']} threads. {named}."
+        f"{several} queries a setting, {run['rounds']} rounds in turns, load average {min(run['load']):.1f} to "
+        f"{max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other machines at most; built with {run['build_threads']} threads. {named}."
     )
 
 

@@ -52,6 +52,7 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
         axes.plot(times, recalls, color=colour, marker=marker, linestyle=line, markersize=4, linewidth=1.4)
         labels.append((times[-1], recalls[-1], variant["name"], colour))
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(f"{'milliseconds' if by == 'p50' else 'milliseconds of processor time'} for a query (logarithmic)")
     axes.set_ylabel(f"recall of the exact top {run['k']}")
     axes.set_title(title(run), loc="left")

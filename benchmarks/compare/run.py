@@ -26,6 +26,7 @@ from compare.worker import Worker, WorkerError
 
 OPEN_LIMIT = 600.0  # seconds
 WARM, WARM_SLOW = 50, 5  # queries
+FEWEST = 20  # queries that a setting must answer within its time; fewer say nothing about recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +199,12 @@ def _record(entry: Entry, true: NDArray[np.int64], config: RunConfig, n_vectors:
     record: dict[str, Any] = {"name": variant.name, "engine": variant.engine, "build": entry.built}
     record |= {"opened": entry.opened, "error": entry.error}
     if "disk_bytes" in entry.built:
-        record["bytes_a_vector"] = entry.built["disk_bytes"] / n_vectors
-    record["points"] = [
-        measured(point, true, config.k) for point in entry.points if point.seconds and point.ids is not None
-    ]
+        # An engine that keeps more than vectors says what these take.
+        record["bytes_a_vector"] = entry.built.get("bytes_a_vector") or entry.built["disk_bytes"] / n_vectors
+    points = [measured(point, true, config.k) for point in entry.points if point.seconds and point.ids is not None]
+    fewest = min(FEWEST, config.n_queries, config.n_queries_slow)
+    record["points"] = [point for point in points if point["queries"] >= fewest]
+    record["too_slow"] = [point for point in points if point["queries"] < fewest]
     return record
 
 

@@ -16,13 +16,14 @@ def title(run: dict[str, Any]) -> str:
 
 
 def latency_rows(run: dict[str, Any]) -> Rows:
-    """A header and a row for each variant: its time in ms at each level, "never" where it does not get there."""
+    """A header and a row for each variant: its time in ms at each level, "never" where it does not get there, and
+    "unknown" where a setting that was too slow to measure might."""
     by = measure_of(run)
     rows = [["engine", "bytes a vector", *(f"recall {level:g}" for level in LEVELS), "highest recall"]]
     for variant in run["variants"]:
         if variant["points"]:
             curve = front(variant["points"], by)
-            cells = [cell(latency_at(curve, level)) for level in LEVELS]
+            cells = [cell(latency_at(curve, level), otherwise=missing(variant)) for level in LEVELS]
             rows.append([variant["name"], f"{variant['bytes_a_vector']:.0f}", *cells, highest(curve)])
     return rows
 
@@ -34,13 +35,16 @@ def ratio_rows(run: dict[str, Any]) -> Rows:
     ours = [variant for variant in run["variants"] if is_plait(variant) and variant["points"]]
     rows = [["engine", "beside", *(f"recall {level:g}" for level in LEVELS)]]
     for variant in run["variants"]:
-        if is_plait(variant) or not variant["points"]:
+        if variant["engine"] == "plait" or not variant["points"]:
             continue
         theirs, most = front(variant["points"], by), variant["bytes_a_vector"]
         no_larger = [own for own in ours if own["bytes_a_vector"] <= most]
         for beside, beaten in (("any plait index", ours), ("one no larger", no_larger)):
             best = front([point for own in beaten for point in own["points"]], by)
-            cells = [ratio(latency_at(theirs, level), latency_at(best, level)) for level in LEVELS]
+            cells = [
+                ratio(latency_at(theirs, level), latency_at(best, level), otherwise=missing(variant))
+                for level in LEVELS
+            ]
             rows.append([variant["name"], beside, *cells])
     return rows
 
@@ -62,7 +66,13 @@ def build_rows(run: dict[str, Any]) -> Rows:
 
 
 def failures(run: dict[str, Any]) -> list[str]:
-    return [f"{variant['name']}: {variant['error']}" for variant in run["variants"] if variant["error"]]
+    """What has no place in the tables, and why."""
+    lines = [f"{variant['name']}: {variant['error']}" for variant in run["variants"] if variant["error"]]
+    return lines + [
+        f"{variant['name']} {point['settings']}: {point['queries']} queries in its time, p50 {cell(point['p50'])} ms"
+        for variant in run["variants"]
+        for point in variant["too_slow"]
+    ]
 
 
 def is_plait(variant: dict[str, Any]) -> bool:
@@ -71,9 +81,13 @@ def is_plait(variant: dict[str, Any]) -> bool:
     return variant["engine"] == "plait" and "," not in variant["name"]
 
 
-def cell(milliseconds: float | None) -> str:
+def missing(variant: dict[str, Any]) -> str:
+    return "unknown" if variant["too_slow"] else "never"
+
+
+def cell(milliseconds: float | None, *, otherwise: str = "never") -> str:
     if milliseconds is None:
-        return "never"
+        return otherwise
     return f"{milliseconds:.2f}" if milliseconds < 10 else f"{milliseconds:.0f}"
 
 
@@ -81,9 +95,9 @@ def highest(curve: Front) -> str:
     return f"{curve[-1][0]:.3f} ({cell(curve[-1][1])} ms)"
 
 
-def ratio(theirs: float | None, ours: float | None) -> str:
+def ratio(theirs: float | None, ours: float | None, *, otherwise: str) -> str:
     if theirs is None:
-        return "never" if ours is not None else "neither"
+        return otherwise if ours is not None else "neither"
     return "only they" if ours is None else f"{theirs / ours:.1f}"
 
 

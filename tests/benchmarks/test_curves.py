@@ -54,7 +54,14 @@ def test_percentiles_are_of_each_querys_median_over_rounds() -> None:
 def report() -> dict[str, Any]:
     def variant(name: str, engine: str, size: float, *pairs: tuple[float, float]) -> dict[str, Any]:
         shared: dict[str, Any] = {"build": {}, "opened": {}, "error": "" if pairs else "open: it broke"}
-        return {"name": name, "engine": engine, "bytes_a_vector": size, "points": points(*pairs), **shared}
+        return {
+            "name": name,
+            "engine": engine,
+            "bytes_a_vector": size,
+            "points": points(*pairs),
+            "too_slow": [],
+            **shared,
+        }
 
     run = {
         "corpus": {"name": "tiny", "passages": 10, "vectors": 100},
@@ -84,6 +91,13 @@ def test_a_rival_is_set_beside_all_of_plait_and_beside_what_is_no_larger() -> No
 
 def test_an_engine_that_does_not_get_there_is_printed_as_never() -> None:
     assert "never" in latency_rows(report()["runs"][0])[1]
+
+
+def test_a_recall_that_only_a_setting_too_slow_to_measure_may_reach_is_unknown() -> None:
+    run = report()["runs"][0]
+    run["variants"][0]["too_slow"] = [{"settings": {}, "queries": 3, "p50": 9000.0}]
+    assert "never" not in latency_rows(run)[1]
+    assert "unknown" in latency_rows(run)[1]
 
 
 def test_what_failed_is_printed_with_its_error() -> None:
