@@ -69,8 +69,8 @@ def _circumstances(run: dict[str, Any]) -> str:
     several = " to ".join(map(str, asked[:1] + asked[-1:]))
     return (
         f"{several} queries a setting, {run['rounds']} rounds in turns, load average {min(run['load']):.1f} to "
-        f"{max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other machines at most; built with "
-        f"{run['build_threads']} threads. {named}."
+        f"{max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other machines at most; built "
+        f"with {run['build_threads']} threads. {named}."
     )
 
 
