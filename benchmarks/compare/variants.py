@@ -23,6 +23,7 @@ class Variant:
     sweep: Sequence[Settings]
     slow: bool = False  # asked fewer queries
     open: Mapping[str, Any] | None = None  # options of opening that are not of the build
+    beside: int = 0  # bytes a vector that a search reads and the index does not hold
 
     @property
     def index_name(self) -> str:
@@ -93,7 +94,14 @@ def variants(targets: Sequence[str]) -> list[Variant]:
         ),
         Variant("xtr-warp-rs 4-bit", "xtr-warp-rs", {"nbits": 4}, WARP),
         Variant("faiss IVFPQ", "faiss", {}, [setting | {"n_rerank": 0} for setting in IVFPQ], slow=True),
-        Variant("faiss IVFPQ + float", "faiss", {}, [setting | {"n_rerank": 100} for setting in IVFPQ], slow=True),
+        Variant(
+            "faiss IVFPQ + float",
+            "faiss",
+            {},
+            [setting | {"n_rerank": 100} for setting in IVFPQ],
+            slow=True,
+            beside=256,
+        ),
         Variant("lancedb IVF_PQ", "lancedb", {}, LANCE, slow=True),
         Variant("qdrant-edge", "qdrant-edge", {"m": 0, "ef_construct": 100}, [{"exact": True}], slow=True),
         Variant(
