@@ -41,17 +41,23 @@ MODULES = {
     "numpy": "numpy_exhaustive",
 }
 
+# More cells a row bring little once the first few were read: what limits recall is how many items get their codes read.
 PROBES = [
     (1, 50, 16),
-    (2, 100, 16),
     (2, 200, 32),
     (4, 200, 32),
     (4, 400, 64),
     (8, 400, 64),
+    (4, 800, 128),
+    (4, 800, 256),
     (8, 800, 128),
-    (16, 800, 128),
+    (4, 1600, 256),
+    (8, 1600, 256),
     (16, 1600, 256),
+    (8, 1600, 512),
+    (8, 3200, 512),
     (32, 3200, 512),
+    (16, 6400, 1024),
     (64, 6400, 1024),
 ]
 
@@ -124,14 +130,10 @@ WARP: list[Settings] = [
     {},
     *({"nprobe": n_probe} for n_probe in (1, 2, 4, 8, 16, 32)),
     *(
-        {"nprobe": n_probe, "bound": 512, "centroid_score_threshold": 0.0, "max_candidates": 100_000}
-        for n_probe in (4, 16, 64)
+        {"nprobe": n_probe, "bound": 1024, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000}
+        for n_probe in (16, 32, 64, 128, 256)
     ),
-    *(
-        {"nprobe": n_probe, "bound": 512, "t_prime": t, "centroid_score_threshold": 0.0, "max_candidates": 100_000}
-        for n_probe in (16, 32)
-        for t in (1_000, 20_000)
-    ),
+    {"nprobe": 32, "bound": 1024, "t_prime": 20_000, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000},
 ]
 IVFPQ: list[Settings] = [
     {"nprobe": n_probe, "n_tokens": n_tokens}
