@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.items import CodedItems
-from plait.codec.query import CellQuery, residual_query
+from plait.codec.query import CellQuery, pad_lanes, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
 from plait.scoring.integer import CodedRows, ResidualQuery, flood, narrow_table, select_cells, top_k
@@ -158,7 +158,9 @@ class CodedQuery:
         """The table in bytes, from the same distance below each query row's best centroid: a constant for each row
         changes no ranking."""
         shift = max(0, int(np.ceil(np.log2(NARROW_RANGE / self._scale / NARROW_LEVELS))))
-        floor = self._table.max(axis=0).astype(np.int32) - (NARROW_LEVELS << shift)
+        # The kernel finds each row's best centroid several times faster than a maximum over the table's columns.
+        _, best = select_cells(self._table, len(self._query), 1)
+        floor = pad_lanes(best[:, 0].astype(np.int32)) - (NARROW_LEVELS << shift)
         return narrow_table(self._table, np.maximum(floor, -32768).astype(np.int16), shift)
 
     def _rescored(

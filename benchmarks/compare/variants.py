@@ -1,0 +1,145 @@
+"""What is compared: each engine as it can be built, with the settings that its curve is made of.
+
+Settings go from fast to thorough along the engine's own knobs. Those of other engines span from below their defaults
+to where more of the same brings nothing; where a library chooses for itself, that choice is one of the points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One curve. Those with the same engine and build share an index."""
+
+    name: str
+    engine: str  # a file of rivals/
+    build: Mapping[str, Any]
+    sweep: Sequence[Settings]
+    slow: bool = False  # asked fewer queries
+    open: Mapping[str, Any] | None = None  # options of opening that are not of the build
+    beside: int = 0  # bytes a vector that a search reads and the index does not hold
+
+    @property
+    def index_name(self) -> str:
+        return "-".join([self.engine, *(f"{name}{value}" for name, value in self.build.items())])
+
+
+MODULES = {
+    "plait": "plait",
+    "fast-plaid": "fast_plaid",
+    "xtr-warp-rs": "xtr_warp",
+    "faiss": "faiss_ivfpq",
+    "lancedb": "lance",
+    "qdrant-edge": "qdrant",
+    "torch": "torch_exhaustive",
+    "numpy": "numpy_exhaustive",
+}
+
+# More cells a row bring little once the first few were read: what limits recall is how many items get their codes read.
+PROBES = [
+    (1, 50, 16),
+    (2, 200, 32),
+    (4, 200, 32),
+    (4, 400, 64),
+    (8, 400, 64),
+    (4, 800, 128),
+    (4, 800, 256),
+    (8, 800, 128),
+    (4, 1600, 256),
+    (8, 1600, 256),
+    (16, 1600, 256),
+    (8, 1600, 512),
+    (8, 3200, 512),
+    (32, 3200, 512),
+    (16, 6400, 1024),
+    (64, 6400, 1024),
+]
+
+
+def probes(level: str = "engine", *, fine: bool = False) -> list[Settings]:
+    """plait's curve; the last point of the level "engine" scores every passage by its codes."""
+    settings: list[Settings] = [
+        {"level": level, "n_probe": n_probe, "n_gather": n_gather, "n_flood": n_flood}
+        | ({"n_fine": max(16, n_flood // 4)} if fine else {})
+        for n_probe, n_gather, n_flood in PROBES
+    ]
+    return settings
+
+
+EXACT: Settings = {"level": "exact"}
+
+
+def variants(targets: Sequence[str]) -> list[Variant]:
+    """All of them; plait's default once more for each instruction set that is named."""
+    return [
+        *(
+            Variant(f"plait {bits}-bit", "plait", {"bits": bits, "fine": False}, [*probes(), EXACT])
+            for bits in (1, 2, 4)
+        ),
+        Variant("plait 2-bit + fine", "plait", {"bits": 2, "fine": True}, [*probes(fine=True), EXACT]),
+        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "fine": True}, probes("call", fine=True)),
+        *(
+            Variant(
+                f"plait 2-bit + fine, {target}",
+                "plait",
+                {"bits": 2, "fine": True},
+                probes(fine=True),
+                open={"target": target},
+            )
+            for target in targets
+        ),
+        *(
+            Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits}, PLAID, slow=True)
+            for nbits in (4, 2)
+        ),
+        Variant("xtr-warp-rs 4-bit", "xtr-warp-rs", {"nbits": 4}, WARP),
+        Variant("faiss IVFPQ", "faiss", {}, [setting | {"n_rerank": 0} for setting in IVFPQ], slow=True),
+        Variant(
+            "faiss IVFPQ + float",
+            "faiss",
+            {},
+            [setting | {"n_rerank": 100} for setting in IVFPQ],
+            slow=True,
+            beside=256,
+        ),
+        Variant("lancedb IVF_PQ", "lancedb", {}, LANCE, slow=True),
+        Variant("qdrant-edge", "qdrant-edge", {"m": 0, "ef_construct": 100}, [{"exact": True}], slow=True),
+        Variant(
+            "qdrant-edge HNSW",
+            "qdrant-edge",
+            {"m": 16, "ef_construct": 100},
+            [{"exact": False, "hnsw_ef": ef} for ef in (16, 64, 128, 256)],
+            slow=True,
+        ),
+        Variant("torch, exhaustive", "torch", {}, [{}], slow=True),
+        Variant("NumPy, exhaustive", "numpy", {}, [{}], slow=True),
+    ]  # fmt: skip
+
+
+PLAID: list[Settings] = [
+    {"n_ivf_probe": n_probe, "n_full_scores": n_full}
+    for n_probe, n_full in [(1, 64), (2, 256), (4, 512), (8, 1024), (8, 4096), (16, 4096), (32, 8192)]
+]
+WARP: list[Settings] = [
+    {},
+    *({"nprobe": n_probe} for n_probe in (1, 2, 4, 8, 16, 32)),
+    *(
+        {"nprobe": n_probe, "bound": 1024, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000}
+        for n_probe in (16, 32, 64, 128, 256)
+    ),
+    {"nprobe": 32, "bound": 1024, "t_prime": 20_000, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000},
+]
+IVFPQ: list[Settings] = [
+    {"nprobe": n_probe, "n_tokens": n_tokens}
+    for n_probe, n_tokens in [(4, 100), (8, 200), (16, 500), (32, 1000), (64, 2000)]
+]
+LANCE: list[Settings] = [
+    {"nprobes": n_probes, "refine_factor": refine}
+    for n_probes, refine in [(5, None), (20, None), (20, 5), (50, 5), (50, 20)]
+]

@@ -1,0 +1,58 @@
+"""Made passages: the same for the same seed, of unit length, and none of them a copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compare.corpus import Corpus, read_queries
+from compare.extension import EXTENSION, Extension
+from embeddings import SHARD, shard
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 6, SHARD)
+    values = rng.standard_normal((lengths.sum(), 16)).astype(np.float32)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    np.save(shard(tmp_path, "values", 0), values.astype(np.float16))
+    np.save(shard(tmp_path, "lengths", 0), lengths)
+    np.save(tmp_path / "query-values.npy", values[:3])
+    np.save(tmp_path / "query-lengths.npy", np.array([1, 2]))
+    return tmp_path
+
+
+def test_the_first_passages_are_the_real_ones(source: Path) -> None:
+    values, lengths = Extension(source, SHARD).make(0)
+    np.testing.assert_array_equal(values, np.load(shard(source, "values", 0)))
+    np.testing.assert_array_equal(lengths, np.load(shard(source, "lengths", 0)))
+
+
+def test_a_made_shard_is_the_same_each_time_and_another_shard_is_not(source: Path) -> None:
+    extension = Extension(source, SHARD)
+    np.testing.assert_array_equal(extension.make(3)[0], extension.make(3)[0])
+    assert extension.make(3)[0].tobytes() != extension.make(4)[0].tobytes()
+
+
+def test_made_vectors_have_length_one_and_lie_near_a_real_one(source: Path) -> None:
+    values, lengths = Extension(source, SHARD).make(1)
+    real = np.load(shard(source, "values", 0)).astype(np.float32)
+    made = values[:50].astype(np.float32)
+    assert len(values) == lengths.sum()
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=2e-3)
+    nearest = (made @ real.T).max(axis=1)
+    assert 0.9 < np.median(nearest) < 0.995
+
+
+def test_a_folder_of_how_they_are_made_is_read_as_one_of_vectors(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    (folder / EXTENSION).write_text(json.dumps(Extension(source, SHARD).record()))
+    corpus = Corpus(folder, 1500)
+    assert [len(part) for part in corpus.shards()] == [1000, 500]
+    assert len(corpus.whole()) == 1500
+    assert len(read_queries(folder)) == 2
