@@ -11,28 +11,28 @@ from plait.train.batching.parts import cut, joined
 from plait.train.batching.steps import Step, checkpointed_step, gradcache_step, whole_step
 from plait.train.encoded import Encoded, Loss, Tokens
 from plait.train.facts import BatchFacts, Objective
-from train.tiny import TinyModel, TinyTexts, all_strands
+from train.small import SmallModel, SmallTexts, all_strands
 
 QUERIES = ["one two three", "four", "five six seven eight nine", "ten eleven"]
 DOCUMENTS = [f"{query} and {'more ' * place}words" for place, query in enumerate(QUERIES * 2)]
 
 
 def batch() -> tuple[Tokens, Tokens, BatchFacts]:
-    texts = TinyTexts()
+    texts = SmallTexts()
     facts = BatchFacts(group=2, allowed=torch.ones(4, 8, dtype=torch.bool), teacher=None, step=0)
     return texts.queries(QUERIES), texts.documents(DOCUMENTS), facts
 
 
 def gradients(step: Step, *, dropout: float = 0.0) -> tuple[float, list[Tensor]]:
     torch.manual_seed(0)
-    model = TinyModel(dropout=dropout)
+    model = SmallModel(dropout=dropout)
     torch.manual_seed(1)
     loss = step(model, all_strands, *batch())
     found = [parameter.grad for parameter in model.parameters()]
     return float(loss.total.detach()), [gradient for gradient in found if gradient is not None]
 
 
-def in_parts(model: TinyModel, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
+def in_parts(model: SmallModel, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
     """Parts of three, all in one graph: what the split steps must equal when there is dropout."""
 
     def encoded(tokens: Tokens, *, is_query: bool) -> Encoded:
@@ -70,10 +70,10 @@ def test_gradcache_leaves_the_random_state_where_one_pass_would() -> None:
 
 
 def test_parts_are_cut_to_their_longest_text_and_joined_with_zeros() -> None:
-    tokens = TinyTexts().documents(["a", "a b", "a b c d"])
+    tokens = SmallTexts().documents(["a", "a b", "a b c d"])
     parts = cut(tokens, 2)
     assert [part.ids.shape for part in parts] == [(2, 2), (1, 4)]
-    model = TinyModel()
+    model = SmallModel()
     whole = model(tokens, is_query=False)
     found = joined([model(part, is_query=False) for part in parts])
     for name in ("dense", "sparse", "sparse_ids", "multi", "multi_mask"):
@@ -81,5 +81,5 @@ def test_parts_are_cut_to_their_longest_text_and_joined_with_zeros() -> None:
 
 
 def test_one_process_gathers_what_it_has() -> None:
-    encoded = TinyModel()(TinyTexts().queries(QUERIES), is_query=True)
+    encoded = SmallModel()(SmallTexts().queries(QUERIES), is_query=True)
     assert gather(encoded) is encoded

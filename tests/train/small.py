@@ -18,7 +18,7 @@ N_IDS = 211
 WORD = re.compile(r"\w+")
 
 
-class TinyTexts:
+class SmallTexts:
     """At most `length` words a text; id 0 is padding."""
 
     def __init__(self, length: int = 24) -> None:
@@ -38,7 +38,7 @@ class TinyTexts:
         return Tokens(ids, ids > 0, ids > 0)
 
 
-class TinyBackbone(nn.Module):
+class SmallBackbone(nn.Module):
     """Embeddings and two layers; states can be taken after any of them."""
 
     def __init__(self, dim: int, dropout: float) -> None:
@@ -64,12 +64,12 @@ class TinyBackbone(nn.Module):
         return self.finish(self.embedding(tokens.ids), tokens, start=0)
 
 
-class TinyModel(nn.Module):
+class SmallModel(nn.Module):
     """dense = mean, sparse = a weight a token, multi = a row a token."""
 
     def __init__(self, dim: int = 16, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.backbone = TinyBackbone(dim, dropout)
+        self.backbone = SmallBackbone(dim, dropout)
         self.weigh, self.project = nn.Linear(dim, 1), nn.Linear(dim, 8, bias=False)
 
     def forward(self, tokens: Tokens, *, is_query: bool) -> Encoded:
