@@ -1,16 +1,7 @@
-"""One thread for the tests of training: their tensors are so small that more threads only wait for each other."""
+"""One thread for torch: tensors here are tiny, and threads that wait for each other take most of the time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 import torch
 
-
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+torch.set_num_threads(1)

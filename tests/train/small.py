@@ -1,4 +1,4 @@
-"""A model of two small layers, with every strand, for tests of the loop: words are hashed to ids, so it reads anything."""
+"""A model of two small layers with every strand, for tests of the loop: words are hashed to ids, so it reads anything."""
 
 from __future__ import annotations
 
@@ -96,10 +96,15 @@ class SumLoss:
 
 def all_strands(queries: Encoded, documents: Encoded, facts: BatchFacts) -> SumLoss:
     """Cross-entropy of each strand's scores, added up."""
-    assert queries.dense is not None and documents.dense is not None
-    assert queries.sparse is not None and documents.sparse is not None
-    assert queries.sparse_ids is not None and documents.sparse_ids is not None
-    assert queries.multi is not None and documents.multi is not None and documents.multi_mask is not None
+    assert queries.dense is not None
+    assert documents.dense is not None
+    assert queries.sparse is not None
+    assert documents.sparse is not None
+    assert queries.sparse_ids is not None
+    assert documents.sparse_ids is not None
+    assert queries.multi is not None
+    assert documents.multi is not None
+    assert documents.multi_mask is not None
     same = queries.sparse_ids[:, None, :, None] == documents.sparse_ids[None, :, None, :]
     products = queries.sparse[:, None, :, None] * documents.sparse[None, :, None, :]
     similar = torch.einsum("qid,pjd->qpij", queries.multi, documents.multi)

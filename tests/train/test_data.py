@@ -94,7 +94,14 @@ def test_a_bad_nway_list_is_refused_with_its_line(tmp_path: Path, line: str, mes
 
 
 def test_flag_lists_have_scores_and_prompts(tmp_path: Path) -> None:
-    fields = {"query": "q", "pos": ["p"], "neg": ["n", "m"], "pos_scores": [3], "neg_scores": [1, 0.5], "prompt": "ask: "}
+    fields = {
+        "query": "q",
+        "pos": ["p"],
+        "neg": ["n", "m"],
+        "pos_scores": [3],
+        "neg_scores": [1, 0.5],
+        "prompt": "ask: ",
+    }
     (example,) = read_flag(written(tmp_path / "flag.jsonl", json.dumps(fields)))
     assert example == Example("ask: q", (Passage("p"),), (Passage("n"), Passage("m")), (3.0,), (1.0, 0.5))
 
@@ -123,7 +130,11 @@ def test_columns_take_any_number_of_negatives(tmp_path: Path) -> None:
 
 
 def test_unlabelled_documents_give_texts_titles_and_neighbours(tmp_path: Path) -> None:
-    fields = {"id": "1", "title": "Looms", "text": "A loom is a frame of wood. It holds many threads. They are woven here. "}
+    fields = {
+        "id": "1",
+        "title": "Looms",
+        "text": "A loom is a frame of wood. It holds many threads. They are woven here. ",
+    }
     file = written(tmp_path / "docs.jsonl", json.dumps(fields))
     assert [example.query for example in read_texts(file)] == ["Looms " + fields["text"]]
     assert [example.query for example in read_titles(file)] == ["Looms"]
@@ -140,7 +151,10 @@ def test_a_source_is_named_and_may_be_limited(tmp_path: Path) -> None:
 
 
 def test_written_lists_are_read_back(tmp_path: Path) -> None:
-    examples = [Example("q", (Passage("p", "1"),), (Passage("n", "2"),), (1.0,), (0.25,)), Example("r", (Passage("p"),))]
+    examples = [
+        Example("q", (Passage("p", "1"),), (Passage("n", "2"),), (1.0,), (0.25,)),
+        Example("r", (Passage("p"),)),
+    ]
     assert write_lists(tmp_path / "lists.jsonl", examples) == 2
     assert list(read_flag(tmp_path / "lists.jsonl")) == examples
 

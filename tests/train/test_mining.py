@@ -59,7 +59,7 @@ def test_ranks_are_those_that_were_asked_for(beir: Path, tmp_path: Path) -> None
 
 
 def test_a_corpus_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no corpus .*none"):
+    with pytest.raises(InputError, match=r"there is no corpus .*none"):
         corpus_path(tmp_path / "none")
 
 

@@ -41,7 +41,10 @@ def test_a_recipe_is_read_with_its_defaults_and_written_with_every_number() -> N
     ("more", "message"),
     [
         ("[optimizer]\nlr = 1", r"line 15: there is no section 'optimizer'; did you mean 'optimiser'\?"),
-        ("[optimiser]\nlr = 1\nweight_decy = 2", r"line 17, \[optimiser\]: .*'weight_decy'; did you mean 'weight_decay'\?"),
+        (
+            "[optimiser]\nlr = 1\nweight_decy = 2",
+            r"line 17, \[optimiser\]: .*'weight_decy'; did you mean 'weight_decay'\?",
+        ),
         ("[[data]]\nfile = 'x'", r"line 16, \[data\]: there is no key 'file'"),
         ("[[data]]\nkind = 'beir'", r"\[data\]: there is no 'path', which is needed"),
         ("[optimiser]\nlr = 'high'", r"line 16, \[optimiser\]: 'lr' must be a number; got 'high'"),
@@ -68,7 +71,13 @@ def test_a_recipe_without_a_section_it_needs_is_refused(section: str) -> None:
 
 
 def test_values_are_set_from_outside() -> None:
-    changes = ["optimiser.lr=1e-3", "model.multi.dim=64", "data.1.path=/tmp/there", "batching.edges=[0, 8]", "run.cpu=true"]
+    changes = [
+        "optimiser.lr=1e-3",
+        "model.multi.dim=64",
+        "data.1.path=/tmp/there",
+        "batching.edges=[0, 8]",
+        "run.cpu=true",
+    ]
     recipe = parse_recipe(LEAST, changes=changes)
     assert recipe.optimiser.lr == 1e-3
     assert recipe.model["multi"]["dim"] == 64
@@ -94,7 +103,7 @@ def test_a_bad_change_is_refused(change: str, message: str) -> None:
 
 
 def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the recipe .*none.toml: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read the recipe .*none\.toml: No such file"):
         read_recipe(tmp_path / "none.toml")
 
 

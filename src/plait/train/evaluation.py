@@ -1,4 +1,4 @@
-"""Watching a model by searching with it: a part of a corpus is indexed, judged queries are asked, the answer is measured.
+"""Watching a model by searching with it: a part of a corpus is indexed, judged queries are asked, answers are measured.
 The index is plait's own, scored exactly, so that the number is the one a user would get."""
 
 from __future__ import annotations

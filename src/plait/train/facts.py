@@ -21,6 +21,11 @@ class BatchFacts:
     teacher: Tensor | None  # (queries, group)
     step: int  # how many steps were made before this one
 
+    @property
+    def positive(self) -> Tensor:
+        """(queries,): the column of each query's positive."""
+        return torch.arange(len(self.allowed), device=self.allowed.device) * self.group
+
 
 Objective = Callable[[Encoded, Encoded, BatchFacts], Loss]  # queries, documents, what is known of them
 

@@ -53,7 +53,9 @@ class OptimiserConfig:
 def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
     """AdamW with one group for each rate and decay; parameters that are frozen are left out."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    n_layers = 1 + max((depth for name, _ in model.named_parameters() if (depth := _depth(name)) is not None), default=0)
+    n_layers = 1 + max(
+        (depth for name, _ in model.named_parameters() if (depth := _depth(name)) is not None), default=0
+    )
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decay = config.weight_decay if parameter.ndim > 1 else 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -13,18 +12,20 @@ from plait.train.encoded import Loss
 from plait.train.encoder import Reads
 from plait.train.facts import Objective
 
-Pretraining = Callable[[Sequence[str]], Loss]  # the loss of bare texts; the model that it trains is `Parts.model`
+Pretraining = Callable[[Sequence[str], int], Loss]  # the loss of bare texts at a step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
     """A model, how it reads, and what it learns from: an objective of queries and passages, or one of bare texts."""
 
-    model: nn.Module  # called with (Tokens, is_query=...), gives Encoded; and whatever else is trained with it
+    model: nn.Module  # all that is trained; called with (Tokens, is_query=...) it gives Encoded, unless `encode` does
     texts: Reads
+    save: Callable[[Path], None]  # writes a new folder with a model that stands alone
     objective: Objective | None = None
     pretraining: Pretraining | None = None
-    save: Callable[[Path], None] | None = None  # writes a model folder that stands alone
+    encode: nn.Module | None = None  # what is searched with, where it is not `model`
 
-
-Build = Callable[[Any, Any], Parts]  # the sections model and objective
+    @property
+    def searched(self) -> nn.Module:
+        return self.model if self.encode is None else self.encode

@@ -1,5 +1,5 @@
-"""A recipe: everything that a run depends on, in one file of TOML. It is read and checked before anything is loaded, and
-a copy is kept with the run."""
+"""A recipe: everything that a run depends on, in one file of TOML. It is read and checked before anything is loaded,
+and a copy is kept with the run."""
 
 from __future__ import annotations
 

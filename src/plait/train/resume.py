@@ -1,14 +1,14 @@
-"""Going on: what a run needs to continue from where it was. A folder of weights (safetensors), state (JSON), optimiser and
-random states, named by one file that is replaced in one step. A run that was killed goes on from the last of these, bit
-for bit as if it had not been."""
+"""Going on: what a run needs to continue from where it was. A folder of weights (safetensors), state (JSON), optimiser
+and random states, named by one file that is replaced in one step. A run that was killed goes on from the last of these,
+bit for bit as if it had not been."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class State:
 
 
 def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, state: State) -> Path:
-    """Writes a checkpoint under `folder`, makes it the last, and removes the one before it. Every process calls this."""
+    """Writes a checkpoint under `folder`, makes it the last, removes the one before it. Every process calls this."""
     own = folder / f"step-{state.step:07d}"
     if process() == 0:
         shutil.rmtree(own, ignore_errors=True)
@@ -88,26 +88,21 @@ def load(own: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> State
     return State.from_json(fields)
 
 
-def save_best(folder: Path, model: nn.Module, state: State, value: float, facts: dict[str, Any]) -> State:
-    """Keeps the weights as the best so far, in the place of those before; gives the state that knows it."""
-    state = replace(state, best=value, best_step=state.step)
-    if process() == 0:
-        draft = folder.with_name(folder.name + ".new")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        save_model(model, str(draft / WEIGHTS))
-        about = {"step": state.step, "value": value, **facts}
-        (draft / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(draft, folder)
-    return state
+def save_model_folder(folder: Path, write: Callable[[Path], None], about: dict[str, Any]) -> None:
+    """A model that stands alone, in the place of the one before: `write` makes the folder, about.json says of what."""
+    draft = folder.with_name(folder.name + ".new")
+    shutil.rmtree(draft, ignore_errors=True)
+    write(draft)
+    (draft / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.replace(folder)
 
 
 def write_whole(path: Path, text: str) -> None:
     """Replaces a file in one step: a reader sees the old text or the new one."""
     draft = path.with_name(path.name + ".new")
     draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
+    draft.replace(path)
 
 
 def _save_random(own: Path) -> None:

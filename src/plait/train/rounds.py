@@ -1,5 +1,5 @@
-"""The data of each round of a run: the sources as they are, or with negatives mined by BM25, by a model folder, or by the
-model in training as it is when the round begins."""
+"""The data of each round of a run: the sources as they are, or with negatives mined by BM25, by a model folder, or by
+the model in training as it is when the round begins."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,7 +36,7 @@ from plait.train.rounds import end_of, round_at, round_pool
 from plait.train.stop import Stop
 
 RECIPE, VERSIONS, CURVES, PICTURE = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
-CHECKPOINTS, BEST, DATA = "checkpoints", "best", "data"
+CHECKPOINTS, BEST, FINAL, DATA = "checkpoints", "best", "final", "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class Watch:
     """Who is told how a run goes; by default nobody."""
 
     on_step: Callable[[StepReport], None] = lambda _: None
-    on_measure: Callable[[int, str, float, bool], None] = lambda *_: None  # step, measure, value, whether it is the best
+    on_measure: Callable[[int, str, float, bool], None] = lambda *_: (
+        None
+    )  # step, measure, value, whether it is the best
     on_mined: Callable[[str, int], None] = lambda *_: None
 
 
@@ -90,7 +93,9 @@ def versions() -> dict[str, str]:
 class Run:
     """One run in its folder. `start_folder` comes first."""
 
-    def __init__(self, recipe: Recipe, folder: Path, build: Callable[[Recipe], Parts], watch: Watch | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, folder: Path, build: Callable[[Recipe], Parts], watch: Watch | None = None
+    ) -> None:
         self._recipe, self._folder, self._watch = recipe, folder, watch or Watch()
         self._device = Device(recipe.run)
         seed_all(recipe.run.seed)
@@ -98,7 +103,7 @@ class Run:
         self._model = self._parts.model.to(self._device.torch)
         copy_weights(self._model)
         self._optimiser = make_optimiser(self._model, recipe.optimiser)
-        self._on_device = OnDevice(self._model, self._device)
+        self._on_device = OnDevice(self._parts.searched, self._device)
         self._step = step_of(recipe.batching.split, recipe.batching.part)
         self._judged: Judged | None = None
         self._values: dict[int, float] = {}
@@ -145,6 +150,7 @@ class Run:
         if self._judged is not None and self._state.step % self._recipe.evaluation.every:
             self._measure()
             self._save()
+        self._keep(FINAL, {})
 
     def _round(self, pool: Pool, until: int) -> None:
         assert self._state is not None
@@ -180,7 +186,7 @@ class Run:
     def _backward(self, batch: TextBatch, step: int) -> Loss:
         if self._parts.pretraining is not None:
             with self._device.precision():
-                loss = self._parts.pretraining(batch.queries)
+                loss = self._parts.pretraining(batch.queries, step)
             (loss.total / n_processes()).backward()  # type: ignore[no-untyped-call]
             return loss
         if self._parts.objective is None or not batch.documents:
@@ -205,10 +211,9 @@ class Run:
         if self._curves is not None:
             self._curves.add(step, measure=config.measure, value=value)
         if best:
-            facts = {"measure": config.measure, "data": config.data, "split": config.split, "mode": config.mode}
-            self._state = resume.save_best(self._folder / BEST, self._model, self._state, value, facts)
-            if self._device.is_first and self._parts.save is not None:
-                self._parts.save(self._folder / BEST)
+            self._state = replace(self._state, best=value, best_step=step)
+            about = {"measure": config.measure, "value": value, "data": config.data, "split": config.split}
+            self._keep(BEST, about | {"mode": config.mode})
         self._device.wait()
         self._watch.on_measure(step, config.measure, value, best)
 
@@ -242,11 +247,15 @@ class Run:
         assert self._state is not None
         resume.save(self._folder / CHECKPOINTS, self._model, self._optimiser, self._state)
 
+    def _keep(self, name: str, about: dict[str, Any]) -> None:
+        assert self._state is not None
+        if self._device.is_first:
+            resume.save_model_folder(self._folder / name, self._parts.save, {"step": self._state.step, **about})
+
     def _encoder(self) -> TorchEncoder:
         step = 0 if self._state is None else self._state.step
-        return TorchEncoder(
-            self._model, self._parts.texts, fingerprint=f"in training, step {step}", device=self._device.torch
-        )
+        name = f"in training, step {step}"
+        return TorchEncoder(self._parts.searched, self._parts.texts, fingerprint=name, device=self._device.torch)
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Lengths in tokens, as the model reads documents."""

@@ -12,7 +12,7 @@ Made = TypeVar("Made")
 
 
 class Stop:
-    """While it is entered, Ctrl-C during `between` sets `asked`, and a second one raises; elsewhere it raises at once."""
+    """While it is entered, Ctrl-C during `between` sets `asked`, and a second one raises; elsewhere the first does."""
 
     def __init__(self) -> None:
         self.asked = False

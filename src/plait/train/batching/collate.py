@@ -48,7 +48,9 @@ def choose(example: Pooled, n_negatives: int, *, seed: int, epoch: int) -> Group
     rng = np.random.default_rng([seed, epoch, example.number])
     positive = int(rng.integers(len(example.positives))) if len(example.positives) > 1 else 0
     if not example.positives:
-        raise ConfigError(f"the query {example.query!r:.60} of {example.source} has no positive; it cannot be trained on")
+        raise ConfigError(
+            f"the query {example.query!r:.60} of {example.source} has no positive; it cannot be trained on"
+        )
     places = _draw(len(example.negatives), n_negatives, rng, example)
     passages = (example.positives[positive], *(example.negatives[place] for place in places))
     scores = None

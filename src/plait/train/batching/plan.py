@@ -60,7 +60,9 @@ def buckets_of(lengths: NDArray[np.int64], config: BatchingConfig) -> NDArray[np
         edges = np.array(config.edges[1:], np.int64)
     else:
         shares = np.arange(1, config.n_buckets) / config.n_buckets
-        edges = np.quantile(lengths, shares, method="higher").astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
+        edges = (
+            np.quantile(lengths, shares, method="higher").astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
+        )
     return np.searchsorted(edges, lengths, side="right").astype(np.int64)
 
 

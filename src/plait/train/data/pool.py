@@ -4,7 +4,6 @@ their numbers tell which are the same; only lengths, sources and positives are h
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,9 +125,7 @@ def pool_facts(path: Path) -> str | None:
     return None if row is None else str(row[0])
 
 
-def make_pool(
-    path: Path, examples: Iterable[Example], *, made_from: str = "", measure: Measure = characters
-) -> Pool:
+def make_pool(path: Path, examples: Iterable[Example], *, made_from: str = "", measure: Measure = characters) -> Pool:
     """Reads all examples into a pool at `path`; a pool that is not finished does not stay. `measure` gives the lengths
     of texts, by which batches are grouped."""
     draft = path.with_name(path.name + ".new")
@@ -150,7 +147,7 @@ def make_pool(
     if n_examples == 0:
         draft.unlink()
         raise InputError("there is nothing to train on: the sources hold no example")
-    os.replace(draft, path)
+    draft.replace(path)
     return Pool(path)
 
 

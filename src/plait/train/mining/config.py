@@ -39,6 +39,8 @@ class MiningConfig:
         if self.teacher_kind not in TEACHERS:
             raise ConfigError(f"teacher_kind is {self.teacher_kind!r}; choose one of {', '.join(TEACHERS)}")
         if self.margin >= 0 and not self.teacher:
-            raise ConfigError(f"margin is {self.margin}, but there is no teacher to measure it; name one, or leave it out")
+            raise ConfigError(
+                f"margin is {self.margin}, but there is no teacher to measure it; name one, or leave it out"
+            )
         if self.first == "model" and not self.corpus:
             raise ConfigError("first is 'model', but there is no corpus to search; name one")

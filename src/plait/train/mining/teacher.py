@@ -172,7 +172,7 @@ def with_scores(
 
 def without_false_negatives(example: Example, *, margin: float, kind: str) -> Example:
     """The example without negatives that the teacher puts too near its best positive: above the positive's score less
-    `margin` (absolute), or above (1 - margin) times it (percent), which for a score below 0 is that much further down."""
+    `margin` (absolute), or above (1 - margin) times it (percent; for a score below 0, that much further down)."""
     if example.positive_scores is None or example.negative_scores is None or not example.positives:
         return example
     best = max(example.positive_scores)

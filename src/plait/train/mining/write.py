@@ -1,9 +1,8 @@
-"""Mined lists on disk: JSON lines in the form of FlagEmbedding, with ids, so that every reader of that form reads them."""
+"""Mined lists on disk: JSON lines in the form of FlagEmbedding, with ids; every reader of that form reads them."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ def write_lists(path: Path, examples: Iterable[Example]) -> int:
         for example in examples:
             file.write(json.dumps(fields_of(example), ensure_ascii=False) + "\n")
             n_written += 1
-    os.replace(draft, path)
+    draft.replace(path)
     return n_written
 
 
