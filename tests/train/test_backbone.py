@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from train.tiny import HIDDEN, KINDS, tiny_backbone, tiny_model, tokens_of
 
 from plait.errors import ConfigError, ModelError
 from plait.train.backbone import Backbone, load_backbone
 from plait.train.rates import parameter_groups
+from train.tiny import HIDDEN, KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4, 12])
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from plait.encode.reader import Reader
 from plait.errors import ModelError
@@ -27,6 +27,8 @@ class Texts:
     def __init__(self, tokenizer: Tokenizer, config: ModelConfig) -> None:
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._config, self._reader = config, Reader(self.tokenizer, config)
+        for reading in (config.query, config.document):
+            _refuse_broken_marker(self.tokenizer, reading.prefix)
         multi, expansion = config.multi, config.query.expansion
         special = [] if multi is None or multi.special_rows else self._reader.special_ids
         skipped = [self._reader.token_id(token) for token in multi.skip] if multi else []
@@ -82,6 +84,26 @@ class Texts:
 def special_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
     """The ids of a tokeniser's special tokens."""
     return tuple(sorted(number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special))
+
+
+def with_markers(tokenizer: Tokenizer, markers: Sequence[str]) -> Tokenizer:
+    """A copy that reads each marker, such as ColBERT's [unused0] and [unused1], as the one token that it is in the
+    vocabulary. It is then a special token, and the saved tokeniser reads it so at search time too."""
+    own = Tokenizer.from_str(tokenizer.to_str())
+    for marker in markers:
+        if own.token_to_id(marker) is None:
+            raise ModelError(f"the vocabulary lacks the marker {marker!r}; name one of its unused tokens")
+        own.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
+    return own
+
+
+def _refuse_broken_marker(tokenizer: Tokenizer, prefix: str) -> None:
+    marker = prefix.strip()
+    if tokenizer.token_to_id(marker) is not None and len(tokenizer.encode(marker, add_special_tokens=False).ids) > 1:
+        raise ModelError(
+            f"the prefix {marker!r} is a token of the vocabulary, but the tokeniser breaks it into pieces; "
+            "pass the tokeniser through plait.train.texts.with_markers first"
+        )
 
 
 def load_tokenizer(source: str | Path) -> Tokenizer:
