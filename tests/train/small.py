@@ -1,4 +1,4 @@
-"""A model of two small layers with every strand, for tests of the loop: words are hashed to ids, so it reads anything."""
+"""A model of two small layers with every strand, for tests of the loop. Words are hashed to ids: it reads anything."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from plait.train.encoded import Encoded, Tokens
 from plait.train.facts import BatchFacts
+from plait.train.optimiser import OptimiserConfig
 
 N_IDS = 211
 WORD = re.compile(r"\w+")
@@ -74,6 +76,9 @@ class SmallModel(nn.Module):
 
     def forward(self, tokens: Tokens, *, is_query: bool) -> Encoded:
         return self.from_states(self.backbone(tokens), tokens, is_query=is_query)
+
+    def groups(self, config: OptimiserConfig) -> list[dict[str, Any]]:
+        return [{"params": list(self.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}]
 
     def framed(self, tokens: Tokens, *, is_query: bool) -> Tokens:
         del is_query

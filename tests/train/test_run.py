@@ -47,15 +47,15 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     return parse_recipe(RECIPE.format(data=write_beir(tmp_path_factory.mktemp("data") / "set")))
 
 
-def build(recipe: Recipe) -> Parts:
-    del recipe
+def build(recipe: Recipe, folder: Path) -> Parts:
+    del recipe, folder
     model = SmallModel(dropout=0.2)
 
     def save(folder: Path) -> None:
         folder.mkdir()
         save_model(model, str(folder / "model.safetensors"))
 
-    return Parts(model, SmallTexts(), save, objective=all_strands)
+    return Parts(model, SmallTexts(), model.groups, save, objective=all_strands)
 
 
 def trained(recipe: Recipe, folder: Path, watch: Watch | None = None, *, resumed: bool = False) -> Result:
@@ -134,8 +134,8 @@ def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
                 signal.raise_signal(signal.SIGINT)
             return texts.queries(given)
 
-    def interrupted(recipe: Recipe) -> Parts:
-        return replace(build(recipe), texts=Interrupting())
+    def interrupted(recipe: Recipe, folder: Path) -> Parts:
+        return replace(build(recipe, folder), texts=Interrupting())
 
     start_folder(tmp_path / "run", recipe, resumed=False)
     with pytest.raises(KeyboardInterrupt):
@@ -170,7 +170,7 @@ def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -
 
     start_folder(tmp_path / "run", recipe, resumed=False)
     with pytest.raises(DivergedError, match="at step 1 the loss is nan"):
-        Run(recipe, tmp_path / "run", lambda given: replace(build(given), objective=nothing)).train()
+        Run(recipe, tmp_path / "run", lambda given, folder: replace(build(given, folder), objective=nothing)).train()
 
 
 def test_negatives_are_mined_before_each_round_with_the_model_as_it_is(recipe: Recipe, tmp_path: Path) -> None:

@@ -42,10 +42,11 @@ def train(pool_path: Path, split: str) -> SmallModel:
     reports = steps(
         0,
         until=N_STEPS,
+        n_steps=N_STEPS,
         stream=stream,
         backward=backward,
         model=model,
-        optimiser=make_optimiser(model, config),
+        optimiser=make_optimiser(model.groups(config), config),
         share=lambda _: 1.0,
         clip=config.clip,
     )

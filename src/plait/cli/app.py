@@ -16,6 +16,7 @@ from plait.cli.eval import evaluate
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.search import search
+from plait.cli.train import train
 from plait.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "compact": compact,
     "eval": evaluate,
+    "train": train,
     "demo": demo,
 }
 

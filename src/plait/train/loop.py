@@ -27,6 +27,7 @@ class StepReport:
     """One step that was made."""
 
     step: int  # how many were made, this one included
+    n_steps: int  # of the whole run
     loss: float
     parts: dict[str, float]
     norm: float  # of the gradient, before it was clipped
@@ -39,6 +40,7 @@ def steps(
     step: int,
     *,
     until: int,
+    n_steps: int,
     stream: Stream,
     backward: Backward,
     model: nn.Module,
@@ -46,8 +48,8 @@ def steps(
     share: Callable[[int], float],
     clip: float,
 ) -> Iterator[StepReport]:
-    """Makes steps from `step` up to `until`; a report comes after each, when the model and the stream are as the next step finds
-    them. `share` is the part of each group's own rate that a step uses."""
+    """Makes steps from `step` up to `until`; a report comes after each, when the model and the stream are as the next
+    step finds them. `share` is the part of each group's own rate that a step uses."""
     model.train()
     while step < until:
         began = time.perf_counter()
@@ -68,6 +70,7 @@ def steps(
         step += 1
         yield StepReport(
             step,
+            n_steps,
             total,
             dict(loss.parts),
             norm,

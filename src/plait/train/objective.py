@@ -224,8 +224,8 @@ def _scores(strand: str, queries: Encoded, documents: Encoded, reduce: Any) -> T
 def _teacher(facts: BatchFacts) -> Tensor:
     if facts.teacher is None:
         raise InputError(
-            "this objective learns from a teacher's scores, and the data has none; name a teacher in the section mining, "
-            "or use data with scores"
+            "this objective learns from a teacher's scores, and the data has none; name a teacher in the section "
+            "mining, or use data with scores"
         )
     return facts.teacher
 

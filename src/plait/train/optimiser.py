@@ -1,21 +1,18 @@
-"""The optimiser of a run and how its rate goes: groups by depth of layer, warm-up, and a line or a cosine down."""
+"""The optimiser of a run and how its rate goes: warm-up, and a line or a cosine down. Which parameter learns at which
+rate is in rates.py."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import nn
 
 from plait.errors import ConfigError
 
 SCHEDULES = ("linear", "cosine", "constant")
-_LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
-_EMBEDDING = re.compile(r"embed|wte|wpe|shared")
-_BACKBONE = "backbone."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,39 +47,15 @@ class OptimiserConfig:
             raise ConfigError(f"steps is 0 and epochs is {self.epochs}; one of them must say how long to train")
 
 
-def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
-    """AdamW with one group for each rate and decay; parameters that are frozen are left out."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    n_layers = 1 + max(
-        (depth for name, _ in model.named_parameters() if (depth := _depth(name)) is not None), default=0
-    )
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            decay = config.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((_rate(name, n_layers, config), decay), []).append(parameter)
-    if not groups:
+def make_optimiser(groups: list[dict[str, Any]], config: OptimiserConfig) -> torch.optim.AdamW:
+    """AdamW of groups that each have a rate and a decay of their own."""
+    if not any(group["params"] for group in groups):
         raise ConfigError("no parameter of the model is trained; freeze fewer layers")
-    settings = [{"params": own, "lr": rate, "weight_decay": decay} for (rate, decay), own in groups.items()]
     beta1, beta2 = config.betas
-    optimiser = torch.optim.AdamW(settings, lr=config.lr, betas=(beta1, beta2), eps=config.eps)
+    optimiser = torch.optim.AdamW(groups, lr=config.lr, betas=(beta1, beta2), eps=config.eps)
     for group in optimiser.param_groups:
         group["full_lr"] = group["lr"]  # what the schedule takes a share of
     return optimiser
-
-
-def _depth(name: str) -> int | None:
-    found = _LAYER.search(name)
-    return int(found[1]) if found else None
-
-
-def _rate(name: str, n_layers: int, config: OptimiserConfig) -> float:
-    """Heads have their own rate; embeddings count as the layer below the first."""
-    depth = _depth(name)
-    if depth is not None:
-        return config.lr * config.layer_decay ** (n_layers - 1 - depth)
-    if name.startswith(_BACKBONE):
-        return config.lr * (config.layer_decay**n_layers if _EMBEDDING.search(name) else 1.0)
-    return config.head_lr or config.lr
 
 
 def rate_at(config: OptimiserConfig, n_steps: int) -> Callable[[int], float]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from plait.train.encoded import Loss
 from plait.train.encoder import Reads
 from plait.train.facts import Objective
+from plait.train.optimiser import OptimiserConfig
 
 Pretraining = Callable[[Sequence[str], int], Loss]  # the loss of bare texts at a step
 
@@ -21,6 +23,7 @@ class Parts:
 
     model: nn.Module  # all that is trained; called with (Tokens, is_query=...) it gives Encoded, unless `encode` does
     texts: Reads
+    groups: Callable[[OptimiserConfig], list[dict[str, Any]]]  # of parameters, for the optimiser
     save: Callable[[Path], None]  # writes a new folder with a model that stands alone
     objective: Objective | None = None
     pretraining: Pretraining | None = None

@@ -13,7 +13,7 @@ from plait.train.batching.config import BatchingConfig
 from plait.train.data.sources import SourceConfig
 from plait.train.mining.config import MiningConfig
 from plait.train.optimiser import OptimiserConfig
-from plait.train.toml import Source, read_section, toml_of, unknown_name, value_of
+from plait.train.toml import Place, Source, read_section, toml_of, unknown_name, value_of
 
 PRECISIONS = ("fp32", "bf16")
 MODES = ("hybrid", "dense", "multi")
@@ -54,8 +54,8 @@ class RunConfig:
             raise ConfigError(f"precision is {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
         if self.save_every < 1 or self.threads < 0 or self.seed < 0:
             raise ConfigError(
-                f"save_every is {self.save_every}, threads is {self.threads}, seed is {self.seed}; the first must be at "
-                f"least 1 and the others 0 or more"
+                f"save_every is {self.save_every}, threads is {self.threads}, seed is {self.seed}; the first must be "
+                f"at least 1 and the others 0 or more"
             )
 
 
@@ -71,13 +71,18 @@ class Recipe:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)  # of sections, for messages
+
+    def place(self, section: str) -> Place:
+        """Where a section stands."""
+        return self.places.get(section) or Place("the recipe", section, None, {})
 
     def toml(self) -> str:
         """The recipe with every number, whether it was given or not."""
-        return toml_of({name.name: getattr(self, name.name) for name in fields(self)})
+        return toml_of({name: getattr(self, name) for name in SECTIONS})
 
 
-SECTIONS = [own.name for own in fields(Recipe)]
+SECTIONS = [own.name for own in fields(Recipe) if own.name != "places"]
 _CONFIGS: dict[str, type] = {
     "mining": MiningConfig,
     "batching": BatchingConfig,
@@ -112,6 +117,7 @@ def parse_recipe(text: str, *, name: str = "the recipe", changes: Sequence[str] 
         model=values["model"],
         objective=values["objective"],
         data=_data(values.get("data"), source),
+        places={section: source.place(section) for section in ("model", "objective")},
         **{
             section: read_section(cls, values.get(section, {}), source.place(section))
             for section, cls in _CONFIGS.items()

@@ -94,15 +94,15 @@ class Run:
     """One run in its folder. `start_folder` comes first."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, build: Callable[[Recipe], Parts], watch: Watch | None = None
+        self, recipe: Recipe, folder: Path, build: Callable[[Recipe, Path], Parts], watch: Watch | None = None
     ) -> None:
         self._recipe, self._folder, self._watch = recipe, folder, watch or Watch()
         self._device = Device(recipe.run)
         seed_all(recipe.run.seed)
-        self._parts = build(recipe)
+        self._parts = build(recipe, folder)
         self._model = self._parts.model.to(self._device.torch)
         copy_weights(self._model)
-        self._optimiser = make_optimiser(self._model, recipe.optimiser)
+        self._optimiser = make_optimiser(self._parts.groups(recipe.optimiser), recipe.optimiser)
         self._on_device = OnDevice(self._parts.searched, self._device)
         self._step = step_of(recipe.batching.split, recipe.batching.part)
         self._judged: Judged | None = None
@@ -159,6 +159,7 @@ class Run:
         reports = steps(
             self._state.step,
             until=until,
+            n_steps=self._state.n_steps,
             stream=stream,
             backward=self._backward,
             model=self._model,

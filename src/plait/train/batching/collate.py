@@ -48,9 +48,7 @@ def choose(example: Pooled, n_negatives: int, *, seed: int, epoch: int) -> Group
     rng = np.random.default_rng([seed, epoch, example.number])
     positive = int(rng.integers(len(example.positives))) if len(example.positives) > 1 else 0
     if not example.positives:
-        raise ConfigError(
-            f"the query {example.query!r:.60} of {example.source} has no positive; it cannot be trained on"
-        )
+        raise ConfigError(f"the query {example.query!r:.60} of {example.source} has no positive to train on")
     places = _draw(len(example.negatives), n_negatives, rng, example)
     passages = (example.positives[positive], *(example.negatives[place] for place in places))
     scores = None
@@ -73,8 +71,8 @@ def _draw(n_there: int, n_wanted: int, rng: np.random.Generator, example: Pooled
 
 
 def allowed_passages(groups: Sequence[Group]) -> NDArray[np.bool_]:
-    """(queries, documents). A query is scored against each different passage of the batch once, in its own list if it is
-    there; and against no passage that is known to answer it but its own positive."""
+    """(queries, documents). A query is scored against each different passage of the batch once, in its own list if it
+    is there; and against no passage that is known to answer it but its own positive."""
     numbers = np.array([number for group in groups for number in group.passages], np.int64)
     size = len(groups[0].passages)
     first = np.zeros(len(numbers), np.bool_)

@@ -48,7 +48,7 @@ def plan_epoch(
         batches = [batches[place] for place in rng.permutation(len(batches))]
     if not batches:
         raise ConfigError(
-            f"no batch can be made of {len(pool):,} examples in {n_processes} processes: each needs two examples of one "
+            f"no batch can be made of {len(pool):,} examples in {n_processes} processes: each needs two of one "
             f"source and bucket that do not share a positive; use fewer processes or fewer buckets"
         )
     return batches
