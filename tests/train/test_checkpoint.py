@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from plait.train.texts import load_tokenizer
 from train.tiny import KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4])
-READING = {
+READING: dict[str, Any] = {
     "query": QueryReading(24, "query: ", Expansion("[MASK]", 24, True)),
     "document": DocumentReading(40, "passage: ", 4),
 }

@@ -113,13 +113,13 @@ def test_reading_leaves_the_given_tokeniser_as_it_was(tokenizer: Tokenizer) -> N
     own = Tokenizer.from_str(tokenizer.to_str())
     own.enable_truncation(5)
     Texts(own, ModelConfig(backbone="x", multi=MultiHeadConfig()))
-    assert own.truncation["max_length"] == 5
+    assert (own.truncation or {})["max_length"] == 5
 
 
 def test_special_ids_are_those_whose_weight_is_nothing() -> None:
     tokenizer = load_tokenizer(FOLDER)
     names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    assert special_ids(tokenizer) == tuple(sorted(tokenizer.token_to_id(name) for name in names))
+    assert [tokenizer.id_to_token(number) for number in special_ids(tokenizer)] == list(names)
 
 
 def test_a_marker_that_would_be_read_as_pieces_is_refused() -> None:
