@@ -141,6 +141,9 @@ def _change(values: dict[str, Any], change: str) -> None:
     or text if it cannot be read as such."""
     key, equals, value = change.partition("=")
     *path, name = key.strip().split(".")
+    if equals and name and not path and isinstance(value_of(value), dict | list):  # a whole section
+        values[name] = value_of(value)
+        return
     if not (equals and path and name):
         raise ConfigError(f"--set {change!r} is not of the form section.key=value")
     table: Any = values
