@@ -93,6 +93,12 @@ def test_a_stream_goes_on_from_its_position(tmp_path: Path) -> None:
         assert (found.queries, found.documents) == (batch.queries, batch.documents)
 
 
+def test_data_without_negatives_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    pool = make(tmp_path, n_negatives=0)
+    with pytest.raises(ConfigError, match="n_negatives is 2, but 60 of 60 examples have no negative; mine"):
+        Stream(pool, BatchingConfig(n_negatives=2), Position(0))
+
+
 def test_an_impossible_plan_says_why(tmp_path: Path) -> None:
     pool = make(tmp_path, n_examples=3)
     with pytest.raises(ConfigError, match="no batch can be made of 3 examples in 4 processes"):

@@ -51,7 +51,7 @@ def test_gradients_reach_the_top_and_not_the_bottom(tmp_path: Path) -> None:
     model = SmallModel()
     found = make(tmp_path, model)(SmallTexts().documents(TEXTS), is_query=False)
     assert found.dense is not None
-    found.dense[:, 0].sum().backward()  # type: ignore[no-untyped-call]
+    found.dense[:, 0].sum().backward()
     layers = model.backbone.layers
     assert layers[1].weight.grad is not None
     assert layers[0].weight.grad is None

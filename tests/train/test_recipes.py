@@ -13,7 +13,7 @@ from plait.train import checkpoint
 from plait.train.build import build, read_plan
 from plait.train.recipe import Recipe, parse_recipe, read_recipe
 from plait.train.resume import last
-from plait.train.run import Run, start_folder
+from plait.train.run import Run
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SYSTEMS = ("colbertv2", "colxtr", "constbert", "m3", "retromae", "tiny", "xtr")
@@ -61,7 +61,6 @@ def trained(tmp_path: Path, name: str, *changes: str) -> Path:
 
 
 def ran(folder: Path, recipe: Recipe) -> Path:
-    start_folder(folder, recipe, resumed=False)
     Run(recipe, folder, build).train()
     return folder
 
@@ -85,6 +84,7 @@ OBJECTIVES = {
         "batching.split=gradcache",
         "batching.part=5",
     ],
+    "bf16": ["run.precision=bf16", "batching.split=gradcache", "batching.part=5"],
     "frozen": ["model.freeze=1", "model.cache=float16", "batching.split=checkpoint", "batching.part=5"],
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_model
 
 from plait.errors import ConfigError
+from plait.train.encoded import Tokens
 from plait.train.loop import DivergedError, StepReport
 from plait.train.parts import Parts
 from plait.train.recipe import Recipe, parse_recipe
@@ -59,8 +62,7 @@ def build(recipe: Recipe, folder: Path) -> Parts:
 
 
 def trained(recipe: Recipe, folder: Path, watch: Watch | None = None, *, resumed: bool = False) -> Result:
-    start_folder(folder, recipe, resumed=resumed)
-    return Run(recipe, folder, build, watch).train()
+    return Run(recipe, folder, build, watch, resumed=resumed).train()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -121,23 +123,19 @@ def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
 def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
     recipe: Recipe, unbroken: Result, tmp_path: Path
 ) -> None:
-    import signal
-
-    texts = SmallTexts()
     n_read = 0
 
     class Interrupting(SmallTexts):
-        def queries(self, given: list[str]) -> object:  # type: ignore[override]
+        def queries(self, texts: Sequence[str]) -> Tokens:
             nonlocal n_read
             n_read += 1
             if n_read == 7:
                 signal.raise_signal(signal.SIGINT)
-            return texts.queries(given)
+            return super().queries(texts)
 
     def interrupted(recipe: Recipe, folder: Path) -> Parts:
         return replace(build(recipe, folder), texts=Interrupting())
 
-    start_folder(tmp_path / "run", recipe, resumed=False)
     with pytest.raises(KeyboardInterrupt):
         Run(recipe, tmp_path / "run", interrupted).train()
     checkpoint = last(tmp_path / "run" / "checkpoints")
@@ -168,7 +166,6 @@ def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -
     def nothing(*_: object) -> SumLoss:
         return SumLoss(torch.tensor(float("nan"), requires_grad=True), {})
 
-    start_folder(tmp_path / "run", recipe, resumed=False)
     with pytest.raises(DivergedError, match="at step 1 the loss is nan"):
         Run(recipe, tmp_path / "run", lambda given, folder: replace(build(given, folder), objective=nothing)).train()
 

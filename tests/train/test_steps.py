@@ -39,7 +39,7 @@ def in_parts(model: SmallModel, objective: Objective, queries: Tokens, documents
         return joined([model(own, is_query=is_query) for own in cut(tokens, 3)])
 
     loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), facts)
-    loss.total.backward()  # type: ignore[no-untyped-call]
+    loss.total.backward()
     return loss
 
 

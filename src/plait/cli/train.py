@@ -79,17 +79,18 @@ def _again(recipe: Path, folder: Path, changes: list[str]) -> str:
 
 def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> Result:
     from plait.train.build import build
-    from plait.train.run import Run, start_folder
+    from plait.train.run import Run
 
-    start_folder(folder, recipe, resumed=resumed)
     with _watching() as watch:
         try:
-            return Run(recipe, folder, build, watch).train()
+            return Run(recipe, folder, build, watch, resumed=resumed).train()
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; the run is safe in {folder}. To go on: {command}") from None
 
 
 def _tell(result: Result) -> None:
+    if not result.is_first:
+        return
     state = result.state
     best = "" if state.best is None else f"; best {state.best:.4f} at step {state.best_step:,}, in {result.folder}/best"
     print(f"{result.folder}: {state.step:,} steps{best}; the last weights are in {result.folder}/final")

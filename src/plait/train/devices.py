@@ -20,26 +20,26 @@ class Device:
     """The device of this process, and the precision that models run in on it."""
 
     def __init__(self, config: RunConfig) -> None:
-        from accelerate import Accelerator
+        from accelerate import PartialState  # not Accelerator: that one fixes the precision of the whole process
 
         if config.threads:
             torch.set_num_threads(config.threads)
-        precision = "bf16" if config.precision == "bf16" else "no"
-        self._accelerator = Accelerator(cpu=config.cpu, mixed_precision=precision)
-        self._mixed = precision != "no"
-        self.torch = self._accelerator.device
+        self._state = PartialState(cpu=config.cpu)
+        self._mixed = config.precision == "bf16"
+        self.torch: torch.device = self._state.device
 
     @property
     def is_first(self) -> bool:
         """Whether this process writes files and speaks."""
-        return bool(self._accelerator.is_main_process)
+        return bool(self._state.is_main_process)
 
     def wait(self) -> None:
         """Until all processes are here."""
-        self._accelerator.wait_for_everyone()
+        self._state.wait_for_everyone()
 
-    def precision(self) -> AbstractContextManager[None]:
-        return self._accelerator.autocast() if self._mixed else nullcontext()
+    def precision(self) -> AbstractContextManager[object]:
+        """The precision that a model runs in; weights and gradients are float32 in any."""
+        return torch.autocast(self.torch.type, torch.bfloat16) if self._mixed else nullcontext()
 
 
 class OnDevice:

@@ -16,7 +16,7 @@ import torch
 from plait.errors import ConfigError
 from plait.train import resume
 from plait.train.batching.collate import TextBatch
-from plait.train.batching.gather import copy_weights, n_processes
+from plait.train.batching.gather import copy_weights, n_processes, on_any
 from plait.train.batching.plan import Position
 from plait.train.batching.steps import step_of
 from plait.train.batching.stream import Stream
@@ -56,6 +56,7 @@ class Result:
 
     state: State
     folder: Path
+    is_first: bool  # whether this process is the one that speaks
     drawn: bool  # whether there is a picture of the curves
     values: dict[int, float] = field(default_factory=dict)  # measure by step, of this call
 
@@ -91,13 +92,24 @@ def versions() -> dict[str, str]:
 
 
 class Run:
-    """One run in its folder. `start_folder` comes first."""
+    """One run in its folder, which is made, or, if it is `resumed`, gone on with. What is wrong with the folder is told
+    before anything is built."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, build: Callable[[Recipe, Path], Parts], watch: Watch | None = None
+        self,
+        recipe: Recipe,
+        folder: Path,
+        build: Callable[[Recipe, Path], Parts],
+        watch: Watch | None = None,
+        *,
+        resumed: bool = False,
     ) -> None:
-        self._recipe, self._folder, self._watch = recipe, folder, watch or Watch()
+        self._recipe, self._folder = recipe, folder
         self._device = Device(recipe.run)
+        if self._device.is_first:
+            start_folder(folder, recipe, resumed=resumed)
+        self._device.wait()
+        self._watch = (watch if self._device.is_first else None) or Watch()
         seed_all(recipe.run.seed)
         self._parts = build(recipe, folder)
         self._model = self._parts.model.to(self._device.torch)
@@ -133,7 +145,7 @@ class Run:
             if self._curves is not None:
                 self._curves.close()
         drawn = self._device.is_first and plot(self._folder / CURVES, self._folder / PICTURE)
-        return Result(self._state, self._folder, drawn, self._values)
+        return Result(self._state, self._folder, self._device.is_first, drawn, self._values)
 
     def _rounds(self, pool: Pool | None) -> None:
         assert self._state is not None
@@ -180,7 +192,7 @@ class Run:
                 self._measure()
             if self._state.step % recipe.run.save_every == 0:
                 self._save()
-            if self._stop.asked:
+            if on_any(self._stop.asked):
                 self._save()
                 raise KeyboardInterrupt
 
@@ -188,7 +200,7 @@ class Run:
         if self._parts.pretraining is not None:
             with self._device.precision():
                 loss = self._parts.pretraining(batch.queries, step)
-            (loss.total / n_processes()).backward()  # type: ignore[no-untyped-call]
+            (loss.total / n_processes()).backward()
             return loss
         if self._parts.objective is None or not batch.documents:
             raise ConfigError(

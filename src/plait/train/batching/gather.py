@@ -64,6 +64,17 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
+def on_any(flag: bool) -> bool:
+    """Whether the flag is set on any process: all go the same way."""
+    if n_processes() == 1:
+        return flag
+    held = torch.tensor([int(flag)])
+    if dist.get_backend() == "nccl":
+        held = held.cuda()
+    dist.all_reduce(held, dist.ReduceOp.MAX)
+    return bool(held)
+
+
 def copy_weights(model: nn.Module) -> None:
     """Gives every process the weights of the first."""
     if n_processes() > 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from plait.train.batching.gather import gather
@@ -28,7 +28,7 @@ Step = Callable[[Encodes, Objective, Tokens, Tokens, BatchFacts], Loss]
 def whole_step(model: Encodes, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
     """Encodes, scores against all processes, and adds the gradient to the model's parameters."""
     loss = objective(gather(model(queries, is_query=True)), gather(model(documents, is_query=False)), facts)
-    loss.total.backward()  # type: ignore[no-untyped-call]
+    loss.total.backward()
     return loss
 
 
@@ -40,7 +40,7 @@ def checkpointed_step(part: int) -> Step:
             return gather(joined([_checkpointed(model, own, is_query=is_query) for own in cut(tokens, part)]))
 
         loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), facts)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         return loss
 
     return step
@@ -65,7 +65,7 @@ def gradcache_step(part: int) -> Step:
                 leaves.append(_leaf(model(tokens, is_query=is_query)))
         cut_at = len(sides[0])
         loss = objective(gather(joined(leaves[:cut_at])), gather(joined(leaves[cut_at:])), facts)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         after = _random_state(queries.ids)
         for (tokens, is_query), state, leaf in zip((*sides[0], *sides[1]), states, leaves, strict=True):
             _set_random_state(state)
@@ -115,8 +115,3 @@ def _set_random_state(state: RandomState) -> None:
 def step_of(split: str, part: int) -> Step:
     """The step that a recipe names."""
     return {"none": whole_step, "checkpoint": checkpointed_step(part), "gradcache": gradcache_step(part)}[split]
-
-
-def n_trainable(model: nn.Module) -> int:
-    """How many numbers of a model are trained."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from plait.errors import ConfigError
 from plait.train.batching.collate import TextBatch, choose, collate
 from plait.train.batching.config import BatchingConfig
 from plait.train.batching.gather import n_processes, process
@@ -21,6 +22,12 @@ class Stream:
     ) -> None:
         self._pool, self._config, self._weights = pool, config, weights
         self.position = position
+        n_without = int((pool.n_negatives == 0).sum())
+        if config.n_negatives and n_without:
+            raise ConfigError(
+                f"batching.n_negatives is {config.n_negatives}, but {n_without:,} of {len(pool):,} examples have no "
+                f"negative; mine negatives (the section mining of the recipe), or set n_negatives to 0"
+            )
         self._plan = self._planned()
 
     def __len__(self) -> int:

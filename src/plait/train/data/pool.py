@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +78,8 @@ class Pool:
     def get(self, numbers: Sequence[int]) -> list[Pooled]:
         """These examples, in this order."""
         found = {}
-        for number, *fields in self._fetch("number, query, positives, negatives, scores, source", "examples", numbers):
-            query, positives, negatives, scores, source = fields
+        columns = "number, query, positives, negatives, scores, source"
+        for number, query, positives, negatives, scores, source in self._fetch(columns, "examples", numbers):
             of_positives, of_negatives = (tuple(own) if own is not None else None for own in json.loads(scores))
             lists = tuple(json.loads(positives)), tuple(json.loads(negatives))
             found[number] = Pooled(number, query, *lists, of_positives, of_negatives, source)
@@ -100,9 +101,9 @@ class Pool:
     def close(self) -> None:
         self._connection.close()
 
-    def _fetch(self, columns: str, table: str, numbers: Sequence[int]) -> list[tuple[int, *tuple[str, ...]]]:
+    def _fetch(self, columns: str, table: str, numbers: Sequence[int]) -> list[Any]:
         wanted = sorted({int(number) for number in numbers})
-        rows = []
+        rows: list[Any] = []
         for start in range(0, len(wanted), 500):
             chunk = wanted[start : start + 500]
             marks = ",".join("?" * len(chunk))
