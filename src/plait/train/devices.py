@@ -12,7 +12,6 @@ from torch import nn
 
 from plait.train.batching.gather import process
 from plait.train.encoded import Encoded, Tokens
-from plait.train.encoder import moved
 from plait.train.recipe import RunConfig
 
 
@@ -42,16 +41,16 @@ class Device:
         return torch.autocast(self.torch.type, torch.bfloat16) if self._mixed else nullcontext()
 
 
-class OnDevice:
-    """A model that moves its tokens to the device, runs in the run's precision, and answers in float32: losses and
-    gradients of vectors are too fine for half of it."""
+class InPrecision:
+    """A model that runs in the run's precision and answers in float32: losses and gradients of vectors are too fine for
+    half of it."""
 
     def __init__(self, model: nn.Module, device: Device) -> None:
         self._model, self._device = model, device
 
     def __call__(self, tokens: Tokens, *, is_query: bool) -> Encoded:
         with self._device.precision():
-            found: Encoded = self._model(moved(tokens, self._device.torch), is_query=is_query)
+            found: Encoded = self._model(tokens, is_query=is_query)
         return Encoded(
             dense=None if found.dense is None else found.dense.float(),
             sparse=None if found.sparse is None else found.sparse.float(),

@@ -4,6 +4,7 @@ the model in training as it is when the round begins."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def _mined(
     finally:
         if cached is not None:
             cached.close()
+        shutil.rmtree(folder / "index", ignore_errors=True)
 
 
 def _loaded(model: str) -> Encoder:

@@ -22,9 +22,9 @@ from plait.train.batching.steps import step_of
 from plait.train.batching.stream import Stream
 from plait.train.curves import Curves, plot
 from plait.train.data.pool import Pool
-from plait.train.devices import Device, OnDevice, seed_all
+from plait.train.devices import Device, InPrecision, seed_all
 from plait.train.encoded import Loss
-from plait.train.encoder import TorchEncoder
+from plait.train.encoder import TorchEncoder, moved
 from plait.train.evaluation import Judged, evaluate, read_judged
 from plait.train.facts import facts_of
 from plait.train.loop import StepReport, steps
@@ -36,6 +36,7 @@ from plait.train.rounds import end_of, round_at, round_pool
 from plait.train.stop import Stop
 
 RECIPE, VERSIONS, CURVES, PICTURE = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
+_MEASURED = 64  # texts whose lengths are taken together
 CHECKPOINTS, BEST, FINAL, DATA = "checkpoints", "best", "final", "data"
 
 
@@ -115,7 +116,7 @@ class Run:
         self._model = self._parts.model.to(self._device.torch)
         copy_weights(self._model)
         self._optimiser = make_optimiser(self._parts.groups(recipe.optimiser), recipe.optimiser)
-        self._on_device = OnDevice(self._parts.searched, self._device)
+        self._encode = InPrecision(self._parts.searched, self._device)
         self._step = step_of(recipe.batching.split, recipe.batching.part)
         self._judged: Judged | None = None
         self._values: dict[int, float] = {}
@@ -208,8 +209,10 @@ class Run:
                 "other objectives"
             )
         facts = facts_of(batch, step=step, device=self._device.torch)
-        queries, documents = self._parts.texts.queries(batch.queries), self._parts.texts.documents(batch.documents)
-        return self._step(self._on_device, self._parts.objective, queries, documents, facts)
+        # On the device before the step: a step that encodes twice keeps the random state of where its tokens are.
+        queries = moved(self._parts.texts.queries(batch.queries), self._device.torch)
+        documents = moved(self._parts.texts.documents(batch.documents), self._device.torch)
+        return self._step(self._encode, self._parts.objective, queries, documents, facts)
 
     def _measure(self) -> None:
         """Searches with the model as it is; keeps it if it is the best so far."""
@@ -272,7 +275,9 @@ class Run:
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Lengths in tokens, as the model reads documents."""
-        found: list[int] = self._parts.texts.documents(texts).mask.sum(dim=1).tolist()
+        found: list[int] = []
+        for start in range(0, len(texts), _MEASURED):
+            found += self._parts.texts.documents(texts[start : start + _MEASURED]).mask.sum(dim=1).tolist()
         return found
 
     def _shared(self, value: float) -> float:

@@ -47,8 +47,12 @@ def checkpointed_step(part: int) -> Step:
 
 
 def _checkpointed(model: Encodes, tokens: Tokens, *, is_query: bool) -> Encoded:
-    # The random state is kept and set again by torch, so that dropout drops the same in both passes.
-    found: Encoded = checkpoint(model, tokens, is_query=is_query, use_reentrant=False)
+    def encode(ids: Tensor, mask: Tensor, rows: Tensor) -> Encoded:
+        return model(Tokens(ids, mask, rows), is_query=is_query)
+
+    # torch keeps the random state and sets it again, so that dropout drops the same in both passes. It must be given
+    # the tensors themselves: it looks at them for the devices whose states it keeps.
+    found: Encoded = checkpoint(encode, tokens.ids, tokens.mask, tokens.rows, use_reentrant=False)
     return found
 
 

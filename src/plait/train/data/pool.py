@@ -51,7 +51,7 @@ class Pool:
     """Examples by number, from 0."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         rows = self._connection.execute("SELECT source, positives, length, negatives FROM examples ORDER BY number")
         names: dict[str, int] = {}
         sources, lengths, counts = array("i"), array("q"), array("q")
@@ -116,7 +116,7 @@ def pool_facts(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
             row = connection.execute("SELECT value FROM facts WHERE name = 'made from'").fetchone()
         finally:
