@@ -20,13 +20,14 @@ from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone
 from plait.train.batching.gather import process
 from plait.train.cache import DTYPES, CachedModel, StateCache
-from plait.train.encoded import Loss, Tokens
+from plait.train.encoded import Loss
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
 from plait.train.objective import RetroMaeConfig, make_objective, read_objective
 from plait.train.optimiser import OptimiserConfig
 from plait.train.parts import Parts
 from plait.train.rates import parameter_groups
+from plait.train.reading import Reading
 from plait.train.recipe import Recipe
 from plait.train.retromae.masking import MaskedBatch, MaskingConfig, mask_batch, read_words
 from plait.train.retromae.objective import RetroMae, load_masked_lm
@@ -117,19 +118,6 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         objective=make_objective(plan.objective),
         encode=_cached(model, plan, folder / CACHE) if plan.beginning.cache else None,
     )
-
-
-class Reading:
-    """The two sides of `Texts`, by name."""
-
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
-
-    def queries(self, texts: Sequence[str]) -> Tokens:
-        return self._texts.tokens(texts, is_query=True)
-
-    def documents(self, texts: Sequence[str]) -> Tokens:
-        return self._texts.tokens(texts, is_query=False)
 
 
 def _tokenizer(plan: Plan) -> Tokenizer:

@@ -12,6 +12,7 @@ from plait.encode.protocol import Encoder
 from plait.train.data.example import Example
 from plait.train.data.pool import Measure, Pool, make_pool, pool_facts
 from plait.train.data.sources import SourceConfig, read_source
+from plait.train.mining.models import encoder_of
 from plait.train.mining.negatives import make_index, mine, read_corpus
 from plait.train.mining.teacher import CachedScorer, teacher_of, with_scores, without_false_negatives
 from plait.train.mining.write import fields_of
@@ -69,7 +70,7 @@ def _mined(
 ) -> Iterator[Example]:
     config = recipe.mining
     who = config.first if number == 0 else config.later
-    searcher = None if who == "bm25" else encoder() if who == "model" else _loaded(who)
+    searcher = None if who == "bm25" else encoder() if who == "model" else encoder_of(who)
     mode = "bm25" if who == "bm25" else config.mode
     cached = None
     try:
@@ -94,12 +95,6 @@ def _mined(
         if cached is not None:
             cached.close()
         shutil.rmtree(folder / "index", ignore_errors=True)
-
-
-def _loaded(model: str) -> Encoder:
-    from plait.encode.load import load
-
-    return load(model)
 
 
 def _recorded(path: Path, examples: Iterable[Example]) -> Iterator[Example]:

@@ -15,7 +15,7 @@ class MiningConfig:
     """Hard negatives: documents that rank high for a query and are not known to answer it. No corpus, no mining."""
 
     corpus: str = ""  # what is searched: a BEIR folder, or JSON lines
-    first: str = "bm25"  # who searches in the first round: bm25, model (the one in training), or a plait model folder
+    first: str = "bm25"  # who searches in the first round: bm25, model (the one in training), or a folder
     later: str = "model"  # who searches in later rounds
     mode: str = "hybrid"  # how a model searches: dense, multi or hybrid
     rounds: int = 1  # the run is divided into as many equal parts; negatives are mined before each
@@ -24,7 +24,7 @@ class MiningConfig:
     number: int = 15  # negatives of each query, drawn at random from these ranks
     teacher: str = ""  # a folder: its scores go beside positives and negatives
     teacher_kind: str = "cross-encoder"
-    teacher_length: int = 256  # tokens that a cross-encoder reads
+    teacher_length: int = 256  # tokens that the teacher reads of a text, or of a pair
     margin: float = -1.0  # drop negatives whose teacher score is above the positive's less this; below 0: drop none
     margin_kind: str = "absolute"  # or percent: above (1 - margin) times the positive's score
 

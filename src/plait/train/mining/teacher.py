@@ -3,7 +3,6 @@ that was stopped, or a later round, asks for what is new alone."""
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from plait.errors import ModelError
 from plait.scoring.maxsim import maxsim
 from plait.train.data.example import Example, digest
 from plait.train.mining.config import MiningConfig
+from plait.train.mining.models import encoder_of, weights_digest
 
 Pair = tuple[str, str]  # query, passage
 _EXAMPLES = 16  # scored and kept together
@@ -76,7 +76,7 @@ class CrossEncoderScorer:
             raise ModelError(f"{folder} is not a cross-encoder that transformers can read: {error}") from error
         if self._model.config.num_labels != 1:
             raise ModelError(f"{folder} has {self._model.config.num_labels} outputs; a teacher must have one")
-        self._fingerprint = f"cross-encoder {_weights_digest(Path(folder))} {length}"
+        self._fingerprint = f"cross-encoder {weights_digest(Path(folder))} {length}"
 
     @property
     def fingerprint(self) -> str:
@@ -99,18 +99,6 @@ class CrossEncoderScorer:
             with self._torch.no_grad():
                 scores[own] = self._model(**read).logits[:, 0].float().numpy()
         return scores
-
-
-def _weights_digest(folder: Path) -> str:
-    """Names a model by its files of weights: 16 hexadecimal digits, or the name of what is not a folder."""
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
-    if not files:
-        return str(folder)
-    found = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as handle:
-            found.update(hashlib.file_digest(handle, "sha256").digest())
-    return found.hexdigest()[:16]
 
 
 class CachedScorer:
@@ -189,6 +177,4 @@ def teacher_of(config: MiningConfig) -> Scorer:
     """The teacher that a recipe names."""
     if config.teacher_kind == "cross-encoder":
         return CrossEncoderScorer(config.teacher, length=config.teacher_length)
-    from plait.encode.load import load
-
-    return EncoderScorer(load(config.teacher))
+    return EncoderScorer(encoder_of(config.teacher, length=config.teacher_length))
