@@ -63,6 +63,12 @@ def test_no_checkpoint_is_written_over_another(tmp_path: Path, tokenizer: Tokeni
         save(tiny_model(), tokenizer, tmp_path)
 
 
+def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError):
+        save(tiny_model(), None, tmp_path / "saved")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds no trained model"):
         load(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -33,12 +34,16 @@ def save(model: Model, tokenizer: Tokenizer, folder: str | Path) -> None:
         raise ConfigError(f"{folder} exists; give a folder that does not, so that no checkpoint is lost")
     draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
     draft.mkdir(parents=True)
-    save_model(model, str(draft / WEIGHTS))
-    model.backbone.encoder.config.save_pretrained(str(draft / BACKBONE))
-    tokenizer.save(str(draft / TOKENIZER_NAME))
-    described = {"format": FORMAT, "model": model.config.to_json()}
-    (draft / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    draft.replace(folder)
+    try:
+        save_model(model, str(draft / WEIGHTS))
+        model.backbone.encoder.config.save_pretrained(str(draft / BACKBONE))
+        tokenizer.save(str(draft / TOKENIZER_NAME))
+        described = {"format": FORMAT, "model": model.config.to_json()}
+        (draft / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        draft.replace(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
 
 
 def load(folder: str | Path) -> tuple[Model, Tokenizer]:

@@ -71,10 +71,12 @@ def _mpnet_step(encoder: Any, states: Tensor, mask: Tensor) -> Step:
 
 
 def _t5_step(encoder: Any, states: Tensor, mask: Tensor) -> Step:
-    shown, blocks = _mask(encoder.encoder, states, mask), encoder.encoder.block
-    # Only the first block has the table of relative positions; every other block is given what it computes.
-    bias = blocks[0].layer[0].SelfAttention.compute_bias(states.shape[1], states.shape[1], device=states.device)
-    return lambda number, states: blocks[number](states, shown, bias)
+    length, blocks = states.shape[1], encoder.encoder.block
+    # Only the first block has the table of relative positions; every other block is given what it computes. The mask
+    # goes in with it: older releases of transformers look at no mask where there is a bias already.
+    bias = blocks[0].layer[0].SelfAttention.compute_bias(length, length, device=states.device)
+    shown = bias.masked_fill(~mask[:, None, None, :], torch.finfo(states.dtype).min)
+    return lambda number, states: blocks[number](states, None, shown)
 
 
 def _t5_close(encoder: Any, states: Tensor) -> Tensor:
