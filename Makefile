@@ -31,8 +31,9 @@ $(VENV)/installed: $(VENV)/built-with $(NATIVE)
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/installed
-	@echo "== installing what the tests need"
-	$(BIN)/pip install -q --no-build-isolation -C build-dir=build/$(notdir $(VENV)) -e '.[test]'
+	@echo "== installing what the tests need, torch among it"
+	$(BIN)/pip install -q "torch==2.13.0" # before what depends on it, which would take the build for GPUs
+	$(BIN)/pip install -q --no-build-isolation -C build-dir=build/$(notdir $(VENV)) -e '.[test,train]'
 	@touch $@
 
 demo: $(VENV)/installed ## Index the Python standard library's documentation and search it

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from embeddings import Embeddings, read_embeddings
 from numpy.typing import NDArray
 
+from embeddings import Embeddings, read_embeddings
 from plait.codec.packing import row_bytes
 from plait.codec.pooling import METHODS, Pooling, pool
 from plait.scoring.maxsim import maxsim, top_k

@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from embeddings import Embeddings, read_embeddings, read_lines
 from numpy.typing import NDArray
 
 import plait
+from embeddings import Embeddings, read_embeddings, read_lines
 from plait.encode.load import load
 from plait.encode.protocol import StrandShape
 from plait.scoring.maxsim import maxsim, top_k

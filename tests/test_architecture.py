@@ -24,6 +24,7 @@ ORDER = [
     ["tuning"],
     ["engine"],
     ["evaluate"],
+    ["train"],
     ["cli"],
     ["__main__"],
 ]
@@ -53,6 +54,13 @@ def test_imports_go_down_the_tree_only(file: Path) -> None:
     own = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
     upward = [part for part in imports_of(file) if LEVEL[part] > LEVEL[own]]
     assert upward == []
+
+
+def test_only_training_imports_torch() -> None:
+    heavy = ("torch", "transformers", "accelerate", "safetensors")
+    words = [f"{verb} {name}" for verb in ("import", "from") for name in heavy]
+    outside = [file for file in files() if "train" not in file.relative_to(PACKAGE).parts]
+    assert [file for file in outside if any(word in file.read_text(encoding="utf-8") for word in words)] == []
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -23,8 +23,9 @@ from plait.index.snapshot import Snapshot
 from plait.index.store import Store
 from plait.scoring.targets import available_targets, current_target, force_target
 from plait.search.coded import ProbeConfig
-from plait.search.generators import ExactMulti, Generator, ProbedMulti
+from plait.search.generator import Generator
 from plait.search.hits import hits_of
+from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.plans import Plan
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace

@@ -16,6 +16,7 @@ from plait.cli.eval import evaluate
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.search import search
+from plait.cli.train import train
 from plait.cli.tune import tune
 from plait.version import __version__
 
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compact": compact,
     "tune": tune,
     "eval": evaluate,
+    "train": train,
     "demo": demo,
 }
 

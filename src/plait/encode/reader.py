@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.encode.card import ModelCard
+from plait.encode.card import DocumentReading, QueryReading
 from plait.errors import InputError, ModelError
 from plait.records import Span
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 
 # Encodings are large objects; only this many are alive at a time.
 TEXTS_AT_ONCE = 512
+
+
+class Frame(Protocol):
+    """What reading needs to know of a model: a card has it, and so has a model that is still being trained."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def query(self) -> QueryReading: ...
+
+    @property
+    def document(self) -> DocumentReading: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +45,7 @@ class Reading:
 class Reader:
     """Reads texts as one model was taught to read them."""
 
-    def __init__(self, tokenizer: Tokenizer, card: ModelCard) -> None:
+    def __init__(self, tokenizer: Tokenizer, card: Frame) -> None:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer

@@ -1,0 +1,155 @@
+"""`plait train`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.ending import StoppedError, say
+from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.train.loop import StepReport
+    from plait.train.recipe import Recipe
+    from plait.train.run import Result, Watch
+
+NEEDED = ("torch", "transformers", "accelerate", "safetensors")
+_LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe: a file of TOML.", show_default=False)],
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The folder of the run; by default runs/ and the name of the recipe."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in RUN.")] = False,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the recipe and print it with every number; train nothing.")
+    ] = False,
+) -> None:
+    """Train a model by a recipe.
+
+    RUN gets the recipe with every number, the versions, curves.jsonl (and curves.png, with matplotlib), a checkpoint to
+    go on from, and the models: best, by the measure of the recipe, and final. Needs pip install 'plait[train]'.
+
+    \b
+    Examples:
+      plait train recipes/tiny.toml --to runs/tiny
+      plait train recipes/m3.toml --set optimiser.lr=1e-5 --set data.0.path=my-data
+      plait train recipes/m3.toml --to runs/m3 --resume
+    """
+    _check_installed()
+    from plait.train.build import read_plan
+    from plait.train.recipe import read_recipe
+
+    read = read_recipe(recipe, change or [])
+    read_plan(read)
+    if dry_run:
+        print(read.toml(), end="")
+        return
+    folder = to or Path("runs") / recipe.stem
+    _tell(_trained(read, folder, resumed=resume, command=_again(recipe, folder, change or [])))
+
+
+def _check_installed() -> None:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"training needs {', '.join(missing)}; install with: pip install 'plait[train]'")
+
+
+def _again(recipe: Path, folder: Path, changes: list[str]) -> str:
+    """The command that goes on."""
+    words = ["plait", "train", str(recipe), "--to", str(folder)]
+    for change in changes:
+        words += ["--set", f"'{change}'"]
+    return " ".join([*words, "--resume"])
+
+
+def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> Result:
+    from plait.train.build import build
+    from plait.train.run import Run
+
+    with _watching() as watch:
+        try:
+            return Run(recipe, folder, build, watch, resumed=resumed).train()
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped; the run is safe in {folder}. To go on: {command}") from None
+
+
+def _tell(result: Result) -> None:
+    if not result.is_first:
+        return
+    state = result.state
+    best = "" if state.best is None else f"; best {state.best:.4f} at step {state.best_step:,}, in {result.folder}/best"
+    print(f"{result.folder}: {state.step:,} steps{best}; the last weights are in {result.folder}/final")
+    if not result.drawn:
+        say("curves.png was left out: it needs matplotlib (pip install 'plait[eval]')")
+
+
+@contextmanager
+def _watching() -> Iterator[Watch]:
+    """A line that tells loss, pairs a second and the time left: one that stays in place on a terminal, one now and then
+    elsewhere."""
+    from plait.train.run import Watch
+
+    if not sys.stderr.isatty():
+        yield Watch(on_step=_Lines().on_step, on_measure=_say_measure)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=None), TimeElapsedColumn()]
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=None)
+
+        def on_step(report: StepReport) -> None:
+            rate = report.n_pairs / max(report.seconds, 1e-9)
+            shown = f"step {report.step:,}/{report.n_steps:,}  loss {report.loss:.4f}  {rate:,.0f} pairs/s"
+            bar.update(task, total=report.n_steps, completed=report.step, description=shown)
+
+        def on_measure(step: int, measure: str, value: float, best: bool) -> None:
+            bar.console.print(_measured(step, measure, value, best), highlight=False)
+
+        def on_mined(what: str, n_done: int) -> None:
+            bar.update(task, description=f"{what}: {n_done:,} queries")
+
+        yield Watch(on_step=on_step, on_measure=on_measure, on_mined=on_mined)
+
+
+class _Lines:
+    """A line every so often."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._first_step: int | None = None
+
+    def on_step(self, report: StepReport) -> None:
+        now = time.monotonic()
+        if self._first_step is None:
+            self._first_step = report.step - 1
+        if now - self._last < _LINE_EVERY and report.step != report.n_steps:
+            return
+        self._last = now
+        left = (report.n_steps - report.step) * (now - self._began) / max(1, report.step - self._first_step)
+        rate = report.n_pairs / max(report.seconds, 1e-9)
+        say(f"step {report.step:,}/{report.n_steps:,}  loss {report.loss:.4f}  {rate:,.0f} pairs/s  {left:,.0f} s left")
+
+
+def _say_measure(step: int, measure: str, value: float, best: bool) -> None:
+    say(_measured(step, measure, value, best))
+
+
+def _measured(step: int, measure: str, value: float, best: bool) -> str:
+    return f"step {step:,}: {measure} {value:.4f}{' (best so far)' if best else ''}"

@@ -1,0 +1,220 @@
+"""From a recipe to what is trained: the sections model and objective are read whole before anything is loaded, and then
+a backbone, heads, a tokeniser and a loss are put together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+
+from plait.encode.load import bundled_models, find
+from plait.errors import ConfigError
+from plait.train import checkpoint
+from plait.train.backbone import Backbone, load_backbone, make_backbone
+from plait.train.batching.gather import process
+from plait.train.cache import DTYPES, CachedModel, StateCache
+from plait.train.encoded import Loss
+from plait.train.model import Model
+from plait.train.model_config import ModelConfig
+from plait.train.objective import RetroMaeConfig, make_objective, read_objective
+from plait.train.optimiser import OptimiserConfig
+from plait.train.parts import Parts
+from plait.train.rates import parameter_groups
+from plait.train.reading import Reading
+from plait.train.recipe import Recipe
+from plait.train.retromae.masking import MaskedBatch, MaskingConfig, mask_batch, read_words
+from plait.train.retromae.objective import RetroMae, load_masked_lm
+from plait.train.texts import TOKENIZER_NAME, Texts, load_tokenizer, with_markers
+from plait.train.toml import Place, read_section
+
+CACHE = "states"  # of frozen layers, in the folder of a run
+_READINGS: dict[str, dict[str, Any]] = {
+    "query": {"length": 32, "prefix": "", "expansion": None},
+    "document": {"length": 180, "prefix": "", "overlap": 32},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginningConfig:
+    """Keys of the section model that are of training alone."""
+
+    tokenizer: str = ""  # a folder, a bundled model or a hub name; by default that of the backbone
+    freeze: int = 0  # lower layers that are not trained, embeddings with them; 0 trains all
+    cache: str = ""  # float16 or float32: keep the states of frozen layers on disk; empty: compute them each time
+
+    def __post_init__(self) -> None:
+        if self.cache and self.cache not in DTYPES:
+            raise ConfigError(f"cache is {self.cache!r}; choose one of {', '.join(DTYPES)}, or leave it out")
+        if self.cache and self.freeze < 1:
+            raise ConfigError(f"cache is {self.cache!r}, but freeze is {self.freeze}; only frozen layers can be kept")
+        if self.freeze < 0:
+            raise ConfigError(f"freeze is {self.freeze}; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The two sections, checked."""
+
+    model: ModelConfig
+    beginning: BeginningConfig
+    random: Mapping[str, Any]  # of a transformers config, for a backbone with random weights
+    objective: Any
+
+
+def read_plan(recipe: Recipe) -> Plan:
+    """Checks the sections model and objective; ConfigError says what is wrong with them. Loads nothing."""
+    place, values = recipe.place("model"), dict(recipe.model)
+    random = values.pop("random", {})
+    if not isinstance(random, Mapping) or (random and "model_type" not in random):
+        raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
+    own = {key: values.pop(key) for key in ("tokenizer", "freeze", "cache") if key in values}
+    beginning = read_section(BeginningConfig, own, place)
+    for side, defaults in _READINGS.items():
+        values[side] = defaults | dict(values.get(side, {}))
+    objective = read_objective(recipe.objective, recipe.place("objective"))
+    if isinstance(objective, RetroMaeConfig):
+        values.setdefault("dense", {"pooling": "cls"})  # the vector that RetroMAE makes
+    model = ModelConfig.from_json(values, _where(place))
+    _check_strand(objective, model, recipe.place("objective"))
+    return Plan(model, beginning, random, objective)
+
+
+def _where(place: Place) -> str:
+    return f"{place.file}, line {place.line}, [model]" if place.line else f"{place.file}, [model]"
+
+
+def _check_strand(objective: Any, model: ModelConfig, place: Place) -> None:
+    strand = getattr(objective, "strand", None) or ("multi" if "Xtr" in type(objective).__name__ else None)
+    if strand is not None and getattr(model, strand) is None:
+        raise ConfigError(
+            f"{place.of('strand')}: the objective trains the {strand} strand, and the model has no such head; add "
+            f"[model.{strand}]"
+        )
+
+
+def build(recipe: Recipe, folder: Path) -> Parts:
+    """What the recipe trains; `folder` is that of the run."""
+    plan = read_plan(recipe)
+    tokenizer = _tokenizer(plan)
+    if isinstance(plan.objective, RetroMaeConfig):
+        return _pretraining(plan, plan.objective, tokenizer, seed=recipe.run.seed)
+    config = _without_special(plan.model, recipe, tokenizer)
+    backbone = _random_backbone(plan, tokenizer) if plan.random else load_backbone(config.backbone)
+    model = Model(config, backbone)
+    if plan.beginning.freeze:
+        backbone.freeze(layers=plan.beginning.freeze)
+    return Parts(
+        model,
+        Reading(Texts(tokenizer, config)),
+        groups=lambda optimiser: _groups(model, optimiser),
+        save=lambda to: checkpoint.save(model, tokenizer, to),
+        objective=make_objective(plan.objective),
+        encode=_cached(model, plan, folder / CACHE) if plan.beginning.cache else None,
+    )
+
+
+def _tokenizer(plan: Plan) -> Tokenizer:
+    name = plan.beginning.tokenizer or plan.model.backbone
+    found = load_tokenizer(find(name) if name in bundled_models() else name)
+    prefixes = {plan.model.query.prefix.strip(), plan.model.document.prefix.strip()}
+    # A prefix that is a token of the vocabulary, such as [unused0], is to be read as that token.
+    return with_markers(
+        found, [prefix for prefix in sorted(prefixes) if prefix and found.token_to_id(prefix) is not None]
+    )
+
+
+def _without_special(config: ModelConfig, recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
+    """The config with special tokens among those that weigh nothing, unless the recipe says which do."""
+    if config.sparse is None or "zero_ids" in recipe.model.get("sparse", {}):
+        return config
+    raw = config.to_json()
+    raw["sparse"]["zero_ids"] = Texts(tokenizer, config).special_ids
+    return ModelConfig.from_json(raw)
+
+
+def _random_backbone(plan: Plan, tokenizer: Tokenizer) -> Backbone:
+    return make_backbone(_random_config(plan, tokenizer))
+
+
+def _random_config(plan: Plan, tokenizer: Tokenizer) -> Any:
+    from transformers import AutoConfig
+
+    settings = {"vocab_size": tokenizer.get_vocab_size(), **plan.random}
+    try:
+        return AutoConfig.for_model(**settings)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"[model] random is not a config of transformers: {error}") from None
+
+
+def _groups(model: Any, optimiser: OptimiserConfig) -> list[dict[str, Any]]:
+    return parameter_groups(
+        model,
+        optimiser.lr,
+        layer_decay=optimiser.layer_decay,
+        head_lr=optimiser.head_lr or None,
+        weight_decay=optimiser.weight_decay,
+    )
+
+
+def _cached(model: Model, plan: Plan, folder: Path) -> nn.Module:
+    """The model with its frozen layers on disk, under the name of their weights; each process keeps its own."""
+    found = hashlib.sha256(str(plan.beginning.freeze).encode())
+    for parameter in model.backbone.parameters():
+        if not parameter.requires_grad:
+            found.update(parameter.detach().numpy().tobytes())
+    cache = StateCache(
+        folder / str(process()),
+        fingerprint=found.hexdigest(),
+        hidden=model.backbone.hidden,
+        dtype=plan.beginning.cache,
+    )
+    return CachedModel(model, cache, layers=plan.beginning.freeze)
+
+
+def _pretraining(plan: Plan, config: RetroMaeConfig, tokenizer: Tokenizer, *, seed: int) -> Parts:
+    """RetroMAE. What is kept is the backbone, as a folder that later recipes name as theirs."""
+    mask_id = tokenizer.token_to_id("[MASK]") or tokenizer.token_to_id("<mask>")
+    if mask_id is None:
+        raise ConfigError("RetroMAE hides words behind a mask token, and the tokeniser has neither [MASK] nor <mask>")
+    if plan.random:
+        from transformers import AutoModelForMaskedLM
+
+        pretraining = RetroMae(AutoModelForMaskedLM.from_config(_random_config(plan, tokenizer)))
+    else:
+        pretraining = RetroMae(load_masked_lm(plan.model.backbone))
+    masking = MaskingConfig(
+        encoder_rate=config.encoder_rate,
+        decoder_rate=config.decoder_rate,
+        mask_id=mask_id,
+        n_ids=tokenizer.get_vocab_size(),
+    )
+
+    def loss(texts: Sequence[str], step: int) -> Loss:
+        rng = np.random.default_rng([seed, step, process()])
+        words = read_words(tokenizer, texts, length=plan.model.document.length)
+        found: Loss = pretraining(_moved(mask_batch(words, masking, rng), next(pretraining.parameters()).device))
+        return found
+
+    def save(folder: Path) -> None:
+        pretraining.backbone.encoder.save_pretrained(str(folder))
+        tokenizer.save(str(folder / TOKENIZER_NAME))
+
+    return Parts(
+        pretraining,
+        Reading(Texts(tokenizer, plan.model)),
+        groups=lambda optimiser: _groups(pretraining, optimiser),
+        save=save,
+        pretraining=loss,
+        encode=Model(plan.model, pretraining.backbone),
+    )
+
+
+def _moved(batch: MaskedBatch, device: torch.device) -> MaskedBatch:
+    return MaskedBatch(**{own.name: getattr(batch, own.name).to(device) for own in fields(batch)})

@@ -1,0 +1,97 @@
+"""`TorchEncoder`: a model in training as an encoder of plait, so that it can be indexed and searched like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from plait.encode.batches import by_length
+from plait.encode.protocol import OnBatch, StrandShape
+from plait.records import Span
+from plait.strands import MultiVectors, Strands
+from plait.train.encoded import Encoded, Tokens
+
+BATCH_CHARACTERS = 16_384  # of one pass, padding included: about four thousand tokens
+
+
+class Reads(Protocol):
+    """Texts to tokens, as one model reads them."""
+
+    def queries(self, texts: Sequence[str]) -> Tokens: ...
+
+    def documents(self, texts: Sequence[str]) -> Tokens: ...
+
+
+class TorchEncoder:
+    """Dense and multi strands of a model as it is now. A document is one passage, cut where the model cuts it."""
+
+    def __init__(self, model: nn.Module, texts: Reads, *, fingerprint: str, device: torch.device | str = "cpu") -> None:
+        self._model, self._texts, self._device, self._fingerprint = model, texts, device, fingerprint
+        probe = self._pass(["probe"], self._texts.queries, is_query=True)
+        self._shape = StrandShape(
+            dense=None if probe.dense is None else probe.dense.shape[1],
+            multi=None if probe.multi is None else probe.multi.shape[2],
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def shape(self) -> StrandShape:
+        return self._shape
+
+    def split(self, title: str, text: str) -> list[Span]:
+        del title
+        return [Span(0, len(text))]
+
+    def encode_queries(self, texts: Sequence[str]) -> Strands:
+        return self._encode(texts, self._texts.queries, is_query=True, on_batch=None)
+
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+        return self._encode(texts, self._texts.documents, is_query=False, on_batch=on_batch)
+
+    def _encode(
+        self,
+        texts: Sequence[str],
+        read: Callable[[Sequence[str]], Tokens],
+        *,
+        is_query: bool,
+        on_batch: OnBatch | None,
+    ) -> Strands:
+        dense = None if self._shape.dense is None else np.zeros((len(texts), self._shape.dense), np.float32)
+        rows: list[NDArray[np.float32]] = [np.zeros((0, self._shape.multi or 0), np.float32)] * len(texts)
+        n_done = 0
+        for items in by_length([len(text) for text in texts], n_tokens=BATCH_CHARACTERS):
+            encoded = self._pass([texts[item] for item in items], read, is_query=is_query)
+            if dense is not None and encoded.dense is not None:
+                dense[items] = encoded.dense.float().cpu().numpy()
+            if encoded.multi is not None and encoded.multi_mask is not None:
+                values, mask = encoded.multi.float().cpu().numpy(), encoded.multi_mask.cpu().numpy()
+                for place, item in enumerate(items):
+                    rows[item] = values[place][mask[place]]
+            n_done += len(items)
+            if on_batch is not None:
+                on_batch(n_done, len(texts))
+        multi = None if self._shape.multi is None else MultiVectors.from_items(rows, dim=self._shape.multi)
+        return Strands(dense=dense, multi=multi)
+
+    def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
+        training = self._model.training
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                found: Encoded = self._model(moved(read(texts), self._device), is_query=is_query)
+                return found
+        finally:
+            self._model.train(training)
+
+
+def moved(tokens: Tokens, device: torch.device | str) -> Tokens:
+    """The tokens on a device."""
+    return Tokens(tokens.ids.to(device), tokens.mask.to(device), tokens.rows.to(device))

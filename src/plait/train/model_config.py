@@ -1,0 +1,151 @@
+"""What a model is made of, in words: backbone, heads and the reading of text. Frozen, checked when made, and written
+as JSON beside the weights, so that the same model can be built again. No torch here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from plait.encode.card import POOLINGS, DocumentReading, Expansion, QueryReading
+from plait.errors import ConfigError
+
+MIXERS = ("positions", "flat")
+DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)
+DEFAULT_DOCUMENT = DocumentReading(length=180, prefix="", overlap=32)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseHeadConfig:
+    """One vector a text."""
+
+    pooling: str = "mean"  # "mean" over attended positions, or "cls": the first position
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ConfigError(f"pooling is {self.pooling!r}; plait knows {', '.join(POOLINGS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseHeadConfig:
+    """One weight a token."""
+
+    zero_ids: tuple[int, ...] = ()  # ids that never weigh anything: [CLS], [SEP], [PAD], [UNK], [MASK]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedConfig:
+    """The same number of vectors for every document, mixed from its positions (ConstBERT)."""
+
+    n_vectors: int = 32
+    mixer: str = "positions"  # or "flat": one weight for each pair of (position, dimension) and (vector, dimension)
+    zero_pads: bool = True  # whether padding is kept out of the mixture
+    noise: float = 0.01  # of the first weights, as a part of the mean weight of a segment
+
+    def __post_init__(self) -> None:
+        if self.n_vectors < 1:
+            raise ConfigError(f"n_vectors is {self.n_vectors}; a document needs at least one vector")
+        if self.mixer not in MIXERS:
+            raise ConfigError(f"mixer is {self.mixer!r}; plait knows {', '.join(MIXERS)}")
+        if self.noise < 0:
+            raise ConfigError(f"noise is {self.noise}; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiHeadConfig:
+    """One vector a token, or a fixed number a document."""
+
+    dim: int = 128
+    bias: bool = False  # ColBERT and XTR have none, M3 has one
+    special_rows: bool = True  # whether the rows of [CLS], [SEP] and their like are kept
+    first_row: bool = True  # False drops the first position alone, as M3 does
+    skip: tuple[str, ...] = ()  # tokens whose rows are left out of documents: punctuation, mostly
+    fixed: FixedConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise ConfigError(f"dim is {self.dim}; a row needs at least one dimension")
+        if self.fixed is not None and self.skip:
+            raise ConfigError(
+                f"skip names {len(self.skip)} tokens, but a fixed number of vectors mixes all positions, and no row "
+                "belongs to a token; leave skip empty"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """All that is needed to build a model, but for the weights and the tokeniser."""
+
+    name: str = "model"
+    backbone: str  # a folder or a hub name; where the weights came from first
+    dense: DenseHeadConfig | None = None
+    sparse: SparseHeadConfig | None = None
+    multi: MultiHeadConfig | None = None
+    query: QueryReading = DEFAULT_QUERY
+    document: DocumentReading = DEFAULT_DOCUMENT
+
+    def __post_init__(self) -> None:
+        if self.dense is None and self.sparse is None and self.multi is None:
+            raise ConfigError("the model has no head; give it dense, sparse, multi, or several of them")
+        for side, length in (("query", self.query.length), ("document", self.document.length)):
+            if length < 1:
+                raise ConfigError(f"{side} length is {length}; it must be at least 1")
+        fixed = self.multi.fixed if self.multi else None
+        if fixed is not None and fixed.n_vectors > self.document.length:
+            raise ConfigError(
+                f"n_vectors is {fixed.n_vectors}, more than the {self.document.length} positions of a document; "
+                "give fewer vectors or longer documents"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: object, where: str = "the model's description") -> ModelConfig:
+        """The config in `raw`; ConfigError for a key that is unknown, missing or not an object where it must be."""
+        given = _keys(cls, raw, where)
+        heads = {"dense": DenseHeadConfig, "sparse": SparseHeadConfig, "multi": MultiHeadConfig}
+        for key, kind in heads.items():
+            if given.get(key) is not None:
+                given[key] = _head(kind, given[key], f"{where}, {key}")
+        if "query" in given:
+            query = _keys(QueryReading, given["query"], f"{where}, query")
+            if query.get("expansion") is not None:
+                query["expansion"] = _made(Expansion, query["expansion"], f"{where}, expansion")
+            given["query"] = _made(QueryReading, query, f"{where}, query")
+        if "document" in given:
+            given["document"] = _made(DocumentReading, given["document"], f"{where}, document")
+        return _made(cls, given, where)
+
+
+def _head(kind: type[T], raw: object, where: str) -> T:
+    given = _keys(kind, raw, where)
+    for key in ("skip", "zero_ids"):
+        if key in given:
+            given[key] = tuple(given[key])
+    if given.get("fixed") is not None:
+        given["fixed"] = _made(FixedConfig, given["fixed"], f"{where}, fixed")
+    return _made(kind, given, where)
+
+
+def _made(kind: type[T], raw: object, where: str) -> T:
+    try:
+        return kind(**_keys(kind, raw, where))
+    except TypeError as error:
+        raise ConfigError(f"{where} is not complete: {error}") from None
+
+
+def _keys(kind: type[Any], raw: object, where: str) -> dict[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"{where} must be an object of names and values; it is {type(raw).__name__}")
+    known = [field.name for field in fields(kind)]
+    for key in raw:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+            raise ConfigError(f"{where} has the unknown key {key!r}; {hint}")
+    return dict(raw)

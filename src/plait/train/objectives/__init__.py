@@ -1,0 +1,1 @@
+"""What training makes smaller, one file each: pure functions of score tensors."""

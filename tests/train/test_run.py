@@ -1,0 +1,191 @@
+"""The loop: it learns, and a run that is killed and goes on ends with the weights of one that was not."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_model
+
+from plait.errors import ConfigError
+from plait.train.encoded import Tokens
+from plait.train.loop import DivergedError, StepReport
+from plait.train.parts import Parts
+from plait.train.recipe import Recipe, parse_recipe
+from plait.train.resume import last
+from plait.train.run import Result, Run, Watch, start_folder
+from train.corpora import write_beir
+from train.small import SmallModel, SmallTexts, SumLoss, all_strands
+
+RECIPE = """
+[model]
+[objective]
+[[data]]
+path = "{data}"
+[batching]
+size = 10
+n_buckets = 2
+[optimiser]
+lr = 0.02
+steps = 24
+[evaluation]
+data = "{data}"
+every = 8
+mode = "dense"
+[run]
+seed = 7
+save_every = 5
+cpu = true
+threads = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return parse_recipe(RECIPE.format(data=write_beir(tmp_path_factory.mktemp("data") / "set")))
+
+
+def build(recipe: Recipe, folder: Path) -> Parts:
+    del recipe, folder
+    model = SmallModel(dropout=0.2)
+
+    def save(folder: Path) -> None:
+        folder.mkdir()
+        save_model(model, str(folder / "model.safetensors"))
+
+    return Parts(model, SmallTexts(), model.groups, save, objective=all_strands)
+
+
+def trained(recipe: Recipe, folder: Path, watch: Watch | None = None, *, resumed: bool = False) -> Result:
+    return Run(recipe, folder, build, watch, resumed=resumed).train()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    checkpoint = last(folder / "checkpoints")
+    assert checkpoint is not None
+    return load_file(str(checkpoint / "model.safetensors"))
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class KilledError(Exception):
+    pass
+
+
+def kill_at(step: int) -> Watch:
+    def on_step(report: StepReport) -> None:
+        if report.step == step:
+            raise KilledError
+
+    return Watch(on_step=on_step)
+
+
+@pytest.fixture(scope="module")
+def unbroken(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return trained(recipe, tmp_path_factory.mktemp("unbroken") / "run")
+
+
+def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: Result) -> None:
+    lines = [json.loads(line) for line in (unbroken.folder / "curves.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert len(losses) == 24
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    assert list(unbroken.values) == [8, 16, 24]
+    about = json.loads((unbroken.folder / "best" / "about.json").read_text())
+    assert about["value"] == max(unbroken.values.values()) == unbroken.state.best
+    assert (unbroken.folder / "best" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("step", [5, 17])
+def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
+    recipe: Recipe, unbroken: Result, tmp_path: Path, step: int
+) -> None:
+    with pytest.raises(KilledError):
+        trained(recipe, tmp_path / "run", kill_at(step))
+    again = trained(recipe, tmp_path / "run", resumed=True)
+    assert equal(weights(tmp_path / "run"), weights(unbroken.folder))
+    assert again.state == unbroken.state
+    names = ("step", "loss", "value", "norm", "lr")
+    curves = [
+        [{name: line.get(name) for name in names} for line in map(json.loads, file.read_text().splitlines())]
+        for file in (tmp_path / "run" / "curves.jsonl", unbroken.folder / "curves.jsonl")
+    ]
+    assert curves[0] == curves[1]
+
+
+def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
+    recipe: Recipe, unbroken: Result, tmp_path: Path
+) -> None:
+    n_read = 0
+
+    class Interrupting(SmallTexts):
+        def queries(self, texts: Sequence[str]) -> Tokens:
+            nonlocal n_read
+            n_read += 1
+            if n_read == 7:
+                signal.raise_signal(signal.SIGINT)
+            return super().queries(texts)
+
+    def interrupted(recipe: Recipe, folder: Path) -> Parts:
+        return replace(build(recipe, folder), texts=Interrupting())
+
+    with pytest.raises(KeyboardInterrupt):
+        Run(recipe, tmp_path / "run", interrupted).train()
+    checkpoint = last(tmp_path / "run" / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.name == "step-0000007"
+    trained(recipe, tmp_path / "run", resumed=True)
+    assert equal(weights(tmp_path / "run"), weights(unbroken.folder))
+
+
+def test_a_folder_says_what_it_was_made_with(unbroken: Result, recipe: Recipe) -> None:
+    assert parse_recipe((unbroken.folder / "recipe.toml").read_text()) == recipe
+    assert json.loads((unbroken.folder / "versions.json").read_text())["torch"] == torch.__version__
+
+
+def test_a_folder_is_neither_begun_twice_nor_gone_on_with_by_another_recipe(
+    unbroken: Result, recipe: Recipe, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="holds a run already; go on with --resume"):
+        start_folder(unbroken.folder, recipe, resumed=False)
+    other = replace(recipe, optimiser=replace(recipe.optimiser, lr=1.0))
+    with pytest.raises(ConfigError, match="the recipe is not the one"):
+        start_folder(unbroken.folder, other, resumed=True)
+    with pytest.raises(ConfigError, match=r"no run in .* to go on with"):
+        start_folder(tmp_path / "none", recipe, resumed=True)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -> None:
+    def nothing(*_: object) -> SumLoss:
+        return SumLoss(torch.tensor(float("nan"), requires_grad=True), {})
+
+    with pytest.raises(DivergedError, match="at step 1 the loss is nan"):
+        Run(recipe, tmp_path / "run", lambda given, folder: replace(build(given, folder), objective=nothing)).train()
+
+
+def test_negatives_are_mined_before_each_round_with_the_model_as_it_is(recipe: Recipe, tmp_path: Path) -> None:
+    mining = replace(recipe.mining, corpus=recipe.data[0].path, rounds=2, number=3, last_rank=8, mode="dense")
+    two_rounds = replace(
+        recipe,
+        mining=mining,
+        batching=replace(recipe.batching, n_negatives=2, split="gradcache", part=4),
+        evaluation=replace(recipe.evaluation, data=""),
+        optimiser=replace(recipe.optimiser, steps=8),
+    )
+    who: list[str] = []
+    watch = Watch(on_mined=lambda what, _: who.append(what))
+    result = trained(two_rounds, tmp_path / "run", watch)
+    assert list(dict.fromkeys(who)) == ["mining with bm25", "mining with model"]
+    assert (tmp_path / "run" / "data" / "mined-1.jsonl").is_file()
+    assert result.state.step == 8
+    with pytest.raises(KilledError):
+        trained(two_rounds, tmp_path / "broken", kill_at(6))
+    trained(two_rounds, tmp_path / "broken", resumed=True)
+    assert equal(weights(tmp_path / "broken"), weights(tmp_path / "run"))
