@@ -67,6 +67,9 @@ class FakeIndex:
             raise ConfigError(f"mode {mode!r} needs a strand that this index does not have")
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]
 
+    def state(self, *, mode: str = "hybrid") -> str:
+        return f"{self.path} {sorted(self.documents)} {mode}"
+
     def info(self) -> StoreInfo:
         n = len(self.documents)
         return StoreInfo(
