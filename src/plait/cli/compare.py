@@ -122,8 +122,9 @@ def run_names(paths: list[Path]) -> dict[Path, str]:
 
 
 def _read(path: Path, name: str, qrels: Qrels, *, drop_self: bool) -> Run:
+    from plait.cli.results import selves_note
     from plait.evaluate import read_run, without_self
-    from plait.evaluate.runs import n_selves
+    from plait.evaluate.runs import finds_selves
 
     run: Run = read_run(path)
     if n_missing := sum(query not in run for query in qrels):
@@ -134,8 +135,8 @@ def _read(path: Path, name: str, qrels: Qrels, *, drop_self: bool) -> Run:
         say(f"{name}: {n_unjudged} queries of the run are not judged, and are left out")
     if drop_self:
         return without_self(run)
-    if n := n_selves(run):
-        say(f"{name}: for {n} queries a document has the id of the query; if it is the query itself, add --drop-self")
+    if n := finds_selves(run):
+        say(f"{name}: {selves_note(n)}")
     return run
 
 
@@ -144,5 +145,7 @@ def _draw(result: Comparison, file: Path) -> None:
 
     measures = list(result.means)
     runs = list(result.means[measures[0]])
-    save(bars(measures, {run: [result.means[name][run] for name in measures] for run in runs}, y_label="mean"), file)
+    means = {run: [result.means[name][run] for name in measures] for run in runs}
+    label = measures[0] if len(measures) == 1 else "mean"
+    save(bars(measures, means, y_label=label, title=f"{len(result.queries):,} queries, 95 % intervals"), file)
     say(f"wrote {file}")

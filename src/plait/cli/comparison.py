@@ -82,7 +82,7 @@ def titles_of(shown: Sequence[Shown], corpus: Path | None) -> dict[str, str]:
     from plait.sources import documents_from
 
     titles = {}
-    for document in documents_from([corpus]):
+    for document in documents_from([corpus], on_error="skip"):
         if document.id in wanted:
             titles[document.id] = document.title or document.text[:100]
     return titles

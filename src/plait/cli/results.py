@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plait.cli.ending import say
 from plait.evaluate import JudgedSet, SetRun, by_query, write_rows, write_run
-from plait.evaluate.runs import n_selves
+from plait.evaluate.runs import finds_selves
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,16 @@ def doubts(result: Result) -> list[str]:
     qrels, run = result.judged.qrels, result.found.run
     if not any(id in qrels[query] for query, ranking in run.items() for id, _ in ranking):
         found.append(f"no judged document came back: does the index hold the corpus of {result.judged.path}?")
-    if n := n_selves(run):
-        found.append(
-            f"{result.name}: for {n} queries a document of the same id came back; if queries of this set are "
-            f"documents of its corpus, add --drop-self"
-        )
+    if n := finds_selves(run):
+        found.append(f"{result.name}, {result.mode}: {selves_note(n)}")
     return found
+
+
+def selves_note(n: int) -> str:
+    return (
+        f"for {n} queries the first document has the id of the query; if queries of this set are documents of its "
+        f"corpus, add --drop-self"
+    )
 
 
 def print_json(results: list[Result], k: int, *, per_query: bool) -> None:

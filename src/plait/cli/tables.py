@@ -22,12 +22,19 @@ def console() -> Console:
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_words: int) -> None:
     """Prints rows under their columns; the first `n_words` columns are words, the others numbers."""
     box = SIMPLE_HEAD if sys.stdout.isatty() else None
-    table = Table(box=box, title=printable(title), title_justify="left", padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=box, padding=(0, 2, 0, 0), pad_edge=False)
     for place, name in enumerate(columns):
         table.add_column(name, justify="left" if place < n_words else "right", overflow="fold")
     for row in rows:
         table.add_row(*(printable(cell).replace("[", r"\[") for cell in row))
-    console().print(table, soft_wrap=False)
+    out = console()
+    out.print(printable(title), markup=False, style="italic", soft_wrap=True)
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as drawn:
+        out.print(table)
+    print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def shown_p(p: float) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plait.errors import ConfigError
 from plait.evaluate.compare import Mean
@@ -83,33 +83,47 @@ def style() -> Iterator[None]:
 
 
 def bars(groups: Sequence[str], series: Mapping[str, Sequence[Mean]], *, y_label: str, title: str = "") -> Figure:
-    """Groups of bars, one bar of each series in a group, with its value above it and its interval as a whisker."""
+    """Groups of bars, one bar of each series in a group, with its value above it and its interval as a whisker. Of a
+    single group the bars themselves are named."""
     _check_series(len(series))
+    alone = len(groups) == 1
     with style():
-        figure, axes = _figure(max(4.5, 1.6 + 0.62 * len(groups) * (len(series) + 0.6)), 3.4)
+        named = series if alone else groups
+        room_for_names = 0.085 * len(named) * (2 + max(map(len, named)))
+        figure, axes = _figure(max(4.5, 1.6 + 0.62 * len(groups) * (len(series) + 0.6), 1 + room_for_names), 3.4)
         width = 0.84 / len(series)
+        places = (np.arange(len(series)) - (len(series) - 1) / 2) * width
         for place, (label, means) in enumerate(series.items()):
-            x = np.arange(len(groups)) + (place - (len(series) - 1) / 2) * width
-            values = [mean.value for mean in means]
-            axes.bar(
-                x, values, width * 0.92, label=label, color=_light(COLOURS[place]), edgecolor=COLOURS[place],
-                hatch=HATCHES[place], linewidth=1.0,
-            )  # fmt: skip
-            reach = [[mean.value - mean.low for mean in means], [mean.high - mean.value for mean in means]]
-            axes.errorbar(x, values, np.maximum(reach, 0), fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.5)
-            for at, mean in zip(x, means, strict=True):
-                above = max(mean.value, mean.high)
-                axes.annotate(
-                    f"{mean.value:.3f}", (at, above), (0, 2), textcoords="offset points", ha="center", fontsize=7
-                )
-        axes.set_xticks(np.arange(len(groups)), groups)
+            _bars(axes, place, np.arange(len(groups)) + places[place], means, width * 0.92, label)
+        axes.set_xticks(places if alone else np.arange(len(groups)), list(series) if alone else groups)
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel(y_label)
         axes.margins(y=0.12)
-        axes.set_title(title)
-        if len(series) > 1:
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=min(4, len(series)), borderaxespad=0.3)
+        named_above = len(series) > 1 and not alone
+        axes.set_title(title, pad=24 if named_above else None)
+        if named_above:
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(series), borderaxespad=0.3)
     return figure
+
+
+def _bars(axes: Axes, place: int, x: NDArray[np.float64], means: Sequence[Mean], width: float, label: str) -> None:
+    colour = COLOURS[place]
+    heights = [mean.value for mean in means]
+    axes.bar(
+        x,
+        heights,
+        width,
+        label=label,
+        color=_mixed(colour, 1.0, 0.55),
+        edgecolor=colour,
+        hatch=HATCHES[place],
+        linewidth=1,
+    )
+    reach = [[mean.value - mean.low for mean in means], [mean.high - mean.value for mean in means]]
+    axes.errorbar(x, heights, np.maximum(reach, 0), fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.5)
+    for at, mean in zip(x, means, strict=True):
+        above = (at, max(mean.value, mean.high))
+        axes.annotate(f"{mean.value:.3f}", above, (0, 2), textcoords="offset points", ha="center", fontsize=7)
 
 
 def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "", log_x: bool = False) -> Figure:
@@ -126,6 +140,7 @@ def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "
                 axes.fill_between(line.x, line.low, line.high, color=COLOURS[place], alpha=0.15, linewidth=0)
         if log_x:
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # 100 rather than a power of ten
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_title(title)
@@ -151,10 +166,9 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _light(colour: str) -> tuple[float, float, float]:
-    """The colour mixed with white, so that hatching shows in it."""
-    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    return tuple(0.45 + 0.55 * part for part in (red, green, blue))  # type: ignore[return-value]
+def _mixed(colour: str, tone: float, share: float) -> tuple[float, ...]:
+    """The colour with some grey in it: a tone of 1 is white, which lets hatching show; 0 is black."""
+    return tuple((1 - share) * tone + share * int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
 def _label_ends(figure: Figure, axes: Axes, lines: Sequence[Curve]) -> None:
@@ -162,24 +176,38 @@ def _label_ends(figure: Figure, axes: Axes, lines: Sequence[Curve]) -> None:
     figure.canvas.draw()
     ends = [axes.transData.transform((line.x[-1], line.y[-1])) for line in lines]
     right = max(end[0] for end in ends)
-    gap = figure.dpi / 72 * STYLE["font.size"] * 1.25
-    order = sorted(range(len(lines)), key=lambda place: ends[place][1])
-    heights = {place: float(ends[place][1]) for place in order}
-    for below, above in pairwise(order):
-        heights[above] = max(heights[above], heights[below] + gap)
-    # Moving up only would lift all of them; half of the way back keeps the labels around their curves.
-    lift = sum(heights[place] - float(ends[place][1]) for place in order) / max(1, len(order))
-    for place in order:
-        offset = heights[place] - lift - float(ends[place][1])
+    heights = moved_apart([float(end[1]) for end in ends], figure.dpi / 72 * STYLE["font.size"] * 1.25)
+    for place, (line, end, height) in enumerate(zip(lines, ends, heights, strict=True)):
         axes.annotate(
-            lines[place].label,
-            (lines[place].x[-1], lines[place].y[-1]),
-            ((right - float(ends[place][0])) * 72 / figure.dpi + 8, offset * 72 / figure.dpi),
+            line.label,
+            (line.x[-1], line.y[-1]),
+            ((right - float(end[0])) * 72 / figure.dpi + 8, (height - float(end[1])) * 72 / figure.dpi),
             textcoords="offset points",
-            color=COLOURS[place],
+            color=_mixed(COLOURS[place], 0.0, 0.8),  # darker than the curve: thin strokes need the contrast
             va="center",
             annotation_clip=False,
         )
+
+
+def moved_apart(heights: Sequence[float], gap: float) -> list[float]:
+    """The heights, moved as little as keeps any two `gap` apart; those that are in each other's way stay centred on
+    where they were."""
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    groups: list[list[int]] = []  # each a pile, one gap between its members
+    for place in order:
+        groups.append([place])
+        while len(groups) > 1 and _ends(groups[-2], heights, gap)[1] + gap > _ends(groups[-1], heights, gap)[0]:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    moved = dict.fromkeys(order, 0.0)
+    for group in groups:
+        lowest, _ = _ends(group, heights, gap)
+        moved.update({place: lowest + number * gap for number, place in enumerate(group)})
+    return [moved[place] for place in range(len(heights))]
+
+
+def _ends(group: Sequence[int], heights: Sequence[float], gap: float) -> tuple[float, float]:
+    middle, half = sum(heights[place] for place in group) / len(group), (len(group) - 1) * gap / 2
+    return middle - half, middle + half
 
 
 def _check_series(n: int) -> None:

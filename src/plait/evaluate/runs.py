@@ -28,9 +28,11 @@ def without_self(run: Run) -> dict[str, list[tuple[str, float]]]:
     return {query: [entry for entry in ranking if entry[0] != query] for query, ranking in run.items()}
 
 
-def n_selves(run: Run) -> int:
-    """For how many queries a document with the id of the query came back."""
-    return sum(any(id == query for id, _ in ranking) for query, ranking in run.items())
+def finds_selves(run: Run) -> int:
+    """For how many queries the first document has the id of the query; 0 if these are fewer than one in ten. Where ids
+    are mere numbers some coincide, but a query that is a document of the corpus finds itself first."""
+    n_first = sum(ordered(ranking)[0][0] == query for query, ranking in run.items() if ranking)
+    return n_first if 10 * n_first >= len(run) else 0
 
 
 def write_run(path: str | Path, run: Run, *, tag: str = TAG) -> None:

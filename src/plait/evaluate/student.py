@@ -15,20 +15,21 @@ def two_sided(t: float, df: float) -> float:
         return math.nan
     if math.isinf(t):
         return 0.0
-    return regularised_beta(df / (df + t * t), df / 2, 0.5)
+    return regularised_beta(df / (df + t * t), t * t / (df + t * t), df / 2, 0.5)
 
 
-def regularised_beta(x: float, a: float, b: float) -> float:
-    """The incomplete beta function I_x(a, b), for 0 <= x <= 1 and a, b above 0."""
+def regularised_beta(x: float, y: float, a: float, b: float) -> float:
+    """The incomplete beta function I_x(a, b), for 0 <= x <= 1 and a, b above 0. y is 1 - x, which the caller may know
+    better than a subtraction gives it."""
     if x <= 0:
         return 0.0
-    if x >= 1:
+    if y <= 0:
         return 1.0
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y)
     # The fraction converges fast below the mean of the distribution; above it, the mirrored one does.
     if x < (a + 1) / (a + b + 2):
         return math.exp(log_front) * _fraction(x, a, b) / a
-    return 1.0 - math.exp(log_front) * _fraction(1 - x, b, a) / b
+    return 1.0 - math.exp(log_front) * _fraction(y, b, a) / b
 
 
 def _fraction(x: float, a: float, b: float) -> float:
