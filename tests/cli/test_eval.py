@@ -183,3 +183,16 @@ def test_an_index_for_each_set_is_asked_for(
     library.make("ix", a="woven")
     assert runner.invoke(app, ["eval", *wrong, *many(tmp_path, "one", "two")]).exit_code == 2
     assert runner.invoke(app, ["eval", "ix"]).exit_code == 2
+
+
+def test_where_nothing_can_be_kept_it_is_measured_all_the_same(
+    runner: CliRunner, library: Library, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.make("ix", a="woven")
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    result = runner.invoke(app, ["eval", "ix", "--data", str(data)])
+    assert result.exit_code == 0
+    assert "results are not kept" in result.stderr
+    refused = runner.invoke(app, ["eval", "ix", "--data", str(data), "--cache", str(tmp_path / "file")])
+    assert (refused.exit_code, "cannot keep results" in refused.stderr) == (2, True)

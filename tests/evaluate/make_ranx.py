@@ -1,7 +1,7 @@
 """Writes agreement/ranx.json: what ranx says of random runs and of a real one. ranx brings numba and is too heavy for
 the environment of the tests, so its answers are kept. Run it where ranx is installed, from the folder of the tests:
 
-pip install ranx && python evaluate/make_ranx.py
+pip install ranx && python -m evaluate.make_ranx
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 import struct
 from pathlib import Path
 
-from random_runs import Judged, Scored, random_case
 from ranx import Qrels, Run, evaluate  # type: ignore[import-not-found,unused-ignore]
+
+from evaluate.random_runs import Judged, Scored, random_case
 
 FOLDER = Path(__file__).parent / "agreement"
 NAMES = {

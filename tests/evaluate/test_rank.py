@@ -37,8 +37,8 @@ def judged(n: int) -> JudgedSet:
     return JudgedSet("set", "set", "test", None, queries, {id: {"d": 1} for id in queries})
 
 
-def ranked(index: Counting, n: int, keep: Path | None, **options: bool) -> SetRun:
-    return rank_set(cast(Index, index), judged(n), "bm25", 2, keep=keep, **options)
+def ranked(index: Counting, n: int, keep: Path | None, *, drop_self: bool = False, fresh: bool = False) -> SetRun:
+    return rank_set(cast(Index, index), judged(n), "bm25", 2, keep=keep, drop_self=drop_self, fresh=fresh)
 
 
 def test_what_was_found_is_not_searched_again(tmp_path: Path) -> None:

@@ -83,3 +83,10 @@ def test_queries_that_find_themselves_are_told_from_ids_that_coincide() -> None:
     numbers = {str(query): [(str(number), 1.0 / (number + 1)) for number in range(30)] for query in range(20)}
     assert finds_selves(numbers) == 0  # all come back, one of them first
     assert finds_selves({"a": [("b", 1.0), ("a", 2.0)], "b": [("a", 1.0)], "c": []}) == 1
+
+
+def test_ranks_that_contradict_the_scores_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 0.1 t\nq Q0 b 2 0.2 t\np Q0 a 1 2 t\np Q0 b 1 3 t\n")
+    notes: list[str] = []
+    assert [id for id, _ in read_run(tmp_path / "run", notes=notes)["q"]] == ["b", "a"]
+    assert notes == ["for 1 of 2 queries the ranks contradict the scores; scores count, as in trec_eval"]

@@ -80,7 +80,7 @@ class Dataset:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, dataset: Dataset) -> None:
     module = SimpleNamespace(load=lambda id: {"small/test": dataset}[id])
-    monkeypatch.setitem(sys.modules, "ir_datasets", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ir_datasets", module)
 
 
 def test_a_set_of_ir_datasets_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

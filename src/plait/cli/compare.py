@@ -23,7 +23,7 @@ class Correction(StrEnum):
 
 
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC runs, the baseline first.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="TREC runs, the baseline first.")],
     qrels: Annotated[
         str, typer.Option(metavar="FILE|FOLDER", help="Judgements: a TREC or TSV file, or a set as for plait eval.")
     ],
@@ -126,7 +126,10 @@ def _read(path: Path, name: str, qrels: Qrels, *, drop_self: bool) -> Run:
     from plait.evaluate import read_run, without_self
     from plait.evaluate.runs import finds_selves
 
-    run: Run = read_run(path)
+    notes: list[str] = []
+    run: Run = read_run(path, notes=notes)
+    for note in notes:
+        say(f"{name}: {note}")
     if n_missing := sum(query not in run for query in qrels):
         say(f"{name}: {n_missing} of {len(qrels)} judged queries are not in the run, and count as 0")
     if n_missing == len(qrels):

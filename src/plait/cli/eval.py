@@ -23,7 +23,7 @@ Thing = TypeVar("Thing")
 def evaluate(
     indexes: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[INDEX]...", help="Folders of indexes, one for each --data.", show_default=False),
+        typer.Argument(metavar="INDEX", help="Folders of indexes, one for each --data.", show_default=False),
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -94,11 +94,12 @@ def evaluate(
     paths = built(sets, indexes_in, model, threads) if indexes_in is not None else list(indexes or [])
     if len(sets) == 1:
         sets *= len(paths)
+    keep = _writable(cache)
     results = []
     for judged, path in zip(sets, _for_each(paths, sets, "INDEX"), strict=True):
         results += _measured(
             judged, names[id(judged)], path, mode or ["hybrid"], measures, k, model, threads,
-            drop_self=drop_self, keep=cache, fresh=fresh,
+            drop_self=drop_self, keep=keep, fresh=fresh,
         )  # fmt: skip
     write_files(results, run, per_query_file)
     for note in dict.fromkeys(note for result in results for note in doubts(result)):
@@ -136,6 +137,21 @@ def _tell_gaps(judged: JudgedSet) -> None:
         say(f"{judged.name}: {n_empty} queries have no relevant document, and count as 0")
 
 
+def _writable(folder: Path | None) -> Path | None:
+    """The folder to keep what is found in; None, and a note, if it was not asked for and cannot be written."""
+    from plait.cli.keeping import cache_folder
+
+    wanted = cache_folder("eval") if folder is None else folder
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if folder is not None:
+            raise ConfigError(f"cannot keep results in {folder}: {error.strerror}") from None
+        say(f"results are not kept for the next time: {error}")
+        return None
+    return wanted
+
+
 def _measured(
     judged: JudgedSet,
     name: str,
@@ -152,11 +168,9 @@ def _measured(
 ) -> list[Result]:
     """The results of an index in all modes."""
     import plait
-    from plait.cli.keeping import cache_folder
     from plait.cli.results import Result
     from plait.evaluate import measure_each
 
-    keep = keep or cache_folder("eval")
     results = []
     with plait.open(path, model=model, n_threads=threads, read_only=True) as opened:
         for mode in _modes(given):
@@ -179,7 +193,9 @@ def _modes(given: list[str]) -> list[str]:
     return list(MODES)
 
 
-def _ranked(opened: Index, judged: JudgedSet, mode: str, k: int, *, drop_self: bool, keep: Path, fresh: bool) -> SetRun:
+def _ranked(
+    opened: Index, judged: JudgedSet, mode: str, k: int, *, drop_self: bool, keep: Path | None, fresh: bool
+) -> SetRun:
     from plait.cli.progress import progress
     from plait.evaluate import rank_set
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,18 +70,20 @@ def falling(scores: Sequence[float]) -> list[float]:
     return kept
 
 
-def read_run(path: str | Path) -> dict[str, list[tuple[str, float]]]:
+def read_run(path: str | Path, *, notes: list[str] | None = None) -> dict[str, list[tuple[str, float]]]:
     """A run from a TREC file, `query Q0 document rank score tag`, or from MS MARCO's, `query document rank`.
 
     The order is that of trec_eval: by score in 32 bits, equal scores by id, the greater first; the ranks in a TREC
-    file are not looked at. Scores come back so that they fall strictly, and whoever sorts them finds that order. A
-    document twice for a query and a score that is not a number are refused with their line.
+    file are not looked at, but if they contradict the scores, a sentence is added to `notes`. Scores come back so that
+    they fall strictly, and whoever sorts them finds that order. A document twice for a query and a score that is not
+    a number are refused with their line.
     """
     run: dict[str, dict[str, float]] = {}
+    ranks: dict[str, list[tuple[int, float]]] = {}
     for line in lines_of(path):
         columns = line.text.split()
         try:
-            query, document, score = _entry(columns)
+            query, document, rank, score = _entry(columns)
         except (ValueError, IndexError):
             raise SourceError(
                 f"{path}, line {line.number}: expected 'query Q0 document rank score tag', got {line.text:.60}"
@@ -97,16 +100,25 @@ def read_run(path: str | Path) -> dict[str, list[tuple[str, float]]]:
                 f"has each document once"
             )
         ranking[document] = score
+        if notes is not None:
+            ranks.setdefault(query, []).append((rank, score))
+    if notes is not None and (n := sum(map(_contradict, ranks.values()))):
+        notes.append(f"for {n} of {len(run)} queries the ranks contradict the scores; scores count, as in trec_eval")
     return {query: _as_trec_eval(ranking) for query, ranking in run.items()}
 
 
-def _entry(columns: list[str]) -> tuple[str, str, float]:
+def _entry(columns: list[str]) -> tuple[str, str, int, float]:
     if len(columns) == 3:
         query, document, rank = columns
-        return query, document, -float(int(rank))
+        return query, document, int(rank), -float(int(rank))
     query, _, document, rank, score, _ = columns
-    int(rank)
-    return query, document, float(score)
+    return query, document, int(rank), float(score)
+
+
+def _contradict(entries: list[tuple[int, float]]) -> bool:
+    """Whether some document has a lower rank number than the next and a lower score too."""
+    entries.sort()
+    return any(rank < next_rank and score < next_score for (rank, score), (next_rank, next_score) in pairwise(entries))
 
 
 def _as_trec_eval(ranking: Mapping[str, float]) -> list[tuple[str, float]]:
