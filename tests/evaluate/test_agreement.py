@@ -1,4 +1,5 @@
-"""Measures agree with pytrec_eval (which is trec_eval) and with ranx, on random runs and on a real one."""
+"""Measures agree with pytrec_eval (which is trec_eval) and with ranx, on random runs and on a real one: a hybrid search
+of ADI, a small public test collection, of which ids and judgements are kept here. make_ranx.py wrote what ranx says."""
 
 from __future__ import annotations
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.ending import say
 from plait.cli.options import AsJson, Model, Threads
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait import Index
-    from plait.cli.results import Result
-    from plait.evaluate import JudgedSet, SetRun
+    from plait.evaluate import JudgedSet
 
 Thing = TypeVar("Thing")
 
@@ -70,6 +68,7 @@ def evaluate(
       plait eval --data scifact --data cranfield --indexes indexes/ --mode all
     """
     from plait.cli.building import built, short_names
+    from plait.cli.measuring import Work, measured, writable
     from plait.cli.results import doubts, print_json, print_results, write_files
     from plait.evaluate import load_set, usual_measures
     from plait.evaluate.each import check_kind
@@ -86,6 +85,8 @@ def evaluate(
     measures = measure or usual_measures(k)
     for name in beyond(measures, k):
         say(f"{name} looks further down than the {k} documents that are retrieved; add -k")
+    work = Work(modes=mode or ["hybrid"], measures=measures, k=k, drop_self=drop_self, fresh=fresh,
+                keep=writable(cache), model=model, threads=threads)  # fmt: skip
     splits = _for_each(split or ["test"], data, "--split")
     sets = [load_set(source, own) for source, own in zip(data, splits, strict=True)]
     for judged in sets:
@@ -94,13 +95,9 @@ def evaluate(
     paths = built(sets, indexes_in, model, threads) if indexes_in is not None else list(indexes or [])
     if len(sets) == 1:
         sets *= len(paths)
-    keep = _writable(cache)
     results = []
     for judged, path in zip(sets, _for_each(paths, sets, "INDEX"), strict=True):
-        results += _measured(
-            judged, names[id(judged)], path, mode or ["hybrid"], measures, k, model, threads,
-            drop_self=drop_self, keep=keep, fresh=fresh,
-        )  # fmt: skip
+        results += measured(judged, names[id(judged)], path, work)
     write_files(results, run, per_query_file)
     for note in dict.fromkeys(note for result in results for note in doubts(result)):
         say(note)
@@ -135,75 +132,3 @@ def _tell_gaps(judged: JudgedSet) -> None:
         say(f"{judged.name}: {judged.n_without_text} judged queries are not in the queries file, and are left out")
     if n_empty := n_without_relevant(judged.qrels):
         say(f"{judged.name}: {n_empty} queries have no relevant document, and count as 0")
-
-
-def _writable(folder: Path | None) -> Path | None:
-    """The folder to keep what is found in; None, and a note, if it was not asked for and cannot be written."""
-    from plait.cli.keeping import cache_folder
-
-    wanted = cache_folder("eval") if folder is None else folder
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if folder is not None:
-            raise ConfigError(f"cannot keep results in {folder}: {error.strerror}") from None
-        say(f"results are not kept for the next time: {error}")
-        return None
-    return wanted
-
-
-def _measured(
-    judged: JudgedSet,
-    name: str,
-    path: Path,
-    given: list[str],
-    measures: list[str],
-    k: int,
-    model: str | None,
-    threads: int | None,
-    *,
-    drop_self: bool,
-    keep: Path | None,
-    fresh: bool,
-) -> list[Result]:
-    """The results of an index in all modes."""
-    import plait
-    from plait.cli.results import Result
-    from plait.evaluate import measure_each
-
-    results = []
-    with plait.open(path, model=model, n_threads=threads, read_only=True) as opened:
-        for mode in _modes(given):
-            try:
-                found = _ranked(opened, judged, mode, k, drop_self=drop_self, keep=keep, fresh=fresh)
-            except ConfigError as error:
-                if given != ["all"]:
-                    raise
-                say(f"{mode} is left out: {error}")
-                continue
-            results.append(Result(judged, name, path, mode, found, measure_each(found.run, judged.qrels, measures)))
-    return results
-
-
-def _modes(given: list[str]) -> list[str]:
-    if given != ["all"]:
-        return list(dict.fromkeys(given))
-    from plait.search.plans import MODES
-
-    return list(MODES)
-
-
-def _ranked(
-    opened: Index, judged: JudgedSet, mode: str, k: int, *, drop_self: bool, keep: Path | None, fresh: bool
-) -> SetRun:
-    from plait.cli.progress import progress
-    from plait.evaluate import rank_set
-
-    with progress(f"{judged.name} {mode}", "queries", total=len(judged.queries)) as update:
-        try:
-            return rank_set(
-                opened, judged, mode, k, drop_self=drop_self, keep=keep, fresh=fresh,
-                on_progress=lambda done: update(done, done),
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            raise StoppedError("stopped; what was found is kept. Run the same command again to go on") from None
