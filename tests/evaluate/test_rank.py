@@ -8,6 +8,8 @@ from typing import cast
 
 import pytest
 
+import plait
+from encoders import WordEncoder
 from plait import Index
 from plait.evaluate import JudgedSet, SetRun, rank_set
 from plait.evaluate.kept import Kept
@@ -88,3 +90,14 @@ def test_a_line_that_was_cut_short_is_made_anew_and_hurts_no_other(tmp_path: Pat
     assert kept.read() == ({"q1": [("a", 0.1)]}, 1.0)
     kept.add({"q2": [("c", 0.3)]}, 4.0)
     assert kept.read() == ({"q1": [("a", 0.1)], "q2": [("c", 0.3)]}, 5.0)
+
+
+def test_a_document_that_is_added_is_found_and_not_what_was_kept(tmp_path: Path) -> None:
+    queries = JudgedSet("set", "set", "test", None, {"q": "woven"}, {"q": {"b": 1}})
+    with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
+        index.add([{"id": "a", "text": "woven strands"}])
+        runs = [rank_set(index, queries, "bm25", 5, keep=tmp_path / "kept") for _ in range(2)]
+        index.add([{"id": "b", "text": "woven"}])
+        runs.append(rank_set(index, queries, "bm25", 5, keep=tmp_path / "kept"))
+    assert [run.n_before for run in runs] == [0, 1, 0]
+    assert [len(run.run["q"]) for run in runs] == [1, 1, 2]

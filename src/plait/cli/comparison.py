@@ -106,7 +106,7 @@ def print_tables(result: Comparison) -> None:
     corrected = "not corrected" if result.config.correction == "none" else f"corrected ({result.config.correction})"
     print_table(
         f"difference to {result.baseline}; p two-sided, {corrected}",
-        ["measure", "run", "difference", "from", "to", "p random.", "p t test", "wins", "ties", "losses"],
+        ["measure", "run", "change", "from", "to", "p random.", "p t test", "wins", "ties", "losses"],
         [
             [
                 one.measure,

@@ -22,9 +22,11 @@ def console() -> Console:
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_words: int) -> None:
     """Prints rows under their columns; the first `n_words` columns are words, the others numbers."""
     box = SIMPLE_HEAD if sys.stdout.isatty() else None
-    table = Table(box=box, padding=(0, 2, 0, 0), pad_edge=False)
+    # A box puts a blank between columns already.
+    table = Table(box=box, padding=(0, 1 if box else 2, 0, 0), pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place < n_words else "right", overflow="fold")
+        is_word = place < n_words
+        table.add_column(name, justify="left" if is_word else "right", overflow="fold", no_wrap=not is_word)
     for row in rows:
         table.add_row(*(printable(cell).replace("[", r"\[") for cell in row))
     out = console()
