@@ -16,6 +16,7 @@ from plait.cli.ending import ends_well
 from plait.cli.eval import evaluate
 from plait.cli.index import index
 from plait.cli.info import info
+from plait.cli.mine import mine
 from plait.cli.search import search
 from plait.cli.train import train
 from plait.cli.tune import tune
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compact": compact,
     "tune": tune,
     "eval": evaluate,
+    "mine": mine,
     "train": train,
     "compare": compare_runs,
     "demo": demo,

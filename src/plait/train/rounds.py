@@ -4,7 +4,6 @@ the model in training as it is when the round begins."""
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -12,13 +11,10 @@ from plait.encode.protocol import Encoder
 from plait.train.data.example import Example
 from plait.train.data.pool import Measure, Pool, make_pool, pool_facts
 from plait.train.data.sources import SourceConfig, read_source
+from plait.train.mining.mined import OnMined, mined
 from plait.train.mining.models import encoder_of
-from plait.train.mining.negatives import make_index, mine, read_corpus
-from plait.train.mining.teacher import CachedScorer, teacher_of, with_scores, without_false_negatives
 from plait.train.mining.write import fields_of
 from plait.train.recipe import Recipe
-
-OnMined = Callable[[str, int], None]  # what is being done, how many examples are done
 
 
 def round_at(recipe: Recipe, step: int, n_steps: int) -> int:
@@ -71,30 +67,9 @@ def _mined(
     config = recipe.mining
     who = config.first if number == 0 else config.later
     searcher = None if who == "bm25" else encoder() if who == "model" else encoder_of(who)
-    mode = "bm25" if who == "bm25" else config.mode
-    cached = None
-    try:
-        with make_index(folder / "index", config.corpus, searcher) as index, read_corpus(config.corpus) as texts:
-            found = mine(
-                examples,
-                index,
-                texts,
-                config,
-                mode=mode,
-                seed=recipe.run.seed + number,
-                on_progress=lambda n: on_mined(f"mining with {who}", n),
-            )
-            if config.teacher:
-                cached = CachedScorer(teacher_of(config), folder / "scores.sqlite")
-                found = with_scores(found, cached)
-            if config.margin >= 0:
-                found = (without_false_negatives(one, margin=config.margin, kind=config.margin_kind) for one in found)
-            # A query that has lost all its negatives is of no use where negatives are asked for.
-            yield from (one for one in found if one.negatives or recipe.batching.n_negatives == 0)
-    finally:
-        if cached is not None:
-            cached.close()
-        shutil.rmtree(folder / "index", ignore_errors=True)
+    found = mined(examples, config, folder, who=who, encoder=searcher, seed=recipe.run.seed + number, on_mined=on_mined)
+    # A query that has lost all its negatives is of no use where negatives are asked for.
+    return (one for one in found if one.negatives or recipe.batching.n_negatives == 0)
 
 
 def _recorded(path: Path, examples: Iterable[Example]) -> Iterator[Example]:
