@@ -13,6 +13,7 @@ from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
 from plait.cli.eval import evaluate
+from plait.cli.export import export
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.search import search
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "eval": evaluate,
     "train": train,
+    "export": export,
     "demo": demo,
 }
 
