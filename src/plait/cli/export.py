@@ -76,5 +76,5 @@ def _tell(exported: Exported) -> None:
         print(f"  {strand}: at most {seen.largest:.1e} from torch{rounded}")
     if checks.ranking is not None:
         for precision, values in checks.ranking.values.items():
-            shown = "  ".join(f"{mode} {value:.4f}" for mode, value in values.items())
+            shown = "  ".join(f"{strand} {value:.4f}" for strand, value in values.items())
             print(f"  nDCG@10 on {checks.ranking.data}, {precision}: {shown}")

@@ -41,8 +41,8 @@ class DenseStrand:
 
 @dataclass(frozen=True, slots=True)
 class SparseStrand:
-    """Weighted terms: the graph's output `sparse` of (texts, length) has a weight of 0 or more for each token, and 0 for
-    tokens that are no terms, [CLS] and its like."""
+    """Weighted terms: the graph's output `sparse` of (texts, length) has a weight of 0 or more for each token, and 0
+    for tokens that are no terms, [CLS] and its like."""
 
     vocabulary: int  # ids of terms are below this
 

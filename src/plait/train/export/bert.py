@@ -41,7 +41,7 @@ def relative_bias(builder: Builder, table: np.ndarray[Any, np.dtype[np.float32]]
 def attention(
     builder: Builder, parts: list[str], mask: str, *, n_heads: int, bias: str | None = None, **attributes: Any
 ) -> str:
-    """Attention of queries, keys and values (n, length, heads * dim); `mask` is int32, `bias` is added to the scores."""
+    """Attention of queries, keys and values (n, length, heads * dim). `mask` is int32; `bias` is added to scores."""
     inputs = [*parts, "", mask] + ([] if bias is None else [bias])
     return builder.op("MultiHeadAttention", inputs, domain=FUSED, num_heads=n_heads, **attributes)
 

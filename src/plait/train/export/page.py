@@ -138,12 +138,12 @@ def _checks(checks: Checks) -> str:
     if checks.ranking is None:
         return "\n".join([*lines, "", "What rounding costs in ranks was not measured (`plait export --data`)."])
     ranking = checks.ranking
-    modes = list(next(iter(ranking.values.values())))
+    strands = list(next(iter(ranking.values.values())))
     rows: list[list[Any]] = [
-        [precision, *(f"{values[mode]:.4f}" for mode in modes)] for precision, values in ranking.values.items()
+        [precision, *(f"{values[strand]:.4f}" for strand in strands)] for precision, values in ranking.values.items()
     ]
-    title = f"{MEASURE} on {ranking.data} ({ranking.split}, {ranking.n_queries:,} queries), all passages scored:"
-    return "\n".join([*lines, "", title, "", _table(["precision", *modes], rows)])
+    title = f"{MEASURE} on {ranking.data} ({ranking.split}, {ranking.n_queries:,} queries), all texts scored, cut at the model's length:"
+    return "\n".join([*lines, "", title, "", _table(["precision", *strands], rows)])
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:

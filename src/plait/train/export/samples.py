@@ -14,8 +14,7 @@ QUERIES = (
 DOCUMENTS = (
     "Leaves turn red when a tree stops making chlorophyll; the sugar that is left in them is turned into anthocyanin.",
     "The moon pulls the water of the sea towards it, and the earth turns below: most coasts have two tides a day.",
-    "Water boils at 100 °C at the level of the sea. For each 300 metres above it, the boiling point falls by about 1 °C, "
-    "so that it is near 90 °C at 3,000 metres, and eggs take longer.",
+    "Water boils at 100 °C by the sea. With each 300 metres of height it boils at 1 °C less, and eggs take longer.",
     "def median(values):\n    ordered = sorted(values)\n    return ordered[len(ordered) // 2]",
     "Samuel Johnson's dictionary of 1755 was not the first, but for a century and a half it was the one on the table.",
     "Die Mandelbäume blühen vor allen anderen, oft schon im Februar, und ein später Frost kostet die ganze Ernte.",
