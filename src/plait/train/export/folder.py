@@ -26,9 +26,7 @@ def check_target(folder: Path, *, force: bool) -> None:
         hint = "name another folder, or replace it with --force" if is_model else "name another folder"
         raise ConfigError(f"{folder} exists; {hint}")
     if not is_model:
-        raise ConfigError(
-            f"{folder} exists and is no model folder: it has no {CARD_NAME}; --force replaces models only"
-        )
+        raise ConfigError(f"{folder} exists and has no {CARD_NAME}; --force replaces model folders only")
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _checks(checks: Checks) -> str:
     rows: list[list[Any]] = [
         [precision, *(f"{values[strand]:.4f}" for strand in strands)] for precision, values in ranking.values.items()
     ]
-    title = f"{MEASURE} on {ranking.data} ({ranking.split}, {ranking.n_queries:,} queries), all texts scored, cut at the model's length:"
+    title = f"{MEASURE} on {ranking.data} ({ranking.split}, {ranking.n_queries:,} queries); all texts are scored:"
     return "\n".join([*lines, "", title, "", _table(["precision", *strands], rows)])
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from plait.errors import ConfigError, ModelError
 from plait.train import checkpoint
 from plait.train.curves import read_curves
+from plait.train.export.weights import n_ids_of
 from plait.train.model import Model
 from plait.train.recipe import Recipe, parse_recipe
 from plait.train.run import BEST, CURVES, FINAL, RECIPE, VERSIONS
@@ -62,6 +63,12 @@ def read_trained(run: Path, which: str = "") -> Trained:
 
 def _loaded(folder: Path) -> tuple[Model, Tokenizer]:
     model, tokenizer = checkpoint.load(folder)
+    n_ids, highest = n_ids_of(model), max(tokenizer.get_vocab().values())
+    if highest >= n_ids:
+        raise ModelError(
+            f"{folder}: the tokeniser has ids up to {highest}, and the backbone has vectors for {n_ids}; train with "
+            f"the tokeniser of the backbone"
+        )
     return model.eval(), tokenizer
 
 
