@@ -38,7 +38,7 @@ def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_mo
     for row, text in enumerate(texts):
         weights[row, : len(text)] = [weight for _, weight in text]
     rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights)
-    assert (rows.terms.dtype, rows.weights.dtype, rows.offsets.dtype) == (np.int32, np.float32, np.int64)
+    assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
     assert items_of(rows) == [twin(text) for text in texts]
 
 

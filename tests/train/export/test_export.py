@@ -17,12 +17,14 @@ from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Document
 from plait.strands import MultiVectors, SparseRows, Strands
 from plait.train.build import build
-from plait.train.export import export as exporting
 from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
 from plait.train.export.parity import Difference, Parity, check_rounded, check_same, compare
 from plait.train.export.trained import read_trained
+from plait.train.export.weights import backbone_of
+from plait.train.model import Model
 from plait.train.recipe import read_recipe
 from plait.train.run import Run
+from plait.train.texts import Texts
 from train.corpora import write_beir
 
 RECIPES = Path(__file__).parent.parent.parent.parent / "recipes"
@@ -77,8 +79,7 @@ def strands(given: Strands) -> tuple[np.ndarray, SparseRows, MultiVectors]:
 
 
 def assert_equal(one: Strands, other: Strands) -> None:
-    for left, right in zip(strands(one), strands(other), strict=True):
-        assert len(left) == len(right)
+    assert len(one) == len(other)
     np.testing.assert_allclose(strands(one)[0], strands(other)[0], atol=1e-5)
     for field in ("terms", "offsets"):
         np.testing.assert_array_equal(getattr(strands(one)[1], field), getattr(strands(other)[1], field))
@@ -101,7 +102,7 @@ def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_pat
 
 def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
     model = read_trained(run).model
-    texts = exporting.Texts(read_trained(run).tokenizer, model.config)
+    texts = Texts(read_trained(run).tokenizer, model.config)
     sparse = strands(load(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
     for item, text in enumerate(TEXTS):
         tokens = texts.tokens([text], is_query=False)
@@ -189,13 +190,11 @@ def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(run: Path, tmp_
 def test_a_graph_that_differs_from_torch_is_not_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = exporting.backbone_of
-
-    def wrong(*given: object) -> object:
-        weights, config = plain(*given)  # type: ignore[arg-type]
+    def wrong(model: Model) -> object:
+        weights, config = backbone_of(model)
         return {**weights, "embeddings.LayerNorm.weight": weights["embeddings.LayerNorm.weight"] * 1.1}, config
 
-    monkeypatch.setattr(exporting, "backbone_of", wrong)
+    monkeypatch.setattr("plait.train.export.export.backbone_of", wrong)
     with pytest.raises(ModelError, match=r"strand of the graph is .* away from torch's"):
         export_run(run, tmp_path / "model", ExportConfig(n_threads=1))
     assert list(tmp_path.iterdir()) == []
@@ -224,6 +223,11 @@ def test_a_backbone_of_pre_training_is_refused(train: Train, tmp_path: Path) -> 
     folder = train("objective={name = 'retromae'}", f"data.0.path={corpus}", "data.0.kind=texts")
     with pytest.raises(ModelError, match="a backbone without heads, as RetroMAE leaves it"):
         export_run(folder, tmp_path / "model")
+
+
+def test_texts_longer_than_the_positions_of_the_backbone_are_told(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the encoder has 64 positions, and a text has 100"):
+        export_run(train("model.document={length = 100, overlap = 8}"), tmp_path / "model")
 
 
 def test_what_cannot_be_asked_for_is_told_first(run: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from plait.train.export.parity import check_rounded, check_same, compare
 from plait.train.export.ranking import measure_ranks, read_collection
 from plait.train.export.samples import QUERIES, sample_documents
 from plait.train.export.trained import Trained, read_trained
-from plait.train.export.weights import backbone_of, heads_of, n_ids_of, weights_hash
+from plait.train.export.weights import backbone_of, check_positions, heads_of, n_ids_of, weights_hash
 from plait.train.model import Model
 from plait.train.reading import Reading
 from plait.train.texts import Texts
@@ -78,6 +78,7 @@ def export_run(
     on_stage(f"reading {run}")
     trained = read_trained(Path(run), config.weights)
     check_family(trained.model.backbone.encoder.config.to_dict())
+    check_positions(trained.model)
     with drafted(folder) as draft:
         card = _write(draft, trained, config, on_stage)
         checks = _checked(draft, trained, config, beir, on_stage)

@@ -38,14 +38,25 @@ def drafted(folder: Path) -> Iterator[Path]:
     draft.mkdir(parents=True)
     try:
         yield draft
-        old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
-        if folder.exists():
-            folder.replace(old)
-        draft.replace(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        _put_in_place(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    if not folder.exists():
+        draft.replace(folder)
+        return
+    # A folder that holds something cannot be replaced in one step; what was there comes back if the second fails.
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    folder.replace(old)
+    try:
+        draft.replace(folder)
+    except BaseException:
+        old.replace(folder)
+        raise
+    shutil.rmtree(old)
 
 
 def write_file(folder: Path, name: str, content: bytes) -> dict[str, Any]:

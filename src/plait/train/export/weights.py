@@ -14,6 +14,7 @@ from plait.train.export.bert import RELATIVE
 from plait.train.export.builder import Floats, Weights
 from plait.train.export.modernbert import TURNS
 from plait.train.export.outputs import Heads, Linear, Mixture, SparseMap
+from plait.train.families import family_of
 from plait.train.model import Model
 
 
@@ -47,6 +48,13 @@ def heads_of(model: Model, n_ids: int) -> Heads:
         multi=_linear(model.multi.project) if model.multi is not None else None,
         mixture=mixture,
     )
+
+
+def check_positions(model: Model) -> None:
+    """ModelError if the model reads more tokens than its backbone has positions for: a long text would then fail."""
+    encoder = model.backbone.encoder
+    if (positions := family_of(encoder).positions) is not None:
+        positions(encoder, longest(model))
 
 
 def longest(model: Model) -> int:
