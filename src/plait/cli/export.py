@@ -73,7 +73,7 @@ def _tell(exported: Exported) -> None:
     print(f"{exported.folder}: {card.fingerprint}, {sizes}")
     for strand, seen in checks.fp32.strands.items():
         rounded = f"; int8 to fp32, mean cosine {checks.int8.strands[strand].cosine:.4f}" if checks.int8 else ""
-        print(f"  {strand}: at most {seen.largest:.1e} from torch{rounded}")
+        print(f"  {strand}: {seen.largest:.1e} off torch at most{rounded}")
     if checks.ranking is not None:
         for precision, values in checks.ranking.values.items():
             shown = "  ".join(f"{strand} {value:.4f}" for strand, value in values.items())
