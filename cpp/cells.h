@@ -50,6 +50,15 @@ using Flood = void (*)(const unsigned char* narrow, std::size_t stride, const un
                        std::size_t cell_size, const std::int64_t* begins, const std::int64_t* ends, std::size_t n_docs,
                        std::uint32_t* scores) noexcept;
 
+// Which rows of each document may be the best for some query row, going by centroids: those whose narrow[cell] is, in
+// some lane, above 0 and at most `slack` below the document's largest there; the first row where none is. Writes their
+// numbers to chosen, document after document, and to stops[i] where those of document i end. chosen has room for all
+// rows of the documents, and one more; floor for `stride` bytes.
+using Promising = void (*)(const unsigned char* narrow, std::size_t stride, const unsigned char* cells,
+                           std::size_t cell_size, const std::int64_t* begins, const std::int64_t* ends,
+                           std::size_t n_docs, unsigned char slack, unsigned char* floor, std::int64_t* chosen,
+                           std::int64_t* stops) noexcept;
+
 struct CellKernels {
     CellsWorkspace workspace;
     ScoreCells score_cells;
@@ -58,6 +67,7 @@ struct CellKernels {
     SelectWorkspace select_workspace;
     SelectCells select_cells;
     Flood flood;
+    Promising promising;
 };
 
 extern const CellKernels cells_scalar;

@@ -186,3 +186,48 @@ void flood(const unsigned char* narrow, std::size_t stride, const unsigned char*
         flood_lanes<std::uint32_t>(narrow, stride, cells, begins, ends, n_docs, scores);
     }
 }
+
+// Two passes over a document whose cells the first one brought to the first cache: the largest of each lane, less the
+// slack, and then which rows reach that somewhere.
+template <class Cell>
+void promising_lanes(const unsigned char* narrow, std::size_t stride, const unsigned char* cells,
+                     const std::int64_t* begins, const std::int64_t* ends, std::size_t n_docs, unsigned char slack,
+                     unsigned char* floor, std::int64_t* chosen, std::int64_t* stops) noexcept {
+    const auto row_of = [narrow, stride, cells](std::int64_t row) noexcept {
+        Cell cell;
+        std::memcpy(&cell, cells + static_cast<std::size_t>(row) * sizeof cell, sizeof cell);
+        return narrow + cell * stride;
+    };
+    std::int64_t n_chosen = 0;
+    for (std::size_t doc = 0; doc < n_docs; ++doc) {
+        const std::int64_t before = n_chosen;
+        for (std::size_t lane = 0; lane < stride; lane += ByteLanes::kWidth) {
+            ByteLanes top = ByteLanes::zero();
+            for (std::int64_t row = begins[doc]; row < ends[doc]; ++row) {
+                top = ByteLanes::max(top, ByteLanes::load(row_of(row) + lane));
+            }
+            ByteLanes::store(floor + lane, ByteLanes::lowered(top, slack));
+        }
+        for (std::int64_t row = begins[doc]; row < ends[doc]; ++row) {
+            const unsigned char* values = row_of(row);
+            bool reaches = false;
+            for (std::size_t lane = 0; lane < stride; lane += ByteLanes::kWidth) {
+                reaches |= ByteLanes::any_reaches(ByteLanes::load(values + lane), ByteLanes::load(floor + lane));
+            }
+            chosen[n_chosen] = row;
+            n_chosen += reaches ? 1 : 0;
+        }
+        if (n_chosen == before && begins[doc] < ends[doc]) chosen[n_chosen++] = begins[doc];
+        stops[doc] = n_chosen;
+    }
+}
+
+void promising(const unsigned char* narrow, std::size_t stride, const unsigned char* cells, std::size_t cell_size,
+               const std::int64_t* begins, const std::int64_t* ends, std::size_t n_docs, unsigned char slack,
+               unsigned char* floor, std::int64_t* chosen, std::int64_t* stops) noexcept {
+    if (cell_size == sizeof(std::uint16_t)) {
+        promising_lanes<std::uint16_t>(narrow, stride, cells, begins, ends, n_docs, slack, floor, chosen, stops);
+    } else {
+        promising_lanes<std::uint32_t>(narrow, stride, cells, begins, ends, n_docs, slack, floor, chosen, stops);
+    }
+}

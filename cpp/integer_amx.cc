@@ -177,6 +177,12 @@ void residual_fixed(const ResidualQuery& query, const ResidualRows& rows, const 
     residual_in_tiles(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
 }
 
+void residual_listed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
+                     const std::int64_t* stops, std::size_t n_docs, unsigned char* workspace, float* scores) noexcept {
+    if (rows.bits == 8) return residual_vnni.listed(query, rows, numbers, stops, n_docs, workspace, scores);
+    residual_in_tiles(query, rows, ListedDocs{numbers, stops}, n_docs, workspace, scores);
+}
+
 void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                      std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept {
     if (rows.bits == 8) return residual_vnni.scores(query, rows, numbers, n_numbers, workspace, scores);
@@ -189,7 +195,7 @@ void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const
 }  // namespace
 
 const CellKernels cells_amx = {cells_workspace,  score_cells_in_tiles, nearest_rows_in_tiles, narrow_table,
-                               select_workspace, select_cells,         flood};
-const ResidualKernels residual_amx = {workspace_for_bits, residual_maxsim, residual_fixed, residual_scores};
+                               select_workspace, select_cells,         flood, promising};
+const ResidualKernels residual_amx = {workspace_for_bits, residual_maxsim, residual_fixed, residual_listed, residual_scores};
 
 }  // namespace plait

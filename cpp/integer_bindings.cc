@@ -186,7 +186,32 @@ void flood(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds begins, B
     });
 }
 
-// What the two residual kernels are given besides the rows to score, checked against each other.
+// Writes the numbers of the promising rows and where those of each document end; says how many there are.
+std::size_t promising(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds begins, Bounds ends,
+                      std::uint8_t slack, Array<std::int64_t, 1> chosen, Array<std::int64_t, 1> stops) {
+    const Cells rows = cells_of(cells);
+    const nb::gil_scoped_release unlocked;
+    require(narrow.shape(1) > 0 && narrow.shape(1) % 32 == 0, "the narrow table's lanes must be a multiple of 32");
+    const Ranges ranges = ranges_of(begins, ends, rows.n_rows);
+    std::size_t n_rows = 0;
+    for (std::size_t doc = 0; doc < ranges.begins.size(); ++doc) {
+        n_rows += static_cast<std::size_t>(ranges.ends[doc] - ranges.begins[doc]);
+    }
+    std::int64_t* out = output_of(chosen, n_rows + 1, "chosen");
+    std::int64_t* ends_of = output_of(stops, ranges.begins.size(), "stops");
+    const auto floor = workspace_of(narrow.shape(1));
+    const Promising kernel = current_target().cells->promising;
+    std::size_t n_chosen = 0;
+    in_stretches(ranges, &rows, narrow.shape(0), [&](std::size_t first, std::size_t n_docs) {
+        kernel(narrow.data(), narrow.shape(1), rows.data, rows.size, ranges.begins.data() + first,
+               ranges.ends.data() + first, n_docs, slack, floor.get(), out + n_chosen, ends_of + first);
+        for (std::size_t doc = first; doc < first + n_docs; ++doc) ends_of[doc] += static_cast<std::int64_t>(n_chosen);
+        if (n_docs > 0) n_chosen = static_cast<std::size_t>(ends_of[first + n_docs - 1]);
+    });
+    return n_chosen;
+}
+
+// What the residual kernels are given besides the rows to score, checked against each other.
 struct Residual {
     ResidualQuery query;
     ResidualRows rows;
@@ -295,6 +320,37 @@ void residual_fixed(AnyArray packed, std::size_t n_query, float residual_scale, 
     }
 }
 
+void require_row_numbers(const Residual& given, const std::vector<std::int64_t>& numbers) {
+    for (const std::int64_t row : numbers) {
+        if (row < 0 || static_cast<std::uint64_t>(row) >= given.n_rows) {
+            throw std::invalid_argument("row " + std::to_string(row) + " of " + std::to_string(given.n_rows));
+        }
+        if (given.checked_cells() != nullptr) require_cells(given.cells, row, row + 1, given.n_cells);
+    }
+}
+
+// Documents of rows named by number: those of document i end at stops[i].
+void residual_listed(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
+                     std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
+                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
+                     Offset factor_table, Bounds numbers, Bounds stops, Array<float, 1> scores) {
+    const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
+                                       lengths, length_table, factors, factor_table);
+    const nb::gil_scoped_release unlocked;
+    const std::vector<std::int64_t> chosen = copy_of(numbers), ends = copy_of(stops);
+    require_row_numbers(given, chosen);
+    for (std::size_t doc = 0; doc < ends.size(); ++doc) {
+        const std::int64_t begin = doc == 0 ? 0 : ends[doc - 1];
+        require(begin <= ends[doc] && static_cast<std::uint64_t>(ends[doc]) <= chosen.size(),
+                "document " + std::to_string(doc) + " has the rows from " + std::to_string(begin) + " to " +
+                    std::to_string(ends[doc]) + " of a list of " + std::to_string(chosen.size()));
+    }
+    float* out = output_of(scores, ends.size(), "scores");
+    const ResidualKernels& kernels = *current_target().residual;
+    const auto workspace = workspace_of(kernels.workspace(given.query, bits));
+    kernels.listed(given.query, given.rows, chosen.data(), ends.data(), ends.size(), workspace.get(), out);
+}
+
 void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
                      std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, Bounds numbers,
@@ -305,12 +361,7 @@ void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale,
     const std::vector<std::int64_t> chosen = copy_of(numbers);
     require(scores.shape(0) == chosen.size() && scores.shape(1) == given.query.lanes,
             "scores must be (row numbers, lanes)");
-    for (const std::int64_t row : chosen) {
-        if (row < 0 || static_cast<std::uint64_t>(row) >= given.n_rows) {
-            throw std::invalid_argument("row " + std::to_string(row) + " of " + std::to_string(given.n_rows));
-        }
-        if (given.checked_cells() != nullptr) require_cells(given.cells, row, row + 1, given.n_cells);
-    }
+    require_row_numbers(given, chosen);
     const ResidualKernels& kernels = *current_target().residual;
     const auto workspace = workspace_of(kernels.workspace(given.query, bits));
     kernels.scores(given.query, given.rows, chosen.data(), chosen.size(), workspace.get(),
@@ -386,6 +437,8 @@ void bind_integer(nb::module_& module) {
                arg("which"));
     module.def("narrow_table", narrow_table, arg("table"), arg("floor"), nb::arg("shift"), arg("narrow"));
     module.def("select_cells", select_cells, arg("table"), arg("cells"), arg("scores"));
+    module.def("promising", promising, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), nb::arg("slack"),
+               arg("chosen"), arg("stops"));
     module.def("flood", flood, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), arg("scores"));
     module.def("residual_maxsim", residual_maxsim, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
@@ -394,6 +447,9 @@ void bind_integer(nb::module_& module) {
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), nb::arg("stride"), arg("items"),
                arg("scores"));
+    module.def("residual_listed", residual_listed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
+               arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
+               arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("numbers"), arg("stops"), arg("scores"));
     module.def("residual_scores", residual_scores, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("numbers"), arg("scores"));

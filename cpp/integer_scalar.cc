@@ -220,6 +220,19 @@ struct ByteLanes {
         for (std::size_t i = 0; i < kWidth; ++i) out.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
         return out;
     }
+    static void store(unsigned char* to, const ByteLanes& a) noexcept { std::memcpy(to, a.lane, sizeof a.lane); }
+    static ByteLanes lowered(const ByteLanes& a, unsigned char by) noexcept {
+        ByteLanes out;
+        for (std::size_t i = 0; i < kWidth; ++i) {
+            out.lane[i] = static_cast<unsigned char>(a.lane[i] > by ? a.lane[i] - by : 1);
+        }
+        return out;
+    }
+    static bool any_reaches(const ByteLanes& a, const ByteLanes& floor) noexcept {
+        bool any = false;
+        for (std::size_t i = 0; i < kWidth; ++i) any |= a.lane[i] >= floor.lane[i];
+        return any;
+    }
     static std::uint32_t sum(const ByteLanes& a) noexcept {
         std::uint32_t total = 0;
         for (std::size_t i = 0; i < kWidth; ++i) total += a.lane[i];
@@ -309,7 +322,7 @@ void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char*
 }  // namespace
 
 const CellKernels cells_scalar = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
-                                  select_workspace, select_cells, flood};
-const ResidualKernels residual_scalar = {residual_workspace, residual_maxsim, residual_fixed, residual_scores};
+                                  select_workspace, select_cells, flood, promising};
+const ResidualKernels residual_scalar = {residual_workspace, residual_maxsim, residual_fixed, residual_listed, residual_scores};
 
 }  // namespace plait

@@ -42,6 +42,17 @@ struct ByteLanes {
     static ByteLanes zero() noexcept { return {_mm256_setzero_si256()}; }
     static ByteLanes load(const unsigned char* from) noexcept { return {_mm256_loadu_si256(at256(from))}; }
     static ByteLanes max(ByteLanes a, ByteLanes b) noexcept { return {_mm256_max_epu8(a.lanes, b.lanes)}; }
+    static void store(unsigned char* to, ByteLanes a) noexcept {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a.lanes);
+    }
+    // At least 1, so that 0 reaches nothing.
+    static ByteLanes lowered(ByteLanes a, unsigned char by) noexcept {
+        const __m256i less = _mm256_subs_epu8(a.lanes, _mm256_set1_epi8(static_cast<char>(by)));
+        return {_mm256_max_epu8(less, _mm256_set1_epi8(1))};
+    }
+    static bool any_reaches(ByteLanes a, ByteLanes floor) noexcept {
+        return _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(a.lanes, floor.lanes), a.lanes)) != 0;
+    }
     static std::uint32_t sum(ByteLanes a) noexcept {
         const __m256i sums = _mm256_sad_epu8(a.lanes, _mm256_setzero_si256());
         const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));

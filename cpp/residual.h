@@ -61,10 +61,16 @@ using ResidualFixed = void (*)(const ResidualQuery& query, const ResidualRows& r
 using ResidualScores = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                                 std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept;
 
+// scores[i] = the score of the document with the rows numbers[stops[i - 1]] to numbers[stops[i]], the first from 0.
+using ResidualListed = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
+                                const std::int64_t* stops, std::size_t n_docs, unsigned char* workspace,
+                                float* scores) noexcept;
+
 struct ResidualKernels {
     ResidualWorkspace workspace;
     ResidualMaxSim maxsim;
     ResidualFixed fixed;
+    ResidualListed listed;
     ResidualScores scores;
 };
 

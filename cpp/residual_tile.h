@@ -128,8 +128,9 @@ void score_block(const ResidualQuery& query, const Block& block, const unsigned 
 }
 
 // The rows that come after this block: the rest of the document, or the start of the next one.
-template <unsigned kBits>
-void prefetch_block(const ResidualRows& rows, std::size_t dim, std::size_t begin, std::size_t end) noexcept {
+template <unsigned kBits, class Docs>
+void prefetch_block(const ResidualRows& rows, const Docs&, std::size_t dim, std::size_t begin,
+                    std::size_t end) noexcept {
     const std::size_t n_rows = smaller(end - begin, kBlockRows);
     const std::size_t row_size = dim * kBits / 8;
     for (std::size_t at = 0; at < n_rows * row_size; at += 64) prefetch(rows.codes + begin * row_size + at);
@@ -149,6 +150,7 @@ struct RaggedDocs {
     const std::int64_t* ends;
     std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(begins[doc]); }
     std::size_t end(std::size_t doc) const noexcept { return static_cast<std::size_t>(ends[doc]); }
+    static std::size_t row(std::size_t place) noexcept { return place; }
 };
 
 // Documents of `stride` rows each.
@@ -157,7 +159,27 @@ struct FixedDocs {
     std::size_t stride;
     std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(items[doc]) * stride; }
     std::size_t end(std::size_t doc) const noexcept { return begin(doc) + stride; }
+    static std::size_t row(std::size_t place) noexcept { return place; }
 };
+
+// Documents of rows that lie anywhere: places are those in a list of their numbers.
+struct ListedDocs {
+    const std::int64_t* numbers;
+    const std::int64_t* stops;
+    std::size_t begin(std::size_t doc) const noexcept { return doc == 0 ? 0 : end(doc - 1); }
+    std::size_t end(std::size_t doc) const noexcept { return static_cast<std::size_t>(stops[doc]); }
+    std::size_t row(std::size_t place) const noexcept { return static_cast<std::size_t>(numbers[place]); }
+};
+
+template <unsigned kBits>
+void prefetch_block(const ResidualRows& rows, const ListedDocs& docs, std::size_t dim, std::size_t begin,
+                    std::size_t end) noexcept {
+    const std::size_t n_rows = smaller(end - begin, kBlockRows);
+    for (std::size_t r = 0; r < n_rows; ++r) {
+        const unsigned char* codes = rows.codes + docs.row(begin + r) * (dim * kBits / 8);
+        for (std::size_t at = 0; at < dim * kBits / 8; at += 64) prefetch(codes + at);
+    }
+}
 
 template <unsigned kBits, class Docs>
 void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, const Docs& docs, std::size_t n_docs,
@@ -176,12 +198,12 @@ void residual_maxsim_of(const ResidualQuery& query, const ResidualRows& rows, co
         for (std::size_t row = begin; row < end; row += kBlockRows) {
             const std::size_t n_rows = smaller(end - row, kBlockRows);
             if (row + n_rows < end) {
-                prefetch_block<kBits>(rows, query.dim, row + n_rows, end);
+                prefetch_block<kBits>(rows, docs, query.dim, row + n_rows, end);
             } else if (doc + 1 < n_docs) {
-                prefetch_block<kBits>(rows, query.dim, docs.begin(doc + 1), docs.end(doc + 1));
+                prefetch_block<kBits>(rows, docs, query.dim, docs.begin(doc + 1), docs.end(doc + 1));
             }
-            read_block<kBits>(query, rows, [row](std::size_t r) noexcept { return row + r; }, n_rows, space.block,
-                              block);
+            read_block<kBits>(query, rows, [&docs, row](std::size_t r) noexcept { return docs.row(row + r); }, n_rows,
+                              space.block, block);
             for_each_tile<kResidualGroups>(groups, [&](std::size_t group, auto tile) noexcept {
                 const std::size_t lane = group * kWidth;
                 float* best = space.best + lane;

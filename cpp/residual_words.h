@@ -31,6 +31,11 @@ void residual_fixed(const ResidualQuery& query, const ResidualRows& rows, const 
     residual_maxsim_any(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
 }
 
+void residual_listed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
+                     const std::int64_t* stops, std::size_t n_docs, unsigned char* workspace, float* scores) noexcept {
+    residual_maxsim_any(query, rows, ListedDocs{numbers, stops}, n_docs, workspace, scores);
+}
+
 void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                      std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept {
     if (rows.bits == 1) residual_scores_of<1>(query, rows, numbers, n_numbers, workspace, scores);

@@ -119,6 +119,30 @@ void try_tables(const std::string& name, const CellKernels& kernels, std::size_t
             }
             expect(sums[doc] == sum, "flood " + name);
         }
+        const auto slack = static_cast<unsigned char>(below(256));
+        std::vector<unsigned char> floor(stride);
+        std::vector<std::int64_t> chosen(64), stops(bounds.size() - 1), wanted;
+        kernels.promising(narrow.data(), stride, size == 2 ? short_cells.get() : word_cells.get(), size, bounds.data(),
+                          bounds.data() + 1, stops.size(), slack, floor.data(), chosen.data(), stops.data());
+        for (std::size_t doc = 0; doc < stops.size(); ++doc) {
+            const std::size_t before = wanted.size();
+            for (std::int64_t row = bounds[doc]; row < bounds[doc + 1]; ++row) {
+                bool reaches = false;
+                for (std::size_t lane = 0; lane < stride; ++lane) {
+                    int top = 0;
+                    for (std::int64_t other = bounds[doc]; other < bounds[doc + 1]; ++other) {
+                        top = std::max<int>(top, narrow[words[static_cast<std::size_t>(other)] * stride + lane]);
+                    }
+                    const int value = narrow[words[static_cast<std::size_t>(row)] * stride + lane];
+                    reaches |= value > 0 && value >= top - slack;
+                }
+                if (reaches) wanted.push_back(row);
+            }
+            if (wanted.size() == before && bounds[doc] < bounds[doc + 1]) wanted.push_back(bounds[doc]);
+            expect(stops[doc] == static_cast<std::int64_t>(wanted.size()), "promising, stops " + name);
+        }
+        chosen.resize(wanted.size());
+        expect(chosen == wanted, "promising " + name);
     }
 }
 
@@ -204,6 +228,22 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
         expect(fixed == ragged, what + ", fixed");
     }
     const auto chosen = numbers<std::int64_t>(1 + below(40), 0, static_cast<std::int64_t>(n_rows) - 1);
+    const auto half = static_cast<std::int64_t>(chosen.size() / 2), all = static_cast<std::int64_t>(chosen.size());
+    const std::vector<std::int64_t> stops = {0, half, half, all};
+    std::vector<float> listed(stops.size());
+    kernels.listed(asked, rows, chosen.data(), stops.data(), stops.size(), workspace.data(), listed.data());
+    for (std::size_t doc = 0; doc < stops.size(); ++doc) {
+        const std::int64_t first = doc == 0 ? 0 : stops[doc - 1];
+        float total = 0;
+        for (std::size_t lane = 0; lane < n_query && first < stops[doc]; ++lane) {
+            float top = -std::numeric_limits<float>::infinity();
+            for (std::int64_t i = first; i < stops[doc]; ++i) {
+                top = std::max(top, score(static_cast<std::size_t>(chosen[static_cast<std::size_t>(i)]), lane));
+            }
+            total += top;
+        }
+        expect(listed[doc] == total, what + ", listed");
+    }
     std::vector<float> each(chosen.size() * lanes);
     kernels.scores(asked, rows, chosen.data(), chosen.size(), workspace.data(), each.data());
     for (std::size_t i = 0; i < chosen.size(); ++i) {

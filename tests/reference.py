@@ -107,6 +107,22 @@ def flood(
     return np.array(scores, np.uint32)
 
 
+def promising(
+    narrow: NDArray[np.uint8], cells: NDArray[Any], begins: NDArray[np.int64], ends: NDArray[np.int64], slack: int
+) -> tuple[list[int], list[int]]:
+    """Rows that come near to their document's largest value in some lane where that is not 0, or the first; and where
+    those of each document end."""
+    chosen: list[int] = []
+    stops: list[int] = []
+    for begin, end in zip(begins, ends, strict=True):
+        values = narrow[cells[begin:end]].astype(int)
+        near = (values > 0) & (values >= values.max(axis=0, initial=0) - slack)
+        own = np.flatnonzero(near.any(axis=1)).tolist() or ([0] if begin < end else [])
+        chosen += [int(begin) + row for row in own]
+        stops.append(len(chosen))
+    return chosen, stops
+
+
 def pack_codes(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     """(rows, dim) codes to (rows, dim * bits / 8): byte j holds at position bits * i the code of i * row bytes + j."""
     parts = np.split(codes, 8 // bits, axis=1)

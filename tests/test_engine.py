@@ -176,3 +176,17 @@ def test_refresh_shows_what_another_handle_wrote(tmp_path: Path) -> None:
     assert second.search("apple") == []
     second.refresh()
     assert [hit.id for hit in second.search("apple")] == ["a"]
+
+
+def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: Path) -> None:
+    with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
+        index.add([{"id": "a", "text": "one"}])
+        before = index.state(mode="bm25")
+        assert before != index.state(mode="hybrid")
+        index.add([{"id": "b", "text": "two"}])
+        after = index.state(mode="bm25")
+        assert before != after
+    with plait.open(tmp_path / "index", encoder=WordEncoder(), read_only=True) as again:
+        assert again.state(mode="bm25") == after
+        with pytest.raises(ConfigError, match="no mode"):
+            again.state(mode="nonsense")

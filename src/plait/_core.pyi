@@ -59,6 +59,15 @@ def encode_rows(
 ) -> None: ...
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int, narrow: NDArray[np.uint8]) -> None: ...
 def select_cells(table: NDArray[np.int16], cells: NDArray[np.int32], scores: NDArray[np.int16]) -> None: ...
+def promising(
+    narrow: NDArray[np.uint8],
+    cells: _Cells,
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    slack: int,
+    chosen: NDArray[np.int64],
+    stops: NDArray[np.int64],
+) -> int: ...
 def flood(
     narrow: NDArray[np.uint8],
     cells: _Cells,
@@ -100,6 +109,24 @@ def residual_fixed(
     factor_table: NDArray[np.float32],
     stride: int,
     items: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...
+def residual_listed(
+    packed: NDArray[np.int8] | NDArray[np.int16],
+    n_query: int,
+    residual_scale: float,
+    offset: NDArray[np.float32],
+    table: NDArray[np.int16] | None,
+    cell_scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+    cells: _Cells | None,
+    lengths: NDArray[np.uint8],
+    length_table: NDArray[np.float32],
+    factors: NDArray[np.uint8],
+    factor_table: NDArray[np.float32],
+    numbers: NDArray[np.int64],
+    stops: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
 def residual_scores(

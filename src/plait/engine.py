@@ -373,6 +373,16 @@ class Index:
                 on_progress(len(ranked))
         return ranked
 
+    def state(self, *, mode: str = "hybrid", exact: bool = False, options: Mapping[str, object] | None = None) -> str:
+        """Names what `rank` answers from: the index at this commit, its encoder, and the plan of the mode. While it is
+        the same, so are the answers."""
+        import hashlib
+
+        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
+        files = [file.facts for segment in snapshot.segments for file in segment.files.values()]
+        seen = (self._store.created, snapshot.commit, self._store.fingerprint, files, plan, snapshot.tuned)
+        return hashlib.sha256(repr(seen).encode()).hexdigest()
+
     # -- within
 
     def _snapshot(self) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -67,6 +67,9 @@ class FakeIndex:
         if mode not in ("hybrid", "bm25"):
             raise ConfigError(f"mode {mode!r} needs a strand that this index does not have")
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]
+
+    def state(self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None) -> str:
+        return f"{self.path} {sorted(self.documents)} {mode} {options}"
 
     def info(self) -> StoreInfo:
         n = len(self.documents)

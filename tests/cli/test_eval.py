@@ -82,3 +82,117 @@ def test_wrong_use_ends_with_2(runner: CliRunner, library: Library, data: Path, 
     result = runner.invoke(app, ["eval", "ix", "--data", str(data), *wrong])
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].startswith("plait: ")
+
+
+def many(tmp_path: Path, *names: str) -> list[str]:
+    """Two sets with a corpus, in folders of these names."""
+    given = []
+    for name in names:
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "corpus.jsonl").write_text(
+            '{"_id": "a", "text": "woven"}\n{"_id": "b", "text": "strand"}\n{"_id": "c"}\n'
+        )
+        (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "woven"}\n{"_id": "q2", "text": "strand"}\n')
+        (folder / "qrels/test.tsv").write_text("q1\ta\t1\nq2\ta\t1\n")
+        given += ["--data", str(folder)]
+    return given
+
+
+def test_many_sets_are_built_measured_and_averaged(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+    asked = ["eval", *many(tmp_path, "one", "two"), "--indexes", str(tmp_path / "ix"), "--mode", "all"]
+    result = runner.invoke(app, [*asked, "--run", str(tmp_path / "found.trec")])
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert ["one", "2", "hybrid", "0.5000", "0.5000", "0.5000"] in [row[:6] for row in rows]
+    assert ["mean", "of", "2", "bm25", "0.5000"] in [row[:5] for row in rows]
+    assert sorted(library.indexes) == [str(tmp_path / "ix/one"), str(tmp_path / "ix/two")]
+    assert "skipped 1 that could not be read" in result.stderr
+    names = ["found-one-bm25.trec", "found-one-hybrid.trec", "found-two-bm25.trec", "found-two-hybrid.trec"]
+    assert sorted(path.name for path in tmp_path.glob("found*")) == names
+
+
+def test_what_is_finished_is_not_done_again(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+    asked = ["eval", *many(tmp_path, "one"), "--indexes", str(tmp_path / "ix")]
+    first = runner.invoke(app, asked)
+    index = library.indexes[str(tmp_path / "ix/one")]
+    n_asked = len(index.asked)
+    second = runner.invoke(app, asked)
+    assert len(index.asked) == n_asked
+    assert (second.stdout, "1 of 1 results were found before" in second.stderr) == (first.stdout, True)
+    assert [one["create"] for one in library.opened] == [True, False, False]
+    runner.invoke(app, [*asked, "--fresh"])
+    assert len(index.asked) == 2 * n_asked
+
+
+def test_an_index_that_was_not_finished_is_finished(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+    asked = ["eval", *many(tmp_path, "one"), "--indexes", str(tmp_path / "ix")]
+    index = library.make(str(tmp_path / "ix/one"))
+    index.interrupt_after = 1
+    stopped = runner.invoke(app, asked)
+    assert (stopped.exit_code, len(index.documents)) == (130, 1)
+    assert "run the same command again" in stopped.stderr
+    index.interrupt_after = None
+    assert runner.invoke(app, asked).exit_code == 0
+    assert len(index.documents) == 2
+
+
+def test_an_index_of_another_corpus_is_not_taken_for_this_one(
+    runner: CliRunner, library: Library, tmp_path: Path
+) -> None:
+    first, second = many(tmp_path, "x/en", "y/en")[1::2]
+    inside = ["--indexes", str(tmp_path / "ix")]
+    assert runner.invoke(app, ["eval", "--data", first, *inside]).exit_code == 0
+    refused = runner.invoke(app, ["eval", "--data", second, *inside])
+    assert refused.exit_code == 2
+    assert "holds the corpus" in refused.stderr
+    both = runner.invoke(app, ["eval", "--data", first, "--data", second, *inside])
+    assert both.exit_code == 0
+    assert str(tmp_path / "ix/y-en") in library.indexes
+    assert "x-en" in both.stdout
+
+
+def test_one_set_measures_several_indexes(runner: CliRunner, library: Library, data: Path) -> None:
+    library.make("good", a="woven", b="strand")
+    library.make("poor", c="woven", b="strand")
+    result = runner.invoke(app, ["eval", "good", "poor", "--data", str(data)])
+    rows = [line.split()[:3] for line in result.stdout.splitlines()]
+    assert ["good", "hybrid", "1.0000"] in rows
+    assert ["poor", "hybrid", "0.5000"] in rows
+
+
+def test_measures_can_be_chosen_and_each_query_written(
+    runner: CliRunner, library: Library, data: Path, tmp_path: Path
+) -> None:
+    library.make("ix", a="woven")
+    file = tmp_path / "each.jsonl"
+    asked = ["eval", "ix", "--data", str(data), "--measure", "Success@5", "--measure", "R@1000"]
+    result = runner.invoke(app, [*asked, "--per-query-file", str(file)])
+    assert "R@1000 looks further down than the 100 documents" in result.stderr
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows[0] == {
+        "data": "small-set", "index": "ix", "mode": "hybrid", "query": "q1", "Success@5": 1.0, "R@1000": 1.0
+    }  # fmt: skip
+    assert rows[1]["Success@5"] == 0.0
+
+
+@pytest.mark.parametrize("wrong", [[], ["ix", "--indexes", "more"], ["ix", "ix", "ix"]])
+def test_an_index_for_each_set_is_asked_for(
+    runner: CliRunner, library: Library, tmp_path: Path, wrong: list[str]
+) -> None:
+    library.make("ix", a="woven")
+    assert runner.invoke(app, ["eval", *wrong, *many(tmp_path, "one", "two")]).exit_code == 2
+    assert runner.invoke(app, ["eval", "ix"]).exit_code == 2
+
+
+def test_where_nothing_can_be_kept_it_is_measured_all_the_same(
+    runner: CliRunner, library: Library, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.make("ix", a="woven")
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    result = runner.invoke(app, ["eval", "ix", "--data", str(data)])
+    assert result.exit_code == 0
+    assert "results are not kept" in result.stderr
+    refused = runner.invoke(app, ["eval", "ix", "--data", str(data), "--cache", str(tmp_path / "file")])
+    assert (refused.exit_code, "cannot keep results" in refused.stderr) == (2, True)

@@ -9,6 +9,7 @@ import pytest
 
 from plait.errors import ConfigError, InputError
 from plait.evaluate import measure, measure_each, read_run, usual_measures, write_run
+from plait.evaluate.measures import beyond
 
 QRELS = {"q1": {"a": 1, "b": 0}, "q2": {"c": 2, "d": 1}}
 RUN = {"q1": [("b", 3.0), ("a", 2.0)], "q2": [("c", 3.0), ("x", 2.0), ("d", 1.0)]}
@@ -57,3 +58,12 @@ def test_an_unknown_measure_is_refused(name: str) -> None:
 def test_measuring_against_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="no judgements"):
         measure(RUN, {}, ["AP"])
+
+
+def test_a_measure_that_nothing_installed_computes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot compute alpha_nDCG@10"):
+        measure(RUN, QRELS, ["alpha_nDCG@10"])
+
+
+def test_measures_that_look_further_than_was_retrieved_are_named() -> None:
+    assert beyond(["nDCG@10", "R@100", "AP", "AP@50"], 20) == ["R@100", "AP@50"]

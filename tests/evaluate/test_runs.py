@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from plait.errors import InputError
 from plait.evaluate import ordered, read_run, without_self, write_run
+from plait.evaluate.runs import finds_selves
 
 
 def test_a_run_is_written_as_trec_has_it(tmp_path: Path) -> None:
@@ -51,3 +52,41 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "run").write_text(f"q Q0 d 1 0.5 tag\n\n{line}\n")
     with pytest.raises(InputError, match="line 3"):
         read_run(tmp_path / "run")
+
+
+def test_ties_of_a_file_are_read_as_trec_eval_has_them(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 0.5 t\nq Q0 c 2 0.5 t\nq Q0 b 3 0.5000000001 t\nq Q0 d 4 0.75 t\n")
+    read = read_run(tmp_path / "run")["q"]
+    assert [id for id, _ in read] == ["d", "c", "b", "a"]  # by score in 32 bits, then the greater id; not by rank
+    assert [id for id, _ in ordered(read)] == ["d", "c", "b", "a"]
+
+
+def test_a_run_of_ms_marco_is_read_by_rank(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("1\t90\t2\n1\t70\t1\n")
+    assert [id for id, _ in read_run(tmp_path / "run")["1"]] == ["70", "90"]
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf", "1e39"])
+def test_a_score_that_is_no_number_of_32_bits_is_refused(tmp_path: Path, score: str) -> None:
+    (tmp_path / "run").write_text(f"q Q0 a 1 1 t\nq Q0 b 2 {score} t\n")
+    with pytest.raises(InputError, match=f"run, line 2: the score of document 'b' for query 'q' is {score}"):
+        read_run(tmp_path / "run")
+
+
+def test_a_document_twice_for_a_query_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 2 t\np Q0 a 1 2 t\nq Q0 a 2 1 t\n")
+    with pytest.raises(InputError, match="run, line 3: document 'a' is there a second time for query 'q'"):
+        read_run(tmp_path / "run")
+
+
+def test_queries_that_find_themselves_are_told_from_ids_that_coincide() -> None:
+    numbers = {str(query): [(str(number), 1.0 / (number + 1)) for number in range(30)] for query in range(20)}
+    assert finds_selves(numbers) == 0  # all come back, one of them first
+    assert finds_selves({"a": [("b", 1.0), ("a", 2.0)], "b": [("a", 1.0)], "c": []}) == 1
+
+
+def test_ranks_that_contradict_the_scores_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 0.1 t\nq Q0 b 2 0.2 t\np Q0 a 1 2 t\np Q0 b 1 3 t\n")
+    notes: list[str] = []
+    assert [id for id, _ in read_run(tmp_path / "run", notes=notes)["q"]] == ["b", "a"]
+    assert notes == ["for 1 of 2 queries the ranks contradict the scores; scores count, as in trec_eval"]

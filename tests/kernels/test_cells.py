@@ -221,3 +221,33 @@ def test_wrong_types_and_numbers_are_errors_with_a_message() -> None:
         integer.pack_query(np.zeros((3, 16), np.float32))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="n_probe is 6"):
         integer.select_cells(np.zeros((5, 8), np.int16), 3, 6)
+
+
+@pytest.mark.parametrize("slack", [0, 1, 40, 255])
+@pytest.mark.parametrize("lanes", [32, 64, 96])
+@pytest.mark.parametrize("cell_type", [np.uint16, np.uint32])
+def test_promising_rows_equal_their_reference(slack: int, lanes: int, cell_type: type) -> None:
+    rng = np.random.default_rng(slack + lanes)
+    narrow = rng.integers(0, 256, (50, lanes), np.uint8)
+    narrow[:, ::3] = 0  # as lanes that no query row fills, and rows far below the best
+    narrow[7] = 0
+    cells: NDArray[Any] = rng.integers(0, 50, 200).astype(cell_type)
+    cells[60:64] = 7
+    begins = np.array([0, 0, 1, 10, 60, 64, 64, 150], np.int64)
+    ends = np.array([0, 1, 10, 60, 64, 64, 150, 200], np.int64)
+    chosen, stops = integer.promising(narrow, cells, begins, ends, slack)
+    expected = reference.promising(narrow, cells, begins, ends, slack)
+    assert (chosen.tolist(), stops.tolist()) == expected
+
+
+def test_promising_refuses_what_does_not_fit() -> None:
+    narrow, cells = np.zeros((5, 32), np.uint8), np.array([0, 4, 5], np.uint16)
+    some, all_ = np.array([0], np.int64), np.array([3], np.int64)
+    with pytest.raises(InputError):
+        integer.promising(narrow, cells, some, all_, 3)
+    with pytest.raises(InputError):
+        integer.promising(narrow, cells[:2], some, all_, 3)
+    with pytest.raises(InputError):
+        integer.promising(narrow, cells[:2], all_, some, 3)
+    with pytest.raises(ConfigError):
+        integer.promising(narrow, cells[:2], some, some, 256)

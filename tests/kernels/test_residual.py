@@ -246,3 +246,25 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
             integer.residual_maxsim(bad_query, bad_rows, np.array([0]), np.array([1]))
         with pytest.raises(InputError):
             integer.residual_scores(bad_query, bad_rows, np.array([0]))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("n_query", [1, 9, 40])
+def test_listed_rows_score_as_documents_of_those_rows(bits: int, n_query: int) -> None:
+    case = Case(bits, 40, n_query)
+    rng = np.random.default_rng(3)
+    numbers = rng.integers(0, int(case.offsets[-1]), 90)
+    stops = np.array([0, 1, 30, 30, 89, 90], np.int64)
+    found = integer.residual_listed(case.query(), case.rows(), numbers, stops)
+    begins = np.concatenate([[0], stops[:-1]])
+    expected = reference.residual_maxsim(case.expected()[numbers], begins, stops)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "stops"), [([0, 10**6], [2]), ([0, -1], [2]), ([0, 1], [3]), ([0, 1], [2, 1]), ([0, 1], [-1, 2])]
+)
+def test_lists_out_of_range_are_refused(numbers: list[int], stops: list[int]) -> None:
+    case = Case(2, 16, 3)
+    with pytest.raises(InputError):
+        integer.residual_listed(case.query(), case.rows(), np.array(numbers), np.array(stops))

@@ -9,6 +9,7 @@ import typer
 
 from plait.cli.check import check
 from plait.cli.compact import compact
+from plait.cli.compare import compare_runs
 from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "eval": evaluate,
     "train": train,
+    "compare": compare_runs,
     "export": export,
     "demo": demo,
 }

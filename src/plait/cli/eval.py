@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from plait.cli.ending import say
-from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
+from plait.cli.options import AsJson, Model, Settings, Threads, settings_of
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait import Index
-    from plait.evaluate import BeirSet
+    from plait.evaluate import JudgedSet
 
-_BATCH = 64  # queries between two steps of the progress bar
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One mode, measured."""
-
-    mode: str
-    run: dict[str, list[tuple[str, float]]]
-    means: dict[str, float]
-    queries_per_second: float
+Thing = TypeVar("Thing")
 
 
 def evaluate(
-    index: IndexPath,
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="A BEIR folder: queries.jsonl, qrels/SPLIT.tsv.")],
-    split: Annotated[str, typer.Option(help="Which judgements to use.")] = "test",
+    indexes: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="INDEX", help="Folders of indexes, one for each --data.", show_default=False),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="A BEIR or MS MARCO folder, or irds:NAME; may be given more than once."),
+    ] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Which judgements; test, or one for each --data.")] = None,
+    indexes_in: Annotated[
+        Path | None, typer.Option("--indexes", metavar="FOLDER", help="Find or build each set's index in here.")
+    ] = None,
     mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; all is every mode.")] = None,
     settings: Settings = None,
+    measure: Annotated[
+        list[str] | None, typer.Option(help="Such as nDCG@10, R@100, AP; may be given more than once.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents to retrieve for each query.")] = 100,
     run: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found, as a TREC run.")] = None,
     drop_self: Annotated[
@@ -44,127 +43,93 @@ def evaluate(
     ] = False,
     as_json: AsJson = False,
     per_query: Annotated[bool, typer.Option("--per-query", help="With --json: also each query's measures.")] = False,
+    per_query_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write each query's measures: .jsonl or .tsv.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Search again for what was found before.")] = False,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to keep what was found; ~/.cache/plait/eval.")
+    ] = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
-    """Measure an index on a set of judged queries.
+    """Measure indexes on sets of judged queries.
 
-    Shows nDCG@10, R@100, RR@10 and queries per second. The index must hold the corpus of the set. With several
-    modes, FILE of --run gets the mode before its suffix. Some sets ask with documents of their own corpus,
-    birco-arguana among them: add --drop-self for these.
+    Shows nDCG@10, R@100, RR@10 and queries per second. Each index must hold the corpus of its set; one index may serve
+    several sets, and one set may measure several indexes. With --indexes an index is built for each set that has none.
+    With several results, FILE of --run gets set and mode before its suffix. What was found is kept: the same command
+    again goes on where it was stopped. Some sets ask with documents of their own corpus, birco-arguana among them: add
+    --drop-self for these.
 
     \b
     Examples:
       plait index scifact --to scifact-index
       plait eval scifact-index --data scifact
       plait eval scifact-index --data scifact --mode dense --mode bm25 --run found.trec
+      plait eval --data scifact --data cranfield --indexes indexes/ --mode all
     """
-    import plait
-    from plait.evaluate import load_beir, write_run
+    from plait.cli.building import built, short_names
+    from plait.cli.measuring import Work, measured, writable
+    from plait.cli.results import doubts, print_json, print_results, write_files
+    from plait.evaluate import load_set, usual_measures
+    from plait.evaluate.each import check_kind
+    from plait.evaluate.measures import beyond
 
     if per_query and not as_json:
         raise ConfigError("--per-query needs --json: a table has no room for every query")
-    beir = load_beir(data, split)
-    if beir.n_without_text:
-        say(f"{beir.n_without_text} judged queries are not in the queries file, and are left out")
-    options = settings_of(settings)
-    modes = _modes(mode or ["hybrid"])
+    if per_query_file is not None:
+        check_kind(per_query_file)
+    if not data:
+        raise ConfigError("say which judged queries to measure with: --data FOLDER")
+    if bool(indexes) == (indexes_in is not None):
+        raise ConfigError("name the index to measure, or a folder with --indexes where one is built for each set")
+    measures = measure or usual_measures(k)
+    for name in beyond(measures, k):
+        say(f"{name} looks further down than the {k} documents that are retrieved; add -k")
+    work = Work(modes=mode or ["hybrid"], measures=measures, k=k, drop_self=drop_self, fresh=fresh,
+                keep=writable(cache), model=model, threads=threads, options=settings_of(settings))  # fmt: skip
+    splits = _for_each(split or ["test"], data, "--split")
+    sets = [load_set(source, own) for source, own in zip(data, splits, strict=True)]
+    for judged in sets:
+        _tell_gaps(judged)
+    names = _names(sets, short_names(sets))
+    paths = built(sets, indexes_in, model, threads) if indexes_in is not None else list(indexes or [])
+    if len(sets) == 1:
+        sets *= len(paths)
     results = []
-    with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:
-        for name in modes:
-            try:
-                results.append(_measure(opened, beir, name, k, drop_self=drop_self, options=options))
-            except ConfigError as error:
-                if mode != ["all"]:
-                    raise
-                say(f"{name} is left out: {error}")
-    for result in results:
-        if run is not None:
-            name = result.mode.replace(">", "-")  # which some file systems refuse
-            file = run if len(modes) == 1 else run.with_stem(f"{run.stem}-{name}")
-            write_run(file, result.run)
-            say(f"wrote {file}")
-    for note in dict.fromkeys(note for result in results for note in _doubts(result, beir)):
+    for judged, path in zip(sets, _for_each(paths, sets, "INDEX"), strict=True):
+        results += measured(judged, names[id(judged)], path, work)
+    write_files(results, run, per_query_file)
+    for note in dict.fromkeys(note for result in results for note in doubts(result)):
         say(note)
+    if n_before := sum(result.found.n_before == len(result.found.run) for result in results):
+        say(f"{n_before} of {len(results)} results were found before, with that speed; --fresh searches again")
     if as_json:
-        _print_json(results, beir, k, per_query=per_query)
+        print_json(results, k, per_query=per_query)
     else:
-        _print_table(results, beir)
+        print_results(results)
 
 
-def _modes(given: list[str]) -> list[str]:
-    if given != ["all"]:
-        return list(dict.fromkeys(given))
-    from plait.search.plans import MODES
-
-    return list(MODES)
-
-
-def _measure(
-    opened: Index, beir: BeirSet, mode: str, k: int, *, drop_self: bool, options: dict[str, object] | None
-) -> Result:
-    from plait.cli.progress import progress
-    from plait.evaluate import measure, usual_measures, without_self
-
-    ids, texts = list(beir.queries), list(beir.queries.values())
-    run: dict[str, list[tuple[str, float]]] = {}
-    seconds = 0.0
-    opened.rank(texts[:1], 1, mode=mode, options=options)  # loads the model, which is not to be timed
-    with progress(mode, "queries", total=len(ids)) as update:
-        for start in range(0, len(ids), _BATCH):
-            began = time.perf_counter()
-            ranked = opened.rank(texts[start : start + _BATCH], k + drop_self, mode=mode, options=options)
-            seconds += time.perf_counter() - began
-            run.update(zip(ids[start : start + _BATCH], ranked, strict=True))
-            update(len(run), len(run))
-    if drop_self:
-        run = {query: ranking[:k] for query, ranking in without_self(run).items()}
-    return Result(mode, run, measure(run, beir.qrels, usual_measures(k)), len(ids) / seconds if seconds else 0.0)
+def _for_each(given: Sequence[Thing], others: Sequence[object], what: str) -> list[Thing]:
+    """One of the given for each of the others; a single one serves them all."""
+    if len(given) not in (1, len(others)):
+        raise ConfigError(f"{what} was given {len(given)} times, for {len(others)} sets; give one, or one for each")
+    return list(given) * len(others) if len(given) == 1 else list(given)
 
 
-def _doubts(result: Result, beir: BeirSet) -> list[str]:
-    """What makes the numbers look wrong."""
-    doubts = []
-    if not any(id in beir.qrels[query] for query, ranking in result.run.items() for id, _ in ranking):
-        doubts.append(f"no judged document came back: does the index hold the corpus of {beir.path}?")
-    n_selves = sum(any(id == query for id, _ in ranking) for query, ranking in result.run.items())
-    if n_selves:
-        doubts.append(
-            f"for {n_selves} queries a document of the same id came back; if queries of this set are documents of its "
-            f"corpus, add --drop-self"
-        )
-    return doubts
+def _names(sets: list[JudgedSet], short: list[str]) -> dict[int, str]:
+    """What to call each set in tables and files: with its split where one folder is measured with several."""
+    folders = [str(judged.path) for judged in sets]
+    return {
+        id(judged): f"{name}-{judged.split}" if folders.count(str(judged.path)) > 1 else name
+        for judged, name in zip(sets, short, strict=True)
+    }
 
 
-def _print_json(results: list[Result], beir: BeirSet, k: int, *, per_query: bool) -> None:
-    from plait.evaluate import measure_each, usual_measures
+def _tell_gaps(judged: JudgedSet) -> None:
+    from plait.evaluate.qrels import n_without_relevant
 
-    for result in results:
-        fields: dict[str, object] = {
-            "data": str(beir.path),
-            "split": beir.split,
-            "mode": result.mode,
-            "k": k,
-            "n_queries": len(beir.queries),
-            "queries_per_second": round(result.queries_per_second, 2),
-            "measures": result.means,
-        }
-        if per_query:
-            fields["per_query"] = measure_each(result.run, beir.qrels, usual_measures(k))
-        print(json.dumps(fields))
-
-
-def _print_table(results: list[Result], beir: BeirSet) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, title=f"{beir.path.name}, {beir.split}: {len(beir.queries):,} queries")
-    table.add_column("mode")
-    for name in results[0].means if results else ():
-        table.add_column(name, justify="right")
-    table.add_column("queries/s", justify="right")
-    for result in results:
-        values = [f"{value:.4f}" for value in result.means.values()]
-        table.add_row(result.mode, *values, f"{result.queries_per_second:,.1f}")
-    Console(highlight=False).print(table)
+    if judged.n_without_text:
+        say(f"{judged.name}: {judged.n_without_text} judged queries are not in the queries file, and are left out")
+    if n_empty := n_without_relevant(judged.qrels):
+        say(f"{judged.name}: {n_empty} queries have no relevant document, and count as 0")

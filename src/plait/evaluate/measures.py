@@ -15,7 +15,8 @@ def usual_measures(k: int) -> list[str]:
 
 
 def measure(run: Run, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> dict[str, float]:
-    """The mean of each measure over the queries of `qrels`; a query without results counts as 0."""
+    """The mean of each measure over the queries of `qrels`, as `trec_eval -c` has it: a query without results counts
+    as 0, and so does one without relevant documents. Queries of the run that are not judged do not count."""
     each = measure_each(run, qrels, measures)
     return {name: sum(values.values()) / len(qrels) for name, values in each.items()}
 
@@ -37,9 +38,18 @@ def measure_each(
     judgements = {query: dict(judged) for query, judged in qrels.items()}
     each: dict[str, dict[str, float]] = {name: dict.fromkeys(qrels, 0.0) for name in parsed}
     names = {str(found): name for name, found in parsed.items()}
-    for metric in ir_measures.iter_calc(list(parsed.values()), judgements, scores):
-        each[names[str(metric.measure)]][metric.query_id] = float(metric.value)
+    try:
+        for metric in ir_measures.iter_calc(list(parsed.values()), judgements, scores):
+            each[names[str(metric.measure)]][metric.query_id] = float(metric.value)
+    except ValueError as error:  # a measure that ir_measures knows and cannot compute with what is installed
+        raise ConfigError(f"cannot compute {', '.join(measures)}: {error}") from error
     return each
+
+
+def beyond(measures: Sequence[str], k: int) -> list[str]:
+    """Those of the measures that look further down than the k documents that were retrieved."""
+    cutoffs = {name: _parse(name).params.get("cutoff") for name in measures}
+    return [name for name, cutoff in cutoffs.items() if cutoff is not None and cutoff > k]
 
 
 def _parse(name: str) -> Any:
@@ -48,4 +58,4 @@ def _parse(name: str) -> Any:
     try:
         return ir_measures.parse_measure(name)
     except (NameError, ValueError, SyntaxError, KeyError, AttributeError) as error:
-        raise ConfigError(f"there is no measure {name!r}; examples are nDCG@10, R@100, RR@10, AP, P@5") from error
+        raise ConfigError(f"there is no measure {name!r}; examples are nDCG@10, R@100, RR@10, Success@5, AP") from error

@@ -176,6 +176,20 @@ def flood(
     return scores
 
 
+def promising(
+    narrow: NDArray[np.uint8], cells: Cells, begins: NDArray[np.int64], ends: NDArray[np.int64], slack: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which rows of each document may be the best for some query row, going by their centroids: those whose
+    narrow[cell] is in some lane above 0 and at most `slack` below the document's largest; the first row where none is.
+    Their numbers, document after document, and where those of each document end."""
+    if not 0 <= slack <= 255:
+        raise ConfigError(f"slack is {slack}; it must be from 0 to 255")
+    with _refused():
+        chosen, stops = np.empty(int((ends - begins).sum()) + 1, np.int64), np.empty(len(begins), np.int64)
+        n_chosen = _core.promising(narrow, cells, begins, ends, slack, chosen, stops)
+    return chosen[:n_chosen], stops
+
+
 def residual_maxsim(
     query: ResidualQuery, rows: CodedRows, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.float32]:
@@ -192,6 +206,16 @@ def residual_fixed(query: ResidualQuery, rows: CodedRows, stride: int, items: ND
     scores = np.empty(len(items), np.float32)
     with _refused():
         _core.residual_fixed(**_arguments(query, rows), stride=stride, items=items, scores=scores)
+    return scores
+
+
+def residual_listed(
+    query: ResidualQuery, rows: CodedRows, numbers: NDArray[np.int64], stops: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """`residual_maxsim` of documents whose rows are named: document i has numbers[stops[i - 1] : stops[i]]."""
+    scores = np.empty(len(stops), np.float32)
+    with _refused():
+        _core.residual_listed(**_arguments(query, rows), numbers=numbers, stops=stops, scores=scores)
     return scores
 
 

@@ -4,7 +4,9 @@
 2. Each query row reads the postings of its best cells; an item's sum counts, for each query row, its best cell that
    was read, and a floor for those that were not. The best `n_gather` go on.
 3. Of those, every row's centroid is looked up in the table: MaxSim as if rows were their centroids. `n_flood` go on.
-4. MaxSim over the codes. Where there are fine codes, the best `n_fine` are scored again with those.
+4. MaxSim over the codes, of the rows whose centroids come near to the item's best for some query row: others are not
+   going to be the best. `n_fine` go on.
+5. MaxSim over all rows, by the fine codes where there are any.
 
 Each stage is some ten times dearer for an item than the one before it, and sees a tenth of the items.
 """
@@ -13,15 +15,25 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.items import CodedItems
-from plait.codec.query import CellQuery, pad_lanes, residual_query
+from plait.codec.query import LARGEST_TABLE, CellQuery, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
-from plait.scoring.integer import CodedRows, ResidualQuery, flood, narrow_table, select_cells, top_k
+from plait.scoring.integer import (
+    CodedRows,
+    ResidualQuery,
+    flood,
+    narrow_table,
+    promising,
+    residual_listed,
+    select_cells,
+    top_k,
+)
 from plait.scoring.maxsim import top_k as top_k_floats
 from plait.search.trace import Trace
 
@@ -37,12 +49,15 @@ class ProbeConfig:
     n_probe: int = 8  # cells read for each query row
     n_gather: int = 400  # items whose centroids are all looked up
     n_flood: int = 64  # items scored with codes
-    n_fine: int = 32  # items scored with fine codes, where there are any
+    n_fine: int = 32  # items scored whole, with fine codes where there are any
+    slack: float = 0.04  # how far below an item's best centroid a row is still scored; from 0.5 on, all are
 
     def __post_init__(self) -> None:
         for name in ("n_probe", "n_gather", "n_flood", "n_fine"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; each stage needs at least one")
+        if not self.slack >= 0:
+            raise ConfigError(f"slack is {self.slack}; it must be 0 or more")
 
 
 class CodedQuery:
@@ -102,10 +117,8 @@ class CodedQuery:
         """The k best items found; `allowed` is a bit for each item."""
         gathered, _ = self.gather(config.n_probe, config.n_gather, allowed)
         found = self._flood(gathered, max(config.n_flood, k))
-        if self._items.fine is None:
-            return self._rescored(found, k, fine=False)
-        found, _ = self._rescored(found, max(config.n_fine, k), fine=False)
-        return self._rescored(found, k, fine=True)
+        found = self._sifted(found, max(config.n_fine, k), config.slack)
+        return self._rescored(found, k, fine=self._items.fine is not None)
 
     def gather(
         self, n_probe: int, n_gather: int, allowed: NDArray[np.uint8] | None = None
@@ -148,20 +161,38 @@ class CodedQuery:
             assert self._items.rows.cells is not None
             n_rows = int((ends - begins).sum())
             stage.counts.update(items=len(items), rows=n_rows, bytes=n_rows * self._items.rows.cells.itemsize)
-            return flood(self._narrow(), self._items.rows.cells, begins, ends)
+            return flood(self._narrow[0], self._items.rows.cells, begins, ends)
 
     def coarse_scores(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each named item by its codes, though it may have fine ones."""
         return self._scored(items, fine=False)
 
-    def _narrow(self) -> NDArray[np.uint8]:
-        """The table in bytes, from the same distance below each query row's best centroid: a constant for each row
-        changes no ranking."""
+    def _sifted(self, items: NDArray[np.int64], n_keep: int, slack: float) -> NDArray[np.int64]:
+        """The best items by the codes of their promising rows, in the order of their numbers."""
+        if len(items) <= n_keep:
+            return items
+        if slack >= NARROW_RANGE:
+            return np.sort(self._rescored(items, n_keep, fine=False)[0])
+        with self._trace.stage("codes") as stage:
+            query, rows = self.kernel_arguments(fine=False)
+            narrow, unit = self._narrow
+            assert rows.cells is not None
+            numbers, stops = promising(narrow, rows.cells, *self._items.bounds(items), round(slack / unit))
+            stage.counts.update(items=len(items), rows=len(numbers), bytes=len(numbers) * bytes_of_row(rows))
+            best = top_k_floats(residual_listed(query, rows, numbers, stops), n_keep)
+            return items[np.sort(best)]
+
+    @cached_property
+    def _narrow(self) -> tuple[NDArray[np.uint8], float]:
+        """The table in bytes, from the same distance below each query row's best centroid, as a constant for each row
+        changes no ranking; and what one step of it is worth."""
         shift = max(0, int(np.ceil(np.log2(NARROW_RANGE / self._scale / NARROW_LEVELS))))
         # The kernel finds each row's best centroid several times faster than a maximum over the table's columns.
         _, best = select_cells(self._table, len(self._query), 1)
-        floor = pad_lanes(best[:, 0].astype(np.int32)) - (NARROW_LEVELS << shift)
-        return narrow_table(self._table, np.maximum(floor, -32768).astype(np.int16), shift)
+        floor = np.full(self._table.shape[1], LARGEST_TABLE, np.int32)  # lanes without a query row become 0
+        floor[: len(best)] = best[:, 0].astype(np.int32) - (NARROW_LEVELS << shift)
+        narrow = narrow_table(self._table, np.maximum(floor, -LARGEST_TABLE).astype(np.int16), shift)
+        return narrow, self._scale * 2**shift
 
     def _rescored(
         self, items: NDArray[np.int64], k: int, *, fine: bool

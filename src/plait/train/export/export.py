@@ -13,8 +13,7 @@ from plait.encode.card import CARD_NAME, FORMAT, ModelCard, parse_card
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load
 from plait.errors import ConfigError
-from plait.evaluate import BeirSet
-from plait.sources import documents_from
+from plait.evaluate import JudgedSet
 from plait.train.encoder import TorchEncoder
 from plait.train.export.folder import check_target, drafted, tokenizer_bytes, write_card, write_file
 from plait.train.export.graph import build_graph, check_family
@@ -154,12 +153,12 @@ def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncod
 
 
 def _checked(
-    draft: Path, trained: Trained, config: ExportConfig, beir: BeirSet | None, on_stage: Callable[[str], None]
+    draft: Path, trained: Trained, config: ExportConfig, beir: JudgedSet | None, on_stage: Callable[[str], None]
 ) -> Checks:
     queries, documents = list(QUERIES), sample_documents()
-    if beir is not None and beir.corpus is not None:
+    if beir is not None:
         queries += list(beir.queries.values())[:N_COMPARED]
-        read = zip(range(N_COMPARED), documents_from([beir.corpus]), strict=False)
+        read = zip(range(N_COMPARED), beir.documents(), strict=False)
         documents += [f"{document.title} {document.text}".strip() for _, document in read]
     encoders: dict[str, OnnxEncoder] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import Encoder
 from plait.errors import InputError
-from plait.evaluate import BeirSet, load_beir, measure
+from plait.evaluate import JudgedSet, load_beir, measure
 from plait.scoring.maxsim import maxsim
-from plait.sources import documents_from
 from plait.strands import SparseRows, Strands
 
 MEASURE, K = "nDCG@10", 10
@@ -34,7 +33,7 @@ class Ranking:
     values: Mapping[str, Mapping[str, float]]  # precision -> strand -> measure
 
 
-def read_collection(data: Path, split: str) -> BeirSet:
+def read_collection(data: Path, split: str) -> JudgedSet:
     """A BEIR folder with a corpus; told before anything is exported if it is none."""
     beir = load_beir(data, split)
     if beir.corpus is None:
@@ -43,24 +42,23 @@ def read_collection(data: Path, split: str) -> BeirSet:
 
 
 def measure_ranks(
-    encoders: Mapping[str, Encoder], beir: BeirSet, on_stage: Callable[[str], None] = lambda _: None
+    encoders: Mapping[str, Encoder], beir: JudgedSet, on_stage: Callable[[str], None] = lambda _: None
 ) -> Ranking:
     """Scores every text for every judged query."""
     values: dict[str, dict[str, float]] = {}
     for precision, encoder in encoders.items():
-        on_stage(f"searching {beir.path.name} with {precision}")
+        on_stage(f"searching {beir.name} with {precision}")
         values[precision] = {
             strand: measure(run, beir.qrels, [MEASURE])[MEASURE] for strand, run in _runs(encoder, beir).items()
         }
-    return Ranking(beir.path.name, beir.split, len(beir.queries), values)
+    return Ranking(beir.name, beir.split, len(beir.queries), values)
 
 
-def _runs(encoder: Encoder, beir: BeirSet) -> dict[str, dict[str, Ranked]]:
+def _runs(encoder: Encoder, beir: JudgedSet) -> dict[str, dict[str, Ranked]]:
     """The best texts of each query, by strand."""
-    assert beir.corpus is not None
     queries = encoder.encode_queries(list(beir.queries.values()))
     runs: dict[str, dict[str, Ranked]] = {strand: {id: [] for id in beir.queries} for strand in queries.present()}
-    documents = iter(documents_from([beir.corpus]))
+    documents = beir.documents()
     while some := list(itertools.islice(documents, TEXTS_AT_ONCE)):
         given = encoder.encode_documents([f"{document.title} {document.text}".strip() for document in some])
         for strand, run in runs.items():

@@ -1,0 +1,86 @@
+"""Searching for all queries of a set, in batches, timed, and going on where it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from plait.engine import Index
+from plait.evaluate.judged import JudgedSet
+from plait.evaluate.kept import Kept, Rankings, hash_of
+from plait.evaluate.runs import without_self
+from plait.version import __version__
+
+BATCH = 64  # queries between two steps of a progress bar, and that are kept together
+
+
+@dataclass(frozen=True, slots=True)
+class SetRun:
+    """What came back for a set."""
+
+    run: Rankings
+    seconds: float  # that searching took, now and before
+    n_before: int  # queries whose ranking was kept from before
+
+    @property
+    def queries_per_second(self) -> float:
+        return len(self.run) / self.seconds if self.seconds > 0 else 0.0
+
+
+def rank_set(
+    index: Index,
+    judged: JudgedSet,
+    mode: str,
+    k: int,
+    *,
+    options: Mapping[str, object] | None = None,
+    drop_self: bool = False,
+    keep: str | Path | None = None,
+    fresh: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> SetRun:
+    """Ranks k documents for each query of the set; `options` are settings of the mode.
+
+    With `drop_self` a document with the id of the query is left out. `keep` is a folder for rankings: what is there
+    for the same state of the index, plan, queries and k is not made again, unless `fresh`.
+    """
+    depth = k + drop_self
+    kept = None if keep is None else Kept(keep, key_of(index, judged, mode, depth, options))
+    if kept is not None and fresh:
+        kept.forget()
+    run, seconds = ({}, 0.0) if kept is None else kept.read()
+    n_before = len(run)
+    missing = [id for id in judged.queries if id not in run]
+    if missing:
+        index.rank([judged.queries[missing[0]]], 1, mode=mode, options=options)  # loading is not to be timed
+    for start in range(0, len(missing), BATCH):
+        ids = missing[start : start + BATCH]
+        began = time.perf_counter()
+        ranked = index.rank([judged.queries[id] for id in ids], depth, mode=mode, options=options)
+        took = time.perf_counter() - began
+        found = dict(zip(ids, ranked, strict=True))
+        run.update(found)
+        seconds += took
+        if kept is not None:
+            kept.add(found, took)
+        if on_progress is not None:
+            on_progress(len(run))
+    run = {id: run[id] for id in judged.queries}
+    if drop_self:
+        run = {query: ranking[:k] for query, ranking in without_self(run).items()}
+    return SetRun(run, seconds, n_before)
+
+
+def key_of(
+    index: Index, judged: JudgedSet, mode: str, depth: int, options: Mapping[str, object] | None
+) -> dict[str, object]:
+    """All that decides the rankings of a set."""
+    return {
+        "plait": __version__,
+        "index": index.state(mode=mode, options=options),
+        "mode": mode,
+        "queries": hash_of(list(judged.queries.items())),
+        "k": depth,
+    }

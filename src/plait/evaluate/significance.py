@@ -1,0 +1,124 @@
+"""Is a difference more than chance? Bootstrap intervals, paired tests, and corrections for asking many times. Arrays
+in, arrays out; the same seed gives the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import ConfigError
+from plait.evaluate.student import two_sided
+
+Values = NDArray[np.float64]
+
+LEVEL = 0.95
+_CHUNK = 2**22  # numbers that are drawn at a time
+_EQUAL = 1e-10  # sums this close, measured by the sum of all differences, are equal but for rounding
+
+
+def bootstrap_intervals(values: Values, *, n_resamples: int = 10_000, level: float = LEVEL, seed: int = 0) -> Values:
+    """Intervals of the column means of (queries, columns), by resampling queries: (columns, 2), lower and upper end.
+
+    Every column sees the same resamples, so that an interval does not depend on which other columns there are.
+    """
+    n_queries, n_columns = values.shape
+    random = np.random.default_rng([seed, 1])
+    means = np.empty((n_resamples, n_columns))
+    for start, stop in _chunks(n_resamples, n_queries):
+        drawn = random.integers(0, n_queries, (stop - start, n_queries))
+        drawn += np.arange(stop - start)[:, None] * n_queries
+        counts = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        means[start:stop] = counts.astype(np.float64) @ values / n_queries
+    tail = (1 - level) / 2
+    return np.quantile(means, [tail, 1 - tail], axis=0).T
+
+
+def randomisation_test(differences: Values, *, n_permutations: int = 100_000, seed: int = 0) -> Values:
+    """Two-sided p values of paired differences (queries, columns): how often signs that are thrown at random give a
+    mean as far from 0 as the real one. (columns,)
+
+    Where all ways to set the signs are no more than `n_permutations` they are all tried, and p is exact. Otherwise the
+    real assignment counts as one of them, so that p is never 0.
+    """
+    n_queries, n_columns = differences.shape
+    observed = np.abs(differences.sum(axis=0))
+    slack = _EQUAL * np.abs(differences).sum(axis=0)
+    exact = [column for column in range(n_columns) if _is_exact(differences[:, column], n_permutations)]
+    p = np.ones(n_columns)
+    for column in exact:
+        p[column] = _exact(differences[:, column], float(observed[column] - slack[column]))
+    sampled = np.setdiff1d(np.arange(n_columns), exact)
+    if len(sampled):
+        random = np.random.default_rng([seed, 2])
+        n_as_far = np.zeros(len(sampled), np.int64)
+        for start, stop in _chunks(n_permutations, n_queries):
+            bits = np.unpackbits(random.integers(0, 256, (stop - start, -(-n_queries // 8)), np.uint8), axis=1)
+            sums = _signed_sums(bits[:, :n_queries], differences[:, sampled])
+            n_as_far += np.count_nonzero(np.abs(sums) >= observed[sampled] - slack[sampled], axis=0)
+        p[sampled] = (1 + n_as_far) / (1 + n_permutations)
+    return p
+
+
+def _is_exact(differences: Values, n_permutations: int) -> bool:
+    n_moved = int(np.count_nonzero(differences))
+    return n_moved < 64 and 1 << n_moved <= n_permutations
+
+
+def _exact(differences: Values, at_least: float) -> float:
+    moved = differences[differences != 0]  # the sign of 0 changes nothing
+    ways = np.arange(2 ** len(moved))
+    bits = (ways[:, None] >> np.arange(len(moved))) & 1
+    return float(np.mean(np.abs(_signed_sums(bits, moved[:, None])[:, 0]) >= at_least))
+
+
+def _signed_sums(bits: NDArray[np.integer], differences: Values) -> Values:
+    """Bits (ways, queries) and differences (queries, columns) to sums (ways, columns); a bit of 1 turns the sign."""
+    sums: Values = differences.sum(axis=0) - 2.0 * (bits.astype(np.float64) @ differences)
+    return sums
+
+
+def paired_t_test(differences: Values) -> tuple[Values, Values]:
+    """t and its two-sided p of each column of (queries, columns). Without any difference t is 0 and p is 1; with a
+    single query both are nan."""
+    n_queries = len(differences)
+    if n_queries < 2:
+        return np.full(differences.shape[1], np.nan), np.full(differences.shape[1], np.nan)
+    means, spread = differences.mean(axis=0), differences.std(axis=0, ddof=1)
+    # Equal differences leave a spread of rounding errors, which would make t a large number of no meaning.
+    spread = np.where(spread <= _EQUAL * np.abs(means), 0.0, spread)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(means == 0, 0.0, means / (spread / np.sqrt(n_queries)))
+    return t, np.array([two_sided(float(value), n_queries - 1) for value in t])
+
+
+def _holm(p: Values) -> Values:
+    """Step down: the smallest of m is multiplied by m, the next by m - 1, and none is below the one before it."""
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty_like(p)
+    corrected[order] = stepped
+    return corrected
+
+
+CORRECTIONS: dict[str, Callable[[Values], Values]] = {
+    "holm": _holm,
+    "bonferroni": lambda p: p * len(p),
+    "none": lambda p: p,
+}
+
+
+def corrected(p: Sequence[float] | Values, correction: str) -> Values:
+    """p values of one family of comparisons, made larger for its size; never above 1. What is nan is not counted."""
+    if correction not in CORRECTIONS:
+        raise ConfigError(f"there is no correction {correction!r}; choose one of {', '.join(CORRECTIONS)}")
+    values = np.array(p, np.float64)
+    known = ~np.isnan(values)
+    values[known] = np.minimum(1.0, CORRECTIONS[correction](values[known]))
+    return values
+
+
+def _chunks(n_rows: int, width: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _CHUNK // max(1, width))
+    return ((start, min(n_rows, start + step)) for start in range(0, n_rows, step))

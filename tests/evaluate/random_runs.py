@@ -1,0 +1,36 @@
+"""Runs as unkind as real ones: many ties, missing queries, graded judgements, and queries that nothing answers."""
+
+from __future__ import annotations
+
+import random
+
+Judged = dict[str, dict[str, int]]
+Scored = dict[str, dict[str, float]]
+
+
+def random_case(seed: int, *, n_queries: int = 30, n_documents: int = 40) -> tuple[Judged, Scored]:
+    """Judgements and a run. Every ninth query has no relevant document, every seventh is not in the run, and one of the
+    run is not judged."""
+    rng = random.Random(seed)
+    documents = [f"d{number}" for number in range(n_documents)]
+    qrels: Judged = {}
+    run: Scored = {}
+    for number in range(n_queries):
+        query = f"q{number}"
+        judged = rng.sample(documents, rng.randint(1, 12))
+        top = 0 if number % 9 == 8 else 3
+        qrels[query] = {document: rng.randint(0, top) for document in judged}
+        if top:
+            qrels[query][judged[0]] = rng.randint(1, top)
+        if number % 7 != 6:
+            found = rng.sample(documents, rng.randint(1, n_documents))
+            run[query] = {document: rng.choice([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-9, -2.5]) for document in found}
+    run["stranger"] = {"d1": 1.0}
+    return qrels, run
+
+
+def as_trec(run: Scored) -> str:
+    """The run as a TREC file, its lines in no order."""
+    lines = [f"{query} Q0 {id} 1 {score!r} random" for query, found in run.items() for id, score in found.items()]
+    random.Random(0).shuffle(lines)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,86 @@
+"""Plots: files that are the same every time, and series that can be told apart without colour."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib.text import Annotation
+
+from plait.errors import ConfigError
+from plait.evaluate import Mean
+from plait.evaluate.plots import (
+    COLOURS,
+    DASHES,
+    HATCHES,
+    MARKERS,
+    MAX_SERIES,
+    Curve,
+    bars,
+    check_file,
+    curves,
+    moved_apart,
+    save,
+)
+
+MEANS = {"bm25": [Mean(0.3, 0.2, 0.4), Mean(0.5, 0.4, 0.6)], "dense": [Mean(0.4, 0.3, 0.5), Mean(0.6, 0.6, 0.6)]}
+CURVES = [
+    Curve("one", [1, 10, 100], [0.1, 0.2, 0.3], [0.0, 0.1, 0.2], [0.2, 0.3, 0.4]),
+    Curve("two", [1, 10], [0.3, 0.3]),
+]
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_plot_is_the_same_file(tmp_path: Path, kind: str) -> None:
+    for name in ("first", "second"):
+        save(bars(["a", "b"], MEANS, y_label="nDCG@10", title="two sets"), tmp_path / f"{name}.{kind}")
+    first, second = ((tmp_path / f"{name}.{kind}").read_bytes() for name in ("first", "second"))
+    assert first == second
+    assert len(first) > 1000
+
+
+def test_bars_are_labelled_with_their_values_and_differ_by_hatching() -> None:
+    (axes,) = bars(["a", "b"], MEANS, y_label="nDCG@10").axes
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["0.300", "0.500", "0.400", "0.600"]
+    assert len({patch.get_hatch() for patch in axes.patches}) == 2
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_the_bars_of_a_single_group_are_named_themselves() -> None:
+    (axes,) = bars(["nDCG@10"], {name: means[:1] for name, means in MEANS.items()}, y_label="nDCG@10").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["bm25", "dense"]
+    assert axes.get_legend() is None
+
+
+def test_curves_have_their_labels_at_their_ends() -> None:
+    (axes,) = curves(CURVES, x_label="depth", y_label="recall", log_x=True).axes
+    ends = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
+    assert ends == {"one": (100, 0.3), "two": (10, 0.3)}
+    assert len({line.get_linestyle() for line in axes.lines}) == 2
+    assert axes.get_xscale() == "log"
+
+
+def test_every_series_has_a_look_of_its_own() -> None:
+    for looks in (COLOURS, HATCHES, MARKERS, DASHES):
+        assert len(set(looks)) == MAX_SERIES
+
+
+def test_labels_are_moved_apart_and_no_further() -> None:
+    assert moved_apart([0.0, 100.0], 10) == [0.0, 100.0]
+    assert moved_apart([50.0, 52.0, 0.0], 10) == [46.0, 56.0, 0.0]
+    assert moved_apart([1.0, 1.0, 1.0], 10) == [-9.0, 1.0, 11.0]
+
+
+def test_too_many_series_and_unknown_kinds_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"must end in \.png"):
+        check_file("plot.gif")
+    with pytest.raises(ConfigError, match="draw several plots"):
+        curves(CURVES * 4, x_label="x", y_label="y")
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match=r"plait\[eval\]"):
+        check_file("plot.png")

@@ -1,0 +1,105 @@
+"""Intervals, tests and corrections, against scipy, against enumeration and by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import special
+
+from plait.errors import ConfigError
+from plait.evaluate.significance import bootstrap_intervals, corrected, paired_t_test, randomisation_test
+
+RNG = np.random.default_rng(7)
+SMALL = RNG.normal(0.1, 0.3, (9, 2))
+LARGE = RNG.normal(0.02, 0.3, (200, 3))
+
+
+def test_few_queries_are_tested_exactly() -> None:
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(SMALL))))
+    expected = np.mean(np.abs(signs @ SMALL) >= np.abs(SMALL.sum(axis=0)) - 1e-12, axis=0)
+    np.testing.assert_allclose(randomisation_test(SMALL), expected)
+    np.testing.assert_allclose(randomisation_test(SMALL, seed=5), expected)
+
+
+def test_queries_without_a_difference_do_not_hinder_exactness() -> None:
+    padded = np.vstack([SMALL, np.zeros((500, 2))])
+    np.testing.assert_allclose(randomisation_test(padded), randomisation_test(SMALL))
+
+
+def test_sampling_comes_close_to_the_exact_value() -> None:
+    sampled = randomisation_test(SMALL, n_permutations=500)
+    np.testing.assert_allclose(sampled, randomisation_test(SMALL), atol=0.08)
+
+
+def test_with_many_queries_both_tests_agree() -> None:
+    _, p_t = paired_t_test(LARGE)
+    np.testing.assert_allclose(randomisation_test(LARGE, n_permutations=20_000), p_t, atol=0.02)
+
+
+def test_a_test_does_not_depend_on_the_other_columns() -> None:
+    alone = randomisation_test(LARGE[:, [1]], n_permutations=2_000)
+    assert alone[0] == randomisation_test(LARGE, n_permutations=2_000)[1]
+    assert bootstrap_intervals(LARGE[:, [1]], n_resamples=200)[0] == pytest.approx(
+        bootstrap_intervals(LARGE, n_resamples=200)[1]
+    )
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_gives_others() -> None:
+    first, second, other = (randomisation_test(LARGE, n_permutations=2_000, seed=seed) for seed in (3, 3, 4))
+    assert first.tolist() == second.tolist()
+    assert first.tolist() != other.tolist()
+    assert bootstrap_intervals(LARGE, n_resamples=99).tolist() == bootstrap_intervals(LARGE, n_resamples=99).tolist()
+
+
+def test_a_sampled_p_value_is_never_zero() -> None:
+    assert randomisation_test(np.ones((40, 1)), n_permutations=999)[0] == pytest.approx(1 / 1000)
+
+
+def test_the_t_test_is_that_of_the_textbook() -> None:
+    t, p = paired_t_test(LARGE)
+    means, errors = LARGE.mean(axis=0), LARGE.std(axis=0, ddof=1) / np.sqrt(len(LARGE))
+    np.testing.assert_allclose(t, means / errors)
+    np.testing.assert_allclose(p, 2 * special.stdtr(len(LARGE) - 1, -np.abs(means / errors)), rtol=1e-8)
+
+
+def test_differences_that_are_all_the_same() -> None:
+    t, p = paired_t_test(np.column_stack([np.zeros(10), np.full(10, 0.1)]))
+    assert (t[0], p[0]) == (0.0, 1.0)
+    assert (t[1], p[1]) == (np.inf, 0.0)
+    assert randomisation_test(np.zeros((10, 1)))[0] == 1.0
+
+
+def test_one_query_says_nothing_of_spread() -> None:
+    t, p = paired_t_test(np.ones((1, 2)))
+    assert np.isnan(t).all()
+    assert np.isnan(p).all()
+
+
+def test_intervals_are_as_wide_as_the_standard_error_says() -> None:
+    intervals = bootstrap_intervals(LARGE)
+    half = 1.96 * LARGE.std(axis=0, ddof=1) / np.sqrt(len(LARGE))
+    np.testing.assert_allclose(intervals[:, 0], LARGE.mean(axis=0) - half, atol=0.005)
+    np.testing.assert_allclose(intervals[:, 1], LARGE.mean(axis=0) + half, atol=0.005)
+
+
+def test_intervals_of_queries_that_are_all_the_same_have_no_width() -> None:
+    np.testing.assert_allclose(bootstrap_intervals(np.full((5, 1), 0.3), n_resamples=50), [[0.3, 0.3]])
+
+
+def test_corrections_by_hand() -> None:
+    p = [0.01, 0.04, 0.03, 0.5]
+    assert corrected(p, "holm").tolist() == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert corrected(p, "bonferroni").tolist() == pytest.approx([0.04, 0.16, 0.12, 1.0])
+    assert corrected(p, "none").tolist() == p
+    assert corrected([], "holm").tolist() == []
+
+
+def test_what_is_not_known_is_not_counted() -> None:
+    assert corrected([0.01, np.nan], "bonferroni").tolist() == pytest.approx([0.01, np.nan], nan_ok=True)
+
+
+def test_an_unknown_correction_is_refused() -> None:
+    with pytest.raises(ConfigError, match="choose one of holm, bonferroni, none"):
+        corrected([0.1], "sidak")
