@@ -26,7 +26,7 @@ class EncoderSource:
         model: str | Path | None,
         encoder: Encoder | None,
         *,
-        precision: str,
+        precision: str | None,
         n_threads: int,
         ahead: LoadAhead | None = None,
     ) -> None:

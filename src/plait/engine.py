@@ -43,7 +43,7 @@ def open_index(
     fixed: int | None = None,
     pool_factor: int | None = None,
     pooling: str | None = None,
-    precision: str = "int8",
+    precision: str | None = None,
     n_threads: int | None = None,
     read_only: bool = False,
     ahead: LoadAhead | None = None,

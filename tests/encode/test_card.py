@@ -37,7 +37,8 @@ def test_a_card_without_strands_is_refused(card: Card) -> None:
         ((), "licens", "did you mean 'licence'"),
         (("query",), "lenght", "did you mean 'length'"),
         (("strands", "multi"), "skips", "did you mean 'skip'"),
-        (("strands",), "sparse", "known keys: dense, multi"),
+        (("strands",), "sprase", "did you mean 'sparse'"),
+        (("strands",), "colour", "known keys: dense, sparse, multi"),
         (("tokenizer",), "md5", "unknown key 'md5'"),
     ],
 )

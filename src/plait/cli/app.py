@@ -14,6 +14,7 @@ from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
 from plait.cli.eval import evaluate
+from plait.cli.export import export
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.mine import mine
@@ -34,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "mine": mine,
     "train": train,
     "compare": compare_runs,
+    "export": export,
     "demo": demo,
 }
 

@@ -15,7 +15,7 @@ class LoadAhead:
     """Starts loading when it is made; `encoder` waits for the end of it."""
 
     def __init__(
-        self, model: str | Path | None = None, *, precision: str = "int8", n_threads: int | None = None
+        self, model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
     ) -> None:
         self.model, self.precision, self.n_threads = model, precision, n_threads
         self._encoder: OnnxEncoder | None = None

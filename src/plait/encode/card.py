@@ -40,6 +40,14 @@ class DenseStrand:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseStrand:
+    """Weighted terms: the graph's output `sparse` of (texts, length) has a weight of 0 or more for each token, and 0
+    for tokens that are no terms, [CLS] and its like."""
+
+    vocabulary: int  # ids of terms are below this
+
+
+@dataclass(frozen=True, slots=True)
 class MultiStrand:
     """One vector a token; projected and brought to length one inside the graph."""
 
@@ -49,6 +57,7 @@ class MultiStrand:
     # Rows of every document, where the graph gives always as many (ConstBERT's way): documents then take the graph's
     # output `fixed` of (texts, rows, dim). None is a row a token; queries have that in any case.
     fixed: int | None = None
+    first_row: bool = True  # False drops the row of the first token alone, as BGE-M3 does
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,7 @@ class ModelCard:
     name: str
     version: str
     dense: DenseStrand | None
+    sparse: SparseStrand | None
     multi: MultiStrand | None
     query: QueryReading
     document: DocumentReading
@@ -102,6 +112,7 @@ class ModelCard:
     def shape(self) -> StrandShape:
         return StrandShape(
             dense=self.dense.dim if self.dense else None,
+            sparse=self.sparse.vocabulary if self.sparse else None,
             multi=self.multi.dim if self.multi else None,
             fixed=self.multi.fixed if self.multi else None,
         )
@@ -118,6 +129,8 @@ class ModelCard:
             "query": asdict(self.query),
             "document": asdict(self.document),
         }
+        if self.sparse is not None:  # left out where there is none: models from before it keep their names
+            identity["sparse"] = asdict(self.sparse)
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -147,16 +160,17 @@ def parse_card(raw: object, where: str) -> ModelCard:
             f"{'upgrade plait' if number > FORMAT else 'build the model again'}"
         )
     strands = top.section("strands")
-    dense, multi = strands.section_or_none("dense"), strands.section_or_none("multi")
+    dense, sparse, multi = (strands.section_or_none(name) for name in ("dense", "sparse", "multi"))
     strands.close()
-    if dense is None and multi is None:
-        raise ModelError(f"{where} names no strand; a model gives dense, multi, or both")
+    if dense is None and sparse is None and multi is None:
+        raise ModelError(f"{where} names no strand; a model gives dense, sparse, multi, or several of them")
     query, document = top.section("query"), top.section("document")
     expansion = query.section_or_none("expansion")
     card = ModelCard(
         name=top.take("name", str),
         version=top.take("version", str),
         dense=_dense(dense) if dense else None,
+        sparse=_sparse(sparse) if sparse else None,
         multi=_multi(multi) if multi else None,
         query=QueryReading(
             length=query.take_count("length"),
@@ -194,20 +208,29 @@ def _dense(section: _Section) -> DenseStrand:
     return strand
 
 
+def _sparse(section: _Section) -> SparseStrand:
+    strand = SparseStrand(vocabulary=section.take_count("vocabulary"))
+    section.close()
+    return strand
+
+
 def _multi(section: _Section) -> MultiStrand:
     strand = MultiStrand(
         dim=section.take_count("dim"),
         special_rows=section.take("special_rows", bool),
         skip=section.take_strings("skip"),
         fixed=section.take_count_or_none("fixed"),
+        first_row=section.take_or("first_row", default=True),
     )
     section.close()
     return strand
 
 
 def _identity_of(multi: MultiStrand) -> dict[str, Any]:
-    """What the vectors depend on. A number that is not there is left out: models from before it keep their names."""
-    return {name: value for name, value in asdict(multi).items() if name != "fixed" or value is not None}
+    """What the vectors depend on. What is as it always was is left out: models from before these keys keep their
+    names."""
+    as_before = {"fixed": None, "first_row": True}
+    return {name: value for name, value in asdict(multi).items() if name not in as_before or value != as_before[name]}
 
 
 def _expansion(section: _Section) -> Expansion:
@@ -262,6 +285,12 @@ class _Section:
             self._left.pop(key, None)
             return None
         return self.take_count(key)
+
+    def take_or(self, key: str, *, default: T) -> T:
+        if key not in self._left:
+            self._known.append(key)
+            return default
+        return self.take(key, type(default))
 
     def take_one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self.take(key, str)

@@ -15,7 +15,8 @@ from plait.encode.card import ModelCard
 from plait.encode.passages import token_spans, windows
 from plait.encode.protocol import StrandShape
 from plait.encode.reader import Reader, Reading
-from plait.errors import ConfigError, ModelError
+from plait.encode.terms import Terms, joined, terms_of
+from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
 from plait.strands import MultiVectors, Rows, Strands
 
@@ -42,11 +43,12 @@ class OnnxEncoder:
         self._card, self._reader, self._session = card, reader, session
         self._inputs = {given.name for given in session.get_inputs()}
         self._fixed = card.multi.fixed if card.multi else None
-        self._query_outputs = [name for name in ("dense", "multi") if getattr(card, name) is not None]
+        self._query_outputs = [name for name in ("dense", "sparse", "multi") if getattr(card, name) is not None]
         mixed = "multi" if self._fixed is None else "fixed"
         self._document_outputs = [mixed if name == "multi" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else reader.special_ids
         skipped = [reader.token_id(token) for token in card.multi.skip] if card.multi else []
+        self._first_row = card.multi is None or card.multi.first_row
         self._dropped_of_queries = np.array(sorted(special), np.int64)
         self._dropped_of_documents = np.array(sorted({*special, *skipped}), np.int64)
         expansion = card.query.expansion
@@ -87,6 +89,14 @@ class OnnxEncoder:
             pieces += [(expansion.token, Span(0, 0))] * (len(ids) - len(pieces))
         return [pieces[place] for place in np.flatnonzero(self._kept(ids, is_query=is_query))]
 
+    def term(self, number: int) -> str:
+        """What a term of the sparse strand is called: its token."""
+        if self.shape.sparse is None:
+            raise ConfigError(f"{self.name} has no sparse strand, and so no terms")
+        if not 0 <= number < self.shape.sparse:
+            raise InputError(f"term {number} is none of the {self.shape.sparse} of {self.name}")
+        return self._reader.token(number)
+
     def encode_queries(self, texts: Sequence[str]) -> Strands:
         """The strands of queries; a query that is too long is cut, and counted in `truncated`."""
         return self._encode(texts, is_query=True, batch_tokens=BATCH_TOKENS, on_batch=None)
@@ -116,18 +126,23 @@ class OnnxEncoder:
         shape = self.shape
         dense = np.zeros((len(texts), shape.dense), np.float32) if shape.dense else None
         rows: list[Rows] = [np.zeros((0, shape.multi or 0), np.float32)] * len(texts)
+        terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
         for items, strands in self._run(reading, is_query=is_query, batch_tokens=batch_tokens):
             if dense is not None and strands.dense is not None:
                 dense[items] = strands.dense
-            if strands.multi is not None:
-                for place, item in enumerate(items):
+            for place, item in enumerate(items):
+                if strands.sparse is not None:
+                    own = slice(strands.sparse.offsets[place], strands.sparse.offsets[place + 1])
+                    terms[item] = strands.sparse.terms[own], strands.sparse.weights[own]
+                if strands.multi is not None:
                     rows[item] = strands.multi[place]
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = MultiVectors.from_items(rows, dim=shape.multi) if shape.multi else None
-        return Strands(dense=dense, multi=multi, truncated=sum(reading.cut))
+        sparse = joined(terms) if shape.sparse else None
+        return Strands(dense=dense, sparse=sparse, multi=multi, truncated=sum(reading.cut))
 
     def _run(self, reading: Reading, *, is_query: bool, batch_tokens: int) -> Iterator[tuple[list[int], Strands]]:
         for items in by_length([len(ids) for ids in reading.ids], n_tokens=batch_tokens):
@@ -155,7 +170,8 @@ class OnnxEncoder:
             multi = MultiVectors.from_items(
                 [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
-        return Strands(dense=found.get("dense"), multi=multi)
+        sparse = terms_of(ids, found["sparse"]) if "sparse" in found else None
+        return Strands(dense=found.get("dense"), sparse=sparse, multi=multi)
 
     def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
         """The rows of documents of a model that gives each as many, whatever its length."""
@@ -168,6 +184,8 @@ class OnnxEncoder:
         """Which tokens have a row in the multi strand. A text of skipped tokens alone keeps them: with no row at all
         it could never be found."""
         kept = ~np.isin(ids, self._dropped_of_queries if is_query else self._dropped_of_documents)
+        if not self._first_row:
+            kept[:1] = False
         return kept if kept.any() else np.ones(len(ids), np.bool_)
 
     def _expand(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,11 +15,13 @@ from plait.errors import ConfigError, ModelError
 
 BUNDLED = Path(__file__).parent.parent / "models"
 DEFAULT_MODEL = "plait-gte-small"
+DEFAULT_PRECISION = "int8"
 
 
-def load(model: str | Path | None = None, *, precision: str = "int8", n_threads: int | None = None) -> OnnxEncoder:
+def load(model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None) -> OnnxEncoder:
     """The encoder of a model: the bundled default, a bundled one by name, or a model folder by path.
 
+    `precision` is by default int8, or what the folder has where it has no int8.
     `n_threads` is how many threads the model may use; all that this process may run on, if None.
     """
     folder = find(model)
@@ -75,7 +77,11 @@ def verify(model: str | Path | None = None) -> list[str]:
     return checked
 
 
-def _record(card: ModelCard, folder: Path, precision: str) -> FileRecord:
+def _record(card: ModelCard, folder: Path, precision: str | None) -> FileRecord:
+    if precision is None:
+        precision = next(
+            (name for name in (DEFAULT_PRECISION, *card.precisions) if name in card.precisions), DEFAULT_PRECISION
+        )
     if precision in card.precisions:
         return card.precisions[precision]
     there = ", ".join(card.precisions) or "none"
@@ -122,7 +128,10 @@ def _session(graph: Path, card: ModelCard, n_threads: int | None) -> Any:
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
     seen = {found.name: found.shape for found in session.get_outputs()}
-    for name, dim in (("dense", card.shape.dense), ("multi", card.shape.multi)):
+    if card.sparse is not None and "sparse" not in seen:
+        raise ModelError(f"{graph} should have an output 'sparse', as {CARD_NAME} says; its outputs are {seen}")
+    fixed = card.shape.multi if card.shape.fixed else None
+    for name, dim in (("dense", card.shape.dense), ("multi", card.shape.multi), ("fixed", fixed)):
         if dim is not None and (name not in seen or seen[name][-1] != dim):
             raise ModelError(
                 f"{graph} should have an output {name!r} of {dim} dimensions, as {CARD_NAME} says; its outputs are "

@@ -47,3 +47,11 @@ class TokenReader(Protocol):
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         """(surface, span within the text) for each row of the text's multi strand; an empty span stands nowhere."""
+
+
+@runtime_checkable
+class TermReader(Protocol):
+    """What an encoder with a sparse strand may offer: what its terms are called. Explanations use it."""
+
+    def term(self, number: int) -> str:
+        """The token of a term id."""

@@ -95,8 +95,8 @@ class Reader:
         room = self.room(is_query=is_query)
         body = [(text[start:end], Span(start, end)) for start, end in encoding.offsets[:room]]
         nowhere = Span(0, 0)
-        before = [(self._surface(token), nowhere) for token in self._head + self._prefix(is_query)]
-        return before + body + [(self._surface(token), nowhere) for token in self._tail]
+        before = [(self.token(token), nowhere) for token in self._head + self._prefix(is_query)]
+        return before + body + [(self.token(token), nowhere) for token in self._tail]
 
     def token_id(self, token: str) -> int:
         """The id of a token that the card names; ModelError if the vocabulary lacks it."""
@@ -104,6 +104,10 @@ class Reader:
         if found is None:
             raise ModelError(f"the card of {self._card.name} names the token {token!r}, which its vocabulary lacks")
         return found
+
+    def token(self, number: int) -> str:
+        """The token of an id, as the vocabulary writes it; empty for an id that no token has."""
+        return self._tokenizer.id_to_token(number) or ""
 
     @property
     def special_ids(self) -> list[int]:
@@ -134,6 +138,3 @@ class Reader:
 
     def _n_fixed(self, *, is_query: bool) -> int:
         return len(self._head) + len(self._tail) + len(self._prefix(is_query))
-
-    def _surface(self, token: int) -> str:
-        return self._tokenizer.id_to_token(token) or ""

@@ -12,6 +12,7 @@ from torch import nn
 
 from plait.encode.batches import by_length
 from plait.encode.protocol import OnBatch, StrandShape
+from plait.encode.terms import Terms, joined, terms_of
 from plait.records import Span
 from plait.strands import MultiVectors, Strands
 from plait.train.encoded import Encoded, Tokens
@@ -28,13 +29,23 @@ class Reads(Protocol):
 
 
 class TorchEncoder:
-    """Dense and multi strands of a model as it is now. A document is one passage, cut where the model cuts it."""
+    """The strands of a model as it is now. A document is one passage, cut where the model cuts it. The sparse strand is
+    given where `vocabulary`, the number of its terms, is."""
 
-    def __init__(self, model: nn.Module, texts: Reads, *, fingerprint: str, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        texts: Reads,
+        *,
+        fingerprint: str,
+        device: torch.device | str = "cpu",
+        vocabulary: int | None = None,
+    ) -> None:
         self._model, self._texts, self._device, self._fingerprint = model, texts, device, fingerprint
         probe = self._pass(["probe"], self._texts.queries, is_query=True)
         self._shape = StrandShape(
             dense=None if probe.dense is None else probe.dense.shape[1],
+            sparse=None if probe.sparse is None else vocabulary,
             multi=None if probe.multi is None else probe.multi.shape[2],
         )
 
@@ -66,11 +77,17 @@ class TorchEncoder:
     ) -> Strands:
         dense = None if self._shape.dense is None else np.zeros((len(texts), self._shape.dense), np.float32)
         rows: list[NDArray[np.float32]] = [np.zeros((0, self._shape.multi or 0), np.float32)] * len(texts)
+        terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
         for items in by_length([len(text) for text in texts], n_tokens=BATCH_CHARACTERS):
             encoded = self._pass([texts[item] for item in items], read, is_query=is_query)
             if dense is not None and encoded.dense is not None:
                 dense[items] = encoded.dense.float().cpu().numpy()
+            if self._shape.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
+                found = terms_of(list(encoded.sparse_ids.cpu().numpy()), encoded.sparse.float().cpu().numpy())
+                for place, item in enumerate(items):
+                    own = slice(found.offsets[place], found.offsets[place + 1])
+                    terms[item] = found.terms[own], found.weights[own]
             if encoded.multi is not None and encoded.multi_mask is not None:
                 values, mask = encoded.multi.float().cpu().numpy(), encoded.multi_mask.cpu().numpy()
                 for place, item in enumerate(items):
@@ -79,7 +96,7 @@ class TorchEncoder:
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = None if self._shape.multi is None else MultiVectors.from_items(rows, dim=self._shape.multi)
-        return Strands(dense=dense, multi=multi)
+        return Strands(dense=dense, sparse=joined(terms) if self._shape.sparse is not None else None, multi=multi)
 
     def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
         training = self._model.training

@@ -25,6 +25,7 @@ class SourceConfig:
     collection: str = ""  # texts of passage ids, for triples and nway
     weight: float = 1.0  # how many times an epoch goes through it; 0.5 is a half, another one each epoch
     limit: int = 0  # examples to read; 0 is all
+    licence: str = ""  # of the data, in words, for the page of the model that is trained on it
 
     def __post_init__(self) -> None:
         if self.kind not in READERS:

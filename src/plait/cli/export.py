@@ -1,0 +1,80 @@
+"""`plait export`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.ending import say
+from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.train.export.export import Exported
+
+NEEDED = ("torch", "transformers", "safetensors", "onnx")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of plait train.", show_default=False)],
+    to: Annotated[Path, typer.Option(metavar="MODEL", help="The model folder to write.")],
+    precision: Annotated[str, typer.Option(help="int8, fp32, or both.")] = "int8",
+    weights: Annotated[
+        str, typer.Option(help="best or final; by default the best, or the last where none was measured.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Of the model; by default the one in the recipe.")] = "",
+    licence: Annotated[str, typer.Option(help="Of the weights.")] = "not stated",
+    attribution: Annotated[str, typer.Option(help="Whom to name; by default the backbone.")] = "",
+    language: Annotated[list[str] | None, typer.Option(help="A code such as en; may be given more than once.")] = None,
+    data: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A BEIR folder: search it with int8 and fp32, and compare nDCG@10.")
+    ] = "",
+    split: Annotated[str, typer.Option(help="Which judgements of FOLDER to use.")] = "test",
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is at MODEL.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.")] = None,
+) -> None:
+    """Turn a trained model into a model folder that plait searches with.
+
+    The graph is compared with torch on real text, int8 with fp32, and MODEL is written only if they agree. It holds the
+    graph, the tokeniser, plait.json and a page made from the run. Needs pip install 'plait[train]'; searching with
+    MODEL does not.
+
+    \b
+    Examples:
+      plait export runs/tiny --to tiny-model
+      plait export runs/m3 --to m3 --precision both --licence MIT --data scifact
+      plait index documents.jsonl --to index --model m3
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"export needs {', '.join(missing)}; install with: pip install 'plait[train]'")
+    from plait.train.export.export import ExportConfig, export_run
+
+    config = ExportConfig(
+        precision=precision,
+        weights=weights,
+        name=name,
+        licence=licence,
+        attribution=attribution,
+        languages=tuple(language or ()),
+        data=data,
+        split=split,
+        force=force,
+        n_threads=threads,
+    )
+    _tell(export_run(run, to, config, on_stage=say))
+
+
+def _tell(exported: Exported) -> None:
+    card, checks = exported.card, exported.checks
+    sizes = ", ".join(f"{precision} {record.bytes / 1e6:.1f} MB" for precision, record in card.precisions.items())
+    print(f"{exported.folder}: {card.fingerprint}, {sizes}")
+    for strand, seen in checks.fp32.strands.items():
+        rounded = f"; int8 to fp32, mean cosine {checks.int8.strands[strand].cosine:.4f}" if checks.int8 else ""
+        print(f"  {strand}: {seen.largest:.1e} off torch at most{rounded}")
+    if checks.ranking is not None:
+        for precision, values in checks.ranking.values.items():
+            shown = "  ".join(f"{strand} {value:.4f}" for strand, value in values.items())
+            print(f"  nDCG@10 on {checks.ranking.data}, {precision}: {shown}")

@@ -1,0 +1,47 @@
+"""Weights of tokens to weighted terms: the sparse strand. Computed on pairs of (term, weight), so that the size of the
+vocabulary never matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import ModelError
+from plait.strands import SparseRows
+
+Terms = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
+
+
+def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32]) -> SparseRows:
+    """The terms of each text: ids (tokens,) of each, and weights (texts, at least the longest). A term that occurs more
+    than once has the largest of its weights; a weight of 0 is no term."""
+    longest = max((len(item) for item in ids), default=0)
+    if weights.ndim != 2 or weights.shape[0] != len(ids) or weights.shape[1] < longest:
+        raise ModelError(f"the graph gives token weights of {weights.shape} for {len(ids)} texts of up to {longest}")
+    lengths = np.array([len(item) for item in ids], np.int64)
+    texts = np.repeat(np.arange(len(ids)), lengths)
+    terms = np.concatenate([*ids, np.zeros(0, np.int64)])
+    values = weights[np.arange(weights.shape[1]) < lengths[:, None]]
+    kept = values > 0
+    texts, terms, values = texts[kept], terms[kept], values[kept]
+    # The largest weight of a term comes first, and the first of each (text, term) is kept.
+    order = np.lexsort((-values, terms, texts))
+    texts, terms, values = texts[order], terms[order], values[order]
+    first = np.ones(len(texts), np.bool_)
+    first[1:] = (texts[1:] != texts[:-1]) | (terms[1:] != terms[:-1])
+    counts = np.bincount(texts[first], minlength=len(ids))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return SparseRows(terms[first].astype(np.int32), values[first].astype(np.float32), offsets)
+
+
+def joined(items: Sequence[Terms]) -> SparseRows:
+    """One batch of the terms of texts."""
+    offsets = np.zeros(len(items) + 1, np.int64)
+    np.cumsum([len(terms) for terms, _ in items], out=offsets[1:])
+    return SparseRows(
+        np.concatenate([np.zeros(0, np.int32), *(terms for terms, _ in items)]),
+        np.concatenate([np.zeros(0, np.float32), *(weights for _, weights in items)]),
+        offsets,
+    )

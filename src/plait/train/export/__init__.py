@@ -1,0 +1,1 @@
+"""A trained model as a model folder: the graph, written node by node, its card, and the checks between the two."""

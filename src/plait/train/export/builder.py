@@ -1,0 +1,155 @@
+"""Nodes and constants of an ONNX graph, as they are put down one by one. Written by hand and not exported from torch,
+because the choices matter at run time: which nodes are quick, and how int8 is done.
+
+int8 is done row by row. Each token's vector is scaled by its own largest value to 8 bits, multiplied in integers with
+weights that have a scale for each column, and scaled back. The common way, one scale for all activations of a batch,
+makes the vectors of a text depend on the texts beside it. Weights keep 7 of their 8 bits: processors without VNNI add
+two products in 16 bits, and with 8 bits that sum overflows without a word, so that answers would differ by machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+Floats = NDArray[np.float32]
+Weights = dict[str, Floats]  # matrices are (in, out), so that states @ weight applies one
+
+FUSED = "com.microsoft"  # the operators that onnxruntime adds to the standard ones
+TINY = 1e-12  # below this a length counts as none
+WEIGHT_LIMIT = 63  # 255 * 63 * 2 < 2 ** 15
+ZERO_POINT = 128
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects nodes and constants; every method gives the name of its result."""
+
+    int8: bool
+    nodes: list[Any] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    _rows: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def constant(self, name: str, value: Any) -> str:
+        """A constant; the same name is the same value."""
+        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def axes(self, name: str, *values: int) -> str:
+        return self.constant(name, np.array(values, np.int64))
+
+    def op(self, kind: str, inputs: list[str], *, out: str | None = None, domain: str = "", **attributes: Any) -> str:
+        name = out or f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=name, domain=domain, **attributes))
+        return name
+
+    def split(self, value: str, name: str, parts: Sequence[str]) -> list[str]:
+        """Equal parts along the last axis; `parts` are their names."""
+        outputs = [f"{name}.{part}" for part in parts]
+        self.nodes.append(helper.make_node("Split", [value], outputs, name=name, axis=-1))
+        return outputs
+
+    def linear(self, value: str, name: str, weight: Floats, bias: Floats | None) -> str:
+        """value @ weight + bias, in integers where that is asked for."""
+        if self.int8:
+            product = self._integer_product(value, name, weight)
+        else:
+            product = self.op("MatMul", [value, self.constant(f"{name}.weight", weight)])
+        return product if bias is None else self.op("Add", [product, self.constant(f"{name}.bias", bias)])
+
+    def lookup(self, table: Floats, ids: str) -> str:
+        """Rows of a table (ids, hidden), by their numbers."""
+        if not self.int8:
+            return self.op("Gather", [self.constant("words", table), ids])
+        # A scale for each word: rare words have small vectors, and one scale for all would leave them few steps.
+        scale = np.maximum(np.abs(table).max(axis=1, keepdims=True) / 127, np.finfo(np.float32).tiny)
+        codes = self.constant("words.codes", np.round(table / scale).astype(np.int8))
+        scales = self.constant("words.scale", scale.astype(np.float32))
+        picked = self.op("Cast", [self.op("Gather", [codes, ids])], to=TensorProto.FLOAT)
+        return self.op("Mul", [picked, self.op("Gather", [scales, ids])])
+
+    def first_of(self, name: str, table: NDArray[Any], like: str, *, axis: int) -> str:
+        """The beginning of a constant along an axis: as much as `like`, of (texts, length), is long."""
+        length = self.op("Shape", [like], start=1, end=2)
+        inputs = [self.constant(name, table), self.axes("begin", 0), length, self.axes(_axis_name(axis), axis)]
+        return self.op("Slice", inputs)
+
+    def norm(self, value: str, name: str, gain: Floats, shift: Floats | None, *, epsilon: float) -> str:
+        """Layer normalisation over the last axis."""
+        inputs = [value, self.constant(f"{name}.gain", gain)]
+        if shift is not None:
+            inputs.append(self.constant(f"{name}.shift", shift))
+        return self.op("LayerNormalization", inputs, axis=-1, epsilon=epsilon)
+
+    def activation(self, value: str, kind: str) -> str:
+        """One of `ACTIVATIONS`, by the name that transformers has for it."""
+        operator, domain = ACTIVATIONS[kind]
+        return self.op(operator, [value], domain=domain)
+
+    def unit(self, value: str, out: str) -> str:
+        """Rows of length one."""
+        length = self.op("ReduceL2", [value], axes=[-1], keepdims=1)
+        return self.op("Div", [value, self.op("Max", [length, self.constant("tiny", np.float32(TINY))])], out=out)
+
+    def serialised(self, outputs: dict[str, list[str | int]]) -> bytes:
+        """The graph: `input_ids` and `attention_mask` of (n, length) in, `outputs` by their shapes out. The same nodes
+        give the same bytes."""
+        inputs = ("input_ids", "attention_mask")
+        graph = helper.make_graph(
+            self.nodes,
+            "plait",
+            [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"]) for name in inputs],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+            list(self.constants.values()),
+        )
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="plait")
+        return bytes(model.SerializeToString(deterministic=True))
+
+    def _integer_product(self, value: str, name: str, weight: Floats) -> str:
+        scale = np.abs(weight).max(axis=0) / WEIGHT_LIMIT
+        scale = np.maximum(scale, np.finfo(np.float32).tiny)  # a column of zeros stays one
+        rounded = np.round(weight / scale).astype(np.int8)
+        codes, row_scale = self._rows_of(value)
+        one = self.constant("one", np.float32(1))
+        product = self.op(
+            "MatMulIntegerToFloat",
+            [
+                codes,
+                self.constant(f"{name}.codes", rounded),
+                one,
+                self.constant(f"{name}.scale", scale.astype(np.float32)),
+                self.constant("zero_point", np.uint8(ZERO_POINT)),
+            ],
+            domain=FUSED,
+        )
+        return self.op("Mul", [product, row_scale])
+
+    def _rows_of(self, value: str) -> tuple[str, str]:
+        """8-bit codes of a tensor, and the scale of each of its rows."""
+        if value not in self._rows:
+            largest = self.op("ReduceMax", [self.op("Abs", [value])], axes=[-1], keepdims=1)
+            largest = self.op("Max", [largest, self.constant("tiny", np.float32(TINY))])
+            scale = self.op("Mul", [largest, self.constant("per_step", np.float32(1 / 127))])
+            one = self.constant("one", np.float32(1))
+            zero = self.constant("zero_point", np.uint8(ZERO_POINT))
+            self._rows[value] = (self.op("QuantizeLinear", [self.op("Div", [value, scale]), one, zero]), scale)
+        return self._rows[value]
+
+
+# transformers' names, and the operators that compute them.
+ACTIVATIONS: dict[str, tuple[str, str]] = {
+    "gelu": ("Gelu", FUSED),
+    "gelu_new": ("FastGelu", FUSED),
+    "gelu_pytorch_tanh": ("FastGelu", FUSED),
+    "relu": ("Relu", ""),
+}
+
+
+def _axis_name(axis: int) -> str:
+    return {0: "first_axis", 1: "length_axis", 2: "last_axis"}[axis]

@@ -1,0 +1,183 @@
+"""From a run to a model folder: the graph is written, compared with torch on real text, rounded, compared again, and
+only then put in its place, with a card for plait and a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from plait.encode.card import CARD_NAME, FORMAT, ModelCard, parse_card
+from plait.encode.encoder import OnnxEncoder
+from plait.encode.load import load
+from plait.errors import ConfigError
+from plait.evaluate import JudgedSet
+from plait.train.encoder import TorchEncoder
+from plait.train.export.folder import check_target, drafted, tokenizer_bytes, write_card, write_file
+from plait.train.export.graph import build_graph, check_family
+from plait.train.export.page import UNSTATED, Checks, model_page
+from plait.train.export.parity import check_rounded, check_same, compare
+from plait.train.export.ranking import measure_ranks, read_collection
+from plait.train.export.samples import QUERIES, sample_documents
+from plait.train.export.trained import Trained, read_trained
+from plait.train.export.weights import backbone_of, check_positions, heads_of, n_ids_of, weights_hash
+from plait.train.model import Model
+from plait.train.reading import Reading
+from plait.train.texts import Texts
+
+FP32, INT8 = "fp32", "int8"
+FILES = {INT8: "model.int8.onnx", FP32: "model.onnx"}
+PRECISIONS = {INT8: (INT8,), FP32: (FP32,), "both": (INT8, FP32)}
+PAGE, TOKENIZER = "README.md", "tokenizer.json"
+N_COMPARED = 32  # texts of each side, of a collection, that a graph is compared on besides the samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportConfig:
+    """How a run is exported."""
+
+    precision: str = INT8  # or "fp32", or "both"
+    weights: str = ""  # "best" or "final"; by default the best, or the last where none was measured
+    name: str = ""  # by default the name in the recipe
+    licence: str = UNSTATED
+    attribution: str = ""  # by default the backbone
+    languages: tuple[str, ...] = ()
+    data: str = ""  # a BEIR folder to measure what rounding costs
+    split: str = "test"
+    force: bool = False  # replace a model that is there
+    n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ConfigError(f"there is no precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A model folder and what was measured on the way."""
+
+    folder: Path
+    card: ModelCard
+    checks: Checks
+
+
+def export_run(
+    run: str | Path,
+    to: str | Path,
+    config: ExportConfig | None = None,
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> Exported:
+    """Writes the model folder `to`, whole or not at all. `run` is the folder of a run, or of a model that training
+    saved. `on_stage` is told what is being done."""
+    config, folder = config or ExportConfig(), Path(to)
+    check_target(folder, force=config.force)
+    beir = read_collection(Path(config.data), config.split) if config.data else None
+    on_stage(f"reading {run}")
+    trained = read_trained(Path(run), config.weights)
+    check_family(trained.model.backbone.encoder.config.to_dict())
+    check_positions(trained.model)
+    with drafted(folder) as draft:
+        card = _write(draft, trained, config, on_stage)
+        checks = _checked(draft, trained, config, beir, on_stage)
+        parsed = _finished(draft, card, config)
+        page = model_page(parsed, trained, checks, date=datetime.now(UTC).date().isoformat())
+        (draft / PAGE).write_text(page, encoding="utf-8")
+    return Exported(folder, parsed, checks)
+
+
+def _write(draft: Path, trained: Trained, config: ExportConfig, on_stage: Callable[[str], None]) -> dict[str, Any]:
+    """Every file but the page. The fp32 graph is always among them: int8 is held against it."""
+    weights, backbone = backbone_of(trained.model)
+    heads = heads_of(trained.model, n_ids_of(trained.model))
+    precisions: dict[str, Any] = {}
+    for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
+        on_stage(f"writing the {precision} graph")
+        content = build_graph(weights, backbone, heads, int8=precision == INT8)
+        precisions[precision] = write_file(draft, FILES[precision], content)
+    model = trained.model.config
+    card = {
+        "format": FORMAT,
+        "name": config.name or model.name,
+        "version": "1",
+        "strands": strands_of(trained.model),
+        "query": asdict(model.query),
+        "document": {**asdict(model.document), "overlap": overlap_of(trained.model, on_stage)},
+        "similarity": "cosine",
+        "weights": weights_hash(trained.model),
+        "tokenizer": write_file(draft, TOKENIZER, tokenizer_bytes(trained.tokenizer)),
+        "precisions": precisions,
+        "languages": list(config.languages),
+        "licence": config.licence,
+        "attribution": config.attribution or f"the backbone is {model.backbone}",
+        "source": f"{model.backbone}, trained with plait" if trained.recipe else model.backbone,
+        "made": "plait export",
+    }
+    write_card(draft, card)
+    return card
+
+
+def overlap_of(model: Model, on_stage: Callable[[str], None]) -> int:
+    """What passages share. Training splits no document and takes any number here; a card takes less than half."""
+    document = model.config.document
+    fitting = max(0, min(document.overlap, document.length // 2 - 1))
+    if fitting != document.overlap:
+        on_stage(f"passages of {document.length} tokens will overlap by {fitting}, not by {document.overlap}")
+    return fitting
+
+
+def strands_of(model: Model) -> dict[str, Any]:
+    """The strands of a model, as its card names them."""
+    config = model.config
+    strands: dict[str, Any] = {}
+    if config.dense is not None:
+        strands["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
+    if config.sparse is not None:
+        strands["sparse"] = {"vocabulary": n_ids_of(model)}
+    if config.multi is not None:
+        multi: dict[str, Any] = {"dim": config.multi.dim, "special_rows": config.multi.special_rows}
+        multi["skip"] = list(config.multi.skip)
+        if not config.multi.first_row:
+            multi["first_row"] = False
+        if config.multi.fixed is not None:
+            multi["fixed"] = config.multi.fixed.n_vectors
+        strands["multi"] = multi
+    return strands
+
+
+def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncoder:
+    """The model as torch runs it: what a graph is held against."""
+    texts = Reading(Texts(trained.tokenizer, trained.model.config))
+    return TorchEncoder(trained.model, texts, fingerprint=fingerprint, vocabulary=n_ids_of(trained.model))
+
+
+def _checked(
+    draft: Path, trained: Trained, config: ExportConfig, beir: JudgedSet | None, on_stage: Callable[[str], None]
+) -> Checks:
+    queries, documents = list(QUERIES), sample_documents()
+    if beir is not None:
+        queries += list(beir.queries.values())[:N_COMPARED]
+        read = zip(range(N_COMPARED), beir.documents(), strict=False)
+        documents += [f"{document.title} {document.text}".strip() for _, document in read]
+    encoders: dict[str, OnnxEncoder] = {}
+    for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
+        encoders[precision] = load(draft, precision=precision, n_threads=config.n_threads)
+    on_stage("comparing with torch")
+    same = compare(torch_encoder(trained), encoders[FP32], queries, documents)
+    check_same(same)
+    rounded = None
+    if INT8 in encoders:
+        on_stage("comparing int8 with fp32")
+        rounded = compare(encoders[FP32], encoders[INT8], queries, documents)
+        check_rounded(rounded)
+    ranking = measure_ranks(encoders, beir, on_stage) if beir is not None else None
+    return Checks(same, rounded, ranking)
+
+
+def _finished(draft: Path, card: dict[str, Any], config: ExportConfig) -> ModelCard:
+    """The card with the precisions that were asked for, and only their files."""
+    for precision in set(card["precisions"]) - set(PRECISIONS[config.precision]):
+        (draft / card["precisions"].pop(precision)["file"]).unlink()
+    write_card(draft, card)
+    return parse_card(card, CARD_NAME)

@@ -1,0 +1,129 @@
+"""Heads as nodes: last hidden states to the outputs `dense`, `sparse`, `multi` and `fixed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from plait.train.export.builder import Builder, Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """A map of states: states @ weight + bias."""
+
+    weight: Floats  # (hidden, out)
+    bias: Floats | None = None  # (out,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseMap:
+    """A weight for each token."""
+
+    linear: Linear  # out is 1
+    kept: NDArray[np.bool_]  # (vocabulary,): False is an id that never weighs anything
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """The rows of a document, a fixed number, mixed from its positions."""
+
+    weight: Floats  # (positions, vectors), or (vectors * dim, positions * dim) if `flat`
+    n_vectors: int
+    n_positions: int
+    flat: bool
+    zero_pads: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heads:
+    """All heads of a model, as arrays; None is a head that it does not have."""
+
+    pooling: str | None = None
+    sparse: SparseMap | None = None
+    multi: Linear | None = None
+    mixture: Mixture | None = None
+
+
+Shapes = dict[str, list[str | int]]
+
+
+def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str, *, hidden: int) -> Shapes:
+    """Adds every output that the heads give; their shapes, by name."""
+    # Where a document is padded inside the graph, its rows are more than the caller's tokens.
+    length = "length" if heads.mixture is None or heads.mixture.zero_pads else "padded"
+    shapes: Shapes = {}
+    if heads.pooling is not None:
+        _dense(builder, states, mask, heads.pooling)
+        shapes["dense"] = ["n", hidden]
+    if heads.sparse is not None:
+        _sparse(builder, states, ids, mask, heads.sparse)
+        shapes["sparse"] = ["n", length]
+    if heads.multi is not None:
+        rows = _mapped(builder, states, heads.multi)
+        builder.unit(rows, "multi")
+        dim = heads.multi.weight.shape[1]
+        shapes["multi"] = ["n", length, dim]
+        if heads.mixture is not None:
+            _fixed(builder, states, rows, mask, heads.multi, heads.mixture)
+            shapes["fixed"] = ["n", heads.mixture.n_vectors, dim]
+    return shapes
+
+
+def _dense(builder: Builder, states: str, mask: str, pooling: str) -> None:
+    if pooling == "cls":
+        first = builder.op("Gather", [states, builder.axes("begin", 0)], axis=1)
+        builder.unit(builder.op("Squeeze", [first, builder.axes("length_axis", 1)]), "dense")
+        return
+    # The mean of the states of real tokens. Its length is made one, so that the sum will do.
+    masked = builder.op("Mul", [states, _column(builder, mask)])
+    axis = builder.axes("length_axis", 1)
+    builder.unit(builder.op("ReduceSum", [masked, axis], keepdims=0), "dense")
+
+
+def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseMap) -> None:
+    column = builder.constant("weigh.weight", sparse.linear.weight)
+    weight = builder.op("Squeeze", [builder.op("MatMul", [states, column]), builder.axes("last_axis", 2)])
+    if sparse.linear.bias is not None:
+        weight = builder.op("Add", [weight, builder.constant("weigh.bias", sparse.linear.bias)])
+    # A look at a table of the vocabulary, and not a comparison with each id that is left out.
+    kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.kept), ids])
+    shown = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
+    positive = builder.op("Relu", [weight])
+    builder.op("Mul", [positive, builder.op("Cast", [shown], to=TensorProto.FLOAT)], out="sparse")
+
+
+def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, mixture: Mixture) -> None:
+    dim, axis, begin = multi.weight.shape[1], builder.axes("length_axis", 1), builder.axes("begin", 0)
+
+    def first_positions(value: str) -> str:
+        # A query may be longer than any document, and goes through these nodes with the rest of the graph.
+        return builder.op("Slice", [value, begin, builder.axes("n_positions", mixture.n_positions), axis])
+
+    kept = first_positions(rows if mixture.flat else states)
+    if mixture.zero_pads:
+        kept = builder.op("Mul", [kept, first_positions(_column(builder, mask))])
+    length = builder.op("Shape", [kept], start=1, end=2)
+    if mixture.flat:
+        flat = builder.op("Reshape", [kept, builder.axes("each_flat", 0, -1)])
+        wanted = builder.op("Mul", [length, builder.axes("dim", dim)])
+        weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, wanted, begin])
+        mixed = builder.op("MatMul", [flat, weight])
+        mixed = builder.op("Reshape", [mixed, builder.axes("each_row", 0, mixture.n_vectors, dim)])
+    else:
+        weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, length, axis])
+        mixed = _mapped(builder, builder.op("MatMul", [weight, kept]), multi)
+    builder.unit(mixed, "fixed")
+
+
+def _mapped(builder: Builder, states: str, linear: Linear) -> str:
+    product = builder.op("MatMul", [states, builder.constant("projection", linear.weight)])
+    return product if linear.bias is None else builder.op("Add", [product, builder.constant("shift", linear.bias)])
+
+
+def _column(builder: Builder, mask: str) -> str:
+    weight = builder.op("Cast", [mask], to=TensorProto.FLOAT)
+    return builder.op("Unsqueeze", [weight, builder.axes("last_axis", 2)])

@@ -1,0 +1,89 @@
+"""A model with a sparse strand: its card, its terms, their names. The model itself is a fake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from plait.encode.card import parse_card
+from plait.encode.encoder import OnnxEncoder
+from plait.encode.protocol import StrandShape, TermReader
+from plait.errors import ConfigError, InputError, ModelError
+
+if TYPE_CHECKING:
+    from encode.conftest import Make
+
+CLS, SEP, A = 2, 3, 5
+STRANDS = {"sparse": {"vocabulary": 37}, "multi": {"dim": 4, "special_rows": True, "skip": [], "first_row": False}}
+
+
+def weighing(make: Make) -> OnnxEncoder:
+    """A token weighs its place in the text; [CLS] and [SEP] weigh nothing."""
+    encoder, session = make(strands=STRANDS)
+    plain = session.run
+
+    def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:
+        ids = feed["input_ids"]
+        weights = np.arange(ids.shape[1]) * ((ids != CLS) & (ids != SEP) & (feed["attention_mask"] > 0))
+        return [weights.astype(np.float32) if name == "sparse" else plain([name], feed)[0] for name in outputs]
+
+    session.run = run  # type: ignore[method-assign]
+    return encoder
+
+
+def test_a_term_has_its_largest_weight_and_special_tokens_are_none(make: Make) -> None:
+    encoder = weighing(make)
+    sparse = encoder.encode_documents(["", "b a b", "a"], batch_tokens=5).sparse
+    assert sparse is not None
+    assert sparse.offsets.tolist() == [0, 0, 2, 3]
+    assert sparse.terms.tolist() == [A, A + 1, A]
+    assert sparse.weights.tolist() == [2, 3, 1]
+
+
+def test_no_texts_have_no_terms(make: Make) -> None:
+    sparse = weighing(make).encode_queries([]).sparse
+    assert sparse is not None
+    assert len(sparse) == 0
+
+
+def test_terms_have_names(make: Make) -> None:
+    encoder = weighing(make)
+    assert isinstance(encoder, TermReader)
+    assert [encoder.term(number) for number in (A, A + 1, CLS, 36)] == ["a", "b", "[CLS]", ":"]
+    with pytest.raises(InputError, match="term 37 is none of the 37 of tiny"):
+        encoder.term(37)
+    with pytest.raises(ConfigError, match="tiny has no sparse strand"):
+        make()[0].term(1)
+
+
+def test_the_row_of_the_first_token_can_be_left_out_alone(make: Make) -> None:
+    encoder = weighing(make)
+    for strands in (encoder.encode_documents(["a b"]), encoder.encode_queries(["a b"])):
+        assert strands.multi is not None
+        assert strands.multi.values[:, 0].tolist() == [A, A + 1, SEP]
+    assert [surface for surface, _ in encoder.tokens("a b", is_query=True)] == ["a", "b", "[SEP]"]
+
+
+def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None:
+    plain = parse_card(card, "card").fingerprint
+    card["strands"]["sparse"] = {"vocabulary": 30}
+    parsed = parse_card(card, "card")
+    assert parsed.shape == StrandShape(dense=4, sparse=30, multi=4)
+    assert parsed.fingerprint != plain
+    card["strands"] = {"sparse": {"vocabulary": 0}}
+    with pytest.raises(ModelError, match="'vocabulary' is 0"):
+        parse_card(card, "card")
+
+
+def test_the_fingerprint_knows_whether_the_first_row_is_kept(card: dict[str, Any]) -> None:
+    plain = parse_card(card, "card").fingerprint
+    card["strands"]["multi"]["first_row"] = True
+    assert parse_card(card, "card").fingerprint == plain
+    card["strands"]["multi"]["first_row"] = False
+    assert parse_card(card, "card").fingerprint != plain
+    card["strands"]["multi"]["first_row"] = 0
+    with pytest.raises(ModelError, match="'first_row' is 0; it must be of type bool"):
+        parse_card(card, "card")

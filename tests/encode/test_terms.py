@@ -1,0 +1,54 @@
+"""Token weights to weighted terms: equal to a plain twin, whatever the tokens and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.encode.terms import joined, terms_of
+from plait.errors import ModelError
+from plait.strands import SparseRows
+
+Texts = st.lists(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5, 1.0, 2.5])), max_size=9), max_size=6)
+
+
+def twin(pairs: list[tuple[int, float]]) -> dict[int, float]:
+    best: dict[int, float] = {}
+    for term, weight in pairs:
+        if weight > 0:
+            best[term] = max(best.get(term, 0.0), weight)
+    return dict(sorted(best.items()))
+
+
+def items_of(rows: SparseRows) -> list[dict[int, float]]:
+    found = []
+    for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
+        terms, weights = rows.terms[start:end], rows.weights[start:end]
+        assert np.all(np.diff(terms) > 0)
+        found.append(dict(zip(terms.tolist(), weights.tolist(), strict=True)))
+    return found
+
+
+@given(texts=Texts, n_more=st.integers(0, 3))
+def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int) -> None:
+    longest = max((len(text) for text in texts), default=0) + n_more
+    weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
+    for row, text in enumerate(texts):
+        weights[row, : len(text)] = [weight for _, weight in text]
+    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights)
+    assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
+    assert items_of(rows) == [twin(text) for text in texts]
+
+
+def test_a_graph_that_gives_too_few_weights_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"token weights of \(1, 2\) for 1 texts of up to 3"):
+        terms_of([np.array([5, 6, 7])], np.zeros((1, 2), np.float32))
+
+
+def test_the_terms_of_texts_are_joined_in_their_order() -> None:
+    one = (np.array([3, 9], np.int32), np.array([1, 2], np.float32))
+    none = (np.zeros(0, np.int32), np.zeros(0, np.float32))
+    assert items_of(joined([none, one, none, one])) == [{}, {3: 1, 9: 2}, {}, {3: 1, 9: 2}]
+    assert len(joined([])) == 0

@@ -1,0 +1,243 @@
+"""From a recipe to a model folder: what is loaded gives the strands that torch gives, and what is wrong is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from plait.encode.encoder import OnnxEncoder
+from plait.encode.load import load, verify
+from plait.encode.protocol import StrandShape
+from plait.errors import ConfigError, InputError, ModelError
+from plait.records import Document
+from plait.strands import MultiVectors, SparseRows, Strands
+from plait.train.build import build
+from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
+from plait.train.export.parity import Difference, Parity, check_rounded, check_same, compare
+from plait.train.export.trained import read_trained
+from plait.train.export.weights import backbone_of
+from plait.train.model import Model
+from plait.train.recipe import read_recipe
+from plait.train.run import Run
+from plait.train.texts import Texts
+from train.corpora import write_beir
+
+RECIPES = Path(__file__).parent.parent.parent.parent / "recipes"
+TEXTS = [
+    "The loom is made of oak.",
+    "a",
+    "",
+    "..., !",
+    "Weaving weaves the woven; weaving is weaving.",
+    "word " * 90,
+]
+PLAIN = ["mining.corpus=", "batching.n_negatives=0", "evaluation.data=", "optimiser.steps=2", "run.cpu=true"]
+FIXED = ["model.multi={dim = 16, fixed = {n_vectors = 4}}", "objective={name = 'contrastive', strand = 'multi'}"]
+MARKED = [
+    "model.query={length = 16, prefix = '[unused0] ', expansion = {token = '[MASK]', length = 12, attended = false}}",
+    "model.document={length = 40, prefix = '[unused1] ', overlap = 8}",
+    "model.multi={dim = 16, first_row = false, bias = true, skip = ['.', ',']}",
+    "model.dense={pooling = 'cls'}",
+]
+Train = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """Two steps of the tiny recipe with changes; the folder of the run."""
+
+    def trained(*changes: str) -> Path:
+        folder = tmp_path_factory.mktemp("trained") / "run"
+        data = [f"data.0.path={RECIPES / 'tiny-data'}", "data.0.licence=CC0-1.0"]
+        Run(read_recipe(RECIPES / "tiny.toml", [*data, *PLAIN, *changes]), folder, build).train()
+        return folder
+
+    return trained
+
+
+@pytest.fixture(scope="module")
+def run(train: Train) -> Path:
+    return train()
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    config = ExportConfig(precision="both", name="woven", licence="MIT", languages=("en",), n_threads=1)
+    return export_run(run, tmp_path_factory.mktemp("models") / "woven", config)
+
+
+def strands(given: Strands) -> tuple[np.ndarray, SparseRows, MultiVectors]:
+    assert given.dense is not None
+    assert given.sparse is not None
+    assert given.multi is not None
+    return given.dense, given.sparse, given.multi
+
+
+def assert_equal(one: Strands, other: Strands) -> None:
+    assert len(one) == len(other)
+    np.testing.assert_allclose(strands(one)[0], strands(other)[0], atol=1e-5)
+    for field in ("terms", "offsets"):
+        np.testing.assert_array_equal(getattr(strands(one)[1], field), getattr(strands(other)[1], field))
+    np.testing.assert_allclose(strands(one)[1].weights, strands(other)[1].weights, atol=1e-5)
+    np.testing.assert_array_equal(strands(one)[2].offsets, strands(other)[2].offsets)
+    np.testing.assert_allclose(strands(one)[2].values, strands(other)[2].values, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [(), FIXED, MARKED], ids=["plain", "fixed", "marked"])
+def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
+    folder = train(*changes)
+    export_run(folder, tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
+    encoder, twin = load(tmp_path / "model", n_threads=1), torch_encoder(read_trained(folder))
+    assert_equal(encoder.encode_documents(TEXTS), twin.encode_documents(TEXTS))
+    assert_equal(encoder.encode_queries(TEXTS), twin.encode_queries(TEXTS))
+    assert encoder.encode_documents(TEXTS).truncated == 1
+    n_rows = np.diff(strands(encoder.encode_documents(TEXTS))[2].offsets)
+    assert (set(n_rows.tolist()) == {4}) == (changes is FIXED)
+
+
+def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
+    model = read_trained(run).model
+    texts = Texts(read_trained(run).tokenizer, model.config)
+    sparse = strands(load(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
+    for item, text in enumerate(TEXTS):
+        tokens = texts.tokens([text], is_query=False)
+        weights = model(tokens, is_query=False).sparse[0].tolist()
+        best: dict[int, float] = {}
+        for term, weight in zip(tokens.ids[0].tolist(), weights, strict=True):
+            if weight > 0:
+                best[term] = max(weight, best.get(term, 0.0))
+        own = slice(sparse.offsets[item], sparse.offsets[item + 1])
+        assert sparse.terms[own].tolist() == sorted(best)
+        assert sparse.weights[own].tolist() == pytest.approx([best[term] for term in sorted(best)], abs=1e-5)
+
+
+def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Exported) -> None:
+    assert verify(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
+    encoder = load(exported.folder, n_threads=1)
+    assert encoder.name == "woven"
+    assert encoder.shape == StrandShape(dense=64, sparse=30522, multi=32)
+    assert encoder.card.licence == "MIT"
+    assert encoder.term(2088) == "world"
+    full = load(exported.folder, precision="fp32", n_threads=1)
+    assert full.fingerprint == encoder.fingerprint == exported.card.fingerprint
+    assert min(seen.cosine for seen in compare(full, encoder, TEXTS, TEXTS).strands.values()) > 0.99
+
+
+def test_the_page_is_written_from_the_run(exported: Exported) -> None:
+    page = (exported.folder / "README.md").read_text()
+    for said in (
+        "# woven", "30,522 terms", "| tiny-data | beir | train | CC0-1.0 |", "Objective: m3. Weights of step 2 of 2",
+        "Last loss, at step 2", "torch", "int8 against fp32", "largest difference", "[optimiser]",
+    ):  # fmt: skip
+        assert said in page
+
+
+def test_one_precision_leaves_one_graph_and_needs_no_name_to_load(train: Train, tmp_path: Path) -> None:
+    folder = train("model.sparse={}", "model.dense={pooling = 'cls'}")
+    export_run(folder, tmp_path / "small", ExportConfig(n_threads=1))
+    assert sorted(path.name for path in (tmp_path / "small").iterdir()) == [
+        "README.md", "model.int8.onnx", "plait.json", "tokenizer.json"
+    ]  # fmt: skip
+    export_run(folder, tmp_path / "full", ExportConfig(precision="fp32", n_threads=1))
+    assert isinstance(load(tmp_path / "full", n_threads=1), OnnxEncoder)
+    with pytest.raises(ModelError, match="has no precision 'int8'; it has fp32"):
+        load(tmp_path / "full", precision="int8")
+
+
+def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
+    raw = read_recipe(RECIPES / "tiny.toml").toml().replace("sparse = {}\n", "")
+    (tmp_path / "recipe.toml").write_text(raw)
+    data = [f"data.0.path={RECIPES / 'tiny-data'}", "objective={name = 'contrastive', strand = 'multi'}"]
+    Run(read_recipe(tmp_path / "recipe.toml", [*data, *PLAIN]), tmp_path / "run", build).train()
+    export_run(tmp_path / "run", tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
+    with plait.open(tmp_path / "index", create=True, model=tmp_path / "model", n_threads=1) as index:
+        index.add([Document("1", "the loom is made of oak"), Document("2", "glaciers grind their valleys")])
+        for mode in ("dense", "multi", "hybrid"):
+            assert index.rank(["the loom is made of oak"], 1, mode=mode)[0][0][0] == "1"
+
+
+def test_ranks_of_both_precisions_are_measured_on_a_collection(run: Path, tmp_path: Path) -> None:
+    data = write_beir(tmp_path / "set")
+    config = ExportConfig(data=str(data), split="dev", n_threads=1)
+    ranking = export_run(run, tmp_path / "model", config).checks.ranking
+    assert ranking is not None
+    assert (ranking.n_queries, list(ranking.values)) == (50, ["int8", "fp32"])
+    for values in ranking.values.values():
+        assert list(values) == ["dense", "sparse", "multi"]
+        assert 0 < min(values.values()) <= max(values.values()) <= 1
+    assert "nDCG@10 on set (dev, 50 queries)" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(run: Path, tmp_path: Path) -> None:
+    model, other = tmp_path / "model", tmp_path / "other"
+    export_run(run, model, ExportConfig(n_threads=1))
+    with pytest.raises(ConfigError, match="exists; name another folder, or replace it with --force"):
+        export_run(run, model)
+    export_run(run, model, ExportConfig(name="second", force=True, n_threads=1))
+    assert json.loads((model / "plait.json").read_text())["name"] == "second"
+    other.mkdir()
+    (other / "thesis.txt").write_text("do not lose me")
+    with pytest.raises(ConfigError, match=r"has no plait.json; --force replaces model folders only"):
+        export_run(run, other, ExportConfig(force=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "other"]
+
+
+def test_a_graph_that_differs_from_torch_is_not_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(model: Model) -> object:
+        weights, config = backbone_of(model)
+        return {**weights, "embeddings.LayerNorm.weight": weights["embeddings.LayerNorm.weight"] * 1.1}, config
+
+    monkeypatch.setattr("plait.train.export.export.backbone_of", wrong)
+    with pytest.raises(ModelError, match=r"strand of the graph is .* away from torch's"):
+        export_run(run, tmp_path / "model", ExportConfig(n_threads=1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_hold_for_numbers_that_are_none() -> None:
+    with pytest.raises(ModelError, match="the dense strand of the graph is nan away"):
+        check_same(Parity({"dense": Difference(float("nan"), 1.0)}, 1))
+    with pytest.raises(ModelError, match=r"the multi strand has a mean cosine of 0.500"):
+        check_rounded(Parity({"multi": Difference(0.0, 0.5)}, 1))
+
+
+def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no run"):
+        export_run(tmp_path / "none", tmp_path / "model")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ModelError, match=r"holds no trained model: there is no folder best or final in it, only check"):
+        export_run(tmp_path / "run", tmp_path / "model")
+    with pytest.raises(ConfigError, match="there are no weights 'last'; choose one of best, final"):
+        export_run(tmp_path / "run", tmp_path / "model", ExportConfig(weights="last"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_backbone_of_pre_training_is_refused(train: Train, tmp_path: Path) -> None:
+    corpus = RECIPES / "tiny-data" / "corpus.jsonl"
+    folder = train("objective={name = 'retromae'}", f"data.0.path={corpus}", "data.0.kind=texts")
+    with pytest.raises(ModelError, match="a backbone without heads, as RetroMAE leaves it"):
+        export_run(folder, tmp_path / "model")
+
+
+def test_texts_longer_than_the_positions_of_the_backbone_are_told(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the encoder has 64 positions, and a text has 100"):
+        export_run(train("model.document={length = 100, overlap = 8}"), tmp_path / "model")
+
+
+def test_what_cannot_be_asked_for_is_told_first(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no precision 'int4'; choose one of int8, fp32, both"):
+        ExportConfig(precision="int4")
+    with pytest.raises(InputError, match="there is no folder"):
+        export_run(run, tmp_path / "model", ExportConfig(data=str(tmp_path / "none")))
+
+
+def test_the_weights_of_a_run_may_be_exported_by_their_own_folder(run: Path, tmp_path: Path) -> None:
+    exported = export_run(run / "final", tmp_path / "model", ExportConfig(n_threads=1))
+    assert exported.card.name == "tiny"
+    assert "There is no record of a run" in (tmp_path / "model" / "README.md").read_text()
