@@ -176,3 +176,24 @@ def test_refresh_shows_what_another_handle_wrote(tmp_path: Path) -> None:
     assert second.search("apple") == []
     second.refresh()
     assert [hit.id for hit in second.search("apple")] == ["a"]
+
+
+def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plait.Index) -> None:
+    for number in range(20):
+        index.add([{"id": f"n{number}", "text": f"number {number}", "n": number}])
+    assert index.info().segments < 8
+    assert index.delete(filter="n >= 5 and n < 15") == 10
+    assert {hit.id for hit in index.search("number", k=50, mode="bm25")} == {
+        f"n{n}" for n in (*range(5), *range(15, 20))
+    }
+    for wrong in ({}, {"ids": ["n1"], "filter": "n = 1"}):
+        with pytest.raises(ConfigError, match="one of the two"):
+            index.delete(**wrong)
+    assert index.info().deleted_rows <= 10
+
+
+def test_merging_can_be_left_out(index: plait.Index) -> None:
+    before = index.info().segments
+    for number in range(20):
+        index.add([{"id": f"n{number}", "text": f"number {number}"}], merge=False)
+    assert index.info().segments == before + 20

@@ -22,6 +22,13 @@ def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> Non
     assert runner.invoke(app, ["delete", "ix", "b"]).stdout == "deleted 1 document\n"
 
 
+def test_documents_are_deleted_by_a_filter(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="x", b="y")
+    result = runner.invoke(app, ["delete", "ix", "--filter", "year < 2000"])
+    assert (result.exit_code, result.stdout) == (0, "deleted 2 documents\n")
+    assert index.asked == [{"ids": None, "filter": "year < 2000"}]
+
+
 def test_deleting_nothing_ends_with_1(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="x")
     assert runner.invoke(app, ["delete", "ix", "nowhere"]).exit_code == 1

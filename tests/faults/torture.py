@@ -56,6 +56,7 @@ class Torture:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._base = folder, folder / "base"
+        workload.merge_early()
         self._expected = workload.make_base(self._base)
 
     def n_operations(self, seed: int, *, creating: bool) -> int:

@@ -12,7 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from plait.encode.protocol import StrandShape
+from plait.index import compact, tiers
+from plait.index import writer as writing
 from plait.index.check import check
+from plait.index.filters import compile_filter
 from plait.index.store import Snapshot, Store
 from plait.index.writer import Writer, leftovers
 from plait.records import Document, Span
@@ -27,7 +30,7 @@ State = dict[str, str]  # ids and texts
 class Step:
     """One batch of work: documents to write, ids to delete, a compaction, or another writer in the place of this."""
 
-    what: str  # write, delete, compact or reopen
+    what: str  # write, delete, delete where, compact or reopen; writes are followed by a merge where it pays
     documents: tuple[tuple[str, str], ...] = ()
     ids: tuple[str, ...] = ()
     retrain: bool = False
@@ -38,15 +41,23 @@ class Step:
         return {id: text for id, text in state.items() if id not in self.ids}
 
 
+def merge_early() -> None:
+    """From now on in this process, few writes and few vectors are enough for a merge that compresses."""
+    for module in (tiers, writing):
+        setattr(module, "FANOUT", 3)  # noqa: B010 -- imported there, not defined
+    for name in ("CODED_FROM", "ROWS_A_CELL"):
+        setattr(compact, name, 1)
+
+
 def steps_of(seed: int, n_steps: int) -> list[Step]:
     """A workload: adding, replacing, deleting and compacting, at random."""
     rng = random.Random(seed)
     steps = []
     for number in range(n_steps):
         ids = tuple(f"d{rng.randrange(60)}" for _ in range(rng.randint(1, 4)))
-        what = rng.choices(["write", "delete", "compact", "reopen"], [4, 2, 2, 1])[0]
+        what = rng.choices(["write", "delete", "delete where", "compact", "reopen"], [6, 1, 1, 2, 1])[0]
         documents = tuple((id, f"text {seed} {number} of {id}") for id in dict.fromkeys(ids)) if what == "write" else ()
-        steps.append(Step(what, documents, ids if what == "delete" else (), rng.random() < 0.3))
+        steps.append(Step(what, documents, ids if what.startswith("delete") else (), rng.random() < 0.3))
     return steps
 
 
@@ -66,8 +77,13 @@ def write(writer: Writer, documents: Iterable[tuple[str, str]]) -> None:
 def run(writer: Writer, step: Step) -> None:
     if step.what == "write":
         write(writer, step.documents)
+        writer.merge()
     elif step.what == "delete":
         writer.delete(step.ids)
+    elif step.what == "delete where":
+        named = ", ".join(f'"{id}"' for id in step.ids)
+        writer.delete_where(compile_filter(f"id in ({named})"))
+        writer.merge()
     elif step.what == "compact":
         writer.compact(retrain=step.retrain)
 

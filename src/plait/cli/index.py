@@ -36,6 +36,7 @@ def index(
     pooling: PoolingMethod = None,
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
+    merge: Annotated[bool, typer.Option(help="Put small segments together on the way.")] = True,
 ) -> None:
     """Create an index, or add documents to one.
 
@@ -71,7 +72,7 @@ def index(
             update(read.bytes_read * done.documents // max(1, read.documents), done.documents)
 
         try:
-            added = opened.add(documents, commit_every=commit_every, on_progress=on_progress)
+            added = opened.add(documents, commit_every=commit_every, merge=merge, on_progress=on_progress)
         except KeyboardInterrupt:
             raise StoppedError(_how_to_go_on(n_kept, to)) from None
         except SourceError as error:

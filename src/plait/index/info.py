@@ -12,6 +12,7 @@ from typing import Any
 from plait.encode.protocol import StrandShape
 from plait.index.catalogue import pooling_in, read_meta, read_segments
 from plait.index.connection import ReadTransaction
+from plait.index.drift import Drift, read_drift
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import ReadPlan, read_plan
@@ -35,6 +36,7 @@ class StoreInfo:
     facts: Mapping[str, Any]
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
+    drift: Drift | None = None  # of vectors that were coded since the codec was fitted
 
 
 def info(store: Store) -> StoreInfo:
@@ -44,7 +46,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents, tuned = view.count("n_documents"), read_plan(view)
+        n_documents, tuned, drift = view.count("n_documents"), read_plan(view), read_drift(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
@@ -67,6 +69,7 @@ def info(store: Store) -> StoreInfo:
         facts=json.loads(meta["facts"]),
         tuned=tuned,
         pooling=str(pooling_in(meta["facts"]) or ""),
+        drift=drift,
     )
 
 
