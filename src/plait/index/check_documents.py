@@ -35,9 +35,11 @@ def check_contents(segments: Mapping[int, Segment], view: ReadTransaction) -> li
             break
         last = rows[-1][0]
         for doc, id, title, text, metadata, digest, number, first_row, n_rows in rows:
-            if not _digest_holds(id, text, title, metadata, digest):
+            if not digest_holds(id, text, title, metadata, digest):
                 problems.append(f"document {id!r} does not match the digest of its content; it was changed")
-            if number in segments:
+            if type(first_row) is not int or type(n_rows) is not int:
+                problems.append(f"document {id!r} claims rows that cannot be: {first_row!r:.50}, {n_rows!r:.50}")
+            elif number in segments:
                 own = slice(first_row, first_row + n_rows)
                 problems += [
                     f"document {id!r} of segment {number} {problem}"
@@ -76,7 +78,8 @@ def _claim_problems(segment: Segment, claimed: NDArray[np.bool_]) -> list[str]:
     return [f"segment {segment.number}: {count} rows are {what}" for what, count in counts.items() if count]
 
 
-def _digest_holds(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
+def digest_holds(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
+    """Whether a document is the one that was written."""
     try:
         return content_digest(Document(id, text, title, json.loads(metadata))) == digest
     except (ValueError, TypeError, AttributeError, PlaitError):

@@ -37,6 +37,12 @@ class StoreInfo:
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
     drift: Drift | None = None  # of vectors that were coded since the codec was fitted
+    resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
+
+    @property
+    def deleted_share(self) -> float:
+        """Of all rows that take space."""
+        return self.deleted_rows / max(self.passages + self.deleted_rows, 1)
 
 
 def info(store: Store) -> StoreInfo:
@@ -70,7 +76,25 @@ def info(store: Store) -> StoreInfo:
         tuned=tuned,
         pooling=str(pooling_in(meta["facts"]) or ""),
         drift=drift,
+        resident=resident_bytes(store.path),
     )
+
+
+def resident_bytes(path: Path) -> int | None:
+    """How much of the segments this process has mapped and in memory: what the system reads in as it is searched, and
+    takes away again when others need it."""
+    folder, total, counting = str(path.resolve() / "segments"), 0, False
+    try:
+        lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        first, *rest = line.split(maxsplit=5)
+        if not first.endswith(":"):
+            counting = len(rest) == 5 and rest[4].startswith(folder)
+        elif counting and first == "Rss:":
+            total += int(rest[0]) * 1024
+    return total
 
 
 def _nbytes(file: Path) -> int:

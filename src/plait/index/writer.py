@@ -261,6 +261,27 @@ class Writer:
             return strands, self._shape.fixed
         return replace(strands, multi=pool(strands.multi, self._pooling)), self._pooling.fixed
 
+    def repair(self, steps: Callable[[], int]) -> None:
+        """Does what `plait.index.repair` has found out must be done, in one commit."""
+        self._check_usable()
+
+        def within() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return steps()
+
+        self._commit(within, draft=None)
+        with storage_errors(self._path):
+            self._remove_leftovers()
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The one that commits; for the parts of plait.index alone."""
+        return self._connection
+
     @property
     def pooling(self) -> Pooling | None:
         """How the multi strand is pooled."""
