@@ -47,6 +47,7 @@ test: $(VENV)/test-installed ## Tests, lint and types
 
 torture: $(VENV)/test-installed ## Crash an index a thousand times, and search it for a minute while it is written
 	cd tests && ../$(BIN)/python -m faults.torture --points 1000 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.concurrency --seconds 60 --seed $(SEED)
 
 lint: $(VENV)/test-installed ## Lint alone
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -25,5 +25,4 @@ def test_what_was_not_read_is_not_in_memory(tmp_path: Path, monkeypatch: pytest.
         float(multi.values.sum())
         read = info(store).resident
         assert read is not None
-        assert read - opened >= multi.values.nbytes // 2
-        assert opened < info(store).bytes
+        assert opened < read <= info(store).bytes
