@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import PlaitError
 from plait.index.connection import ReadTransaction
-from plait.index.documents import content_digest
+from plait.index.documents import digest_holds
 from plait.index.segment import Segment
-from plait.records import Document
 
 BATCH = 1000  # documents whose texts are held at a time
 
@@ -76,11 +73,3 @@ def _claim_problems(segment: Segment, claimed: NDArray[np.bool_]) -> list[str]:
         "deleted and belong to a document": int(np.sum(claimed & ~live)),
     }
     return [f"segment {segment.number}: {count} rows are {what}" for what, count in counts.items() if count]
-
-
-def digest_holds(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
-    """Whether a document is the one that was written."""
-    try:
-        return content_digest(Document(id, text, title, json.loads(metadata))) == digest
-    except (ValueError, TypeError, AttributeError, PlaitError):
-        return False

@@ -18,8 +18,8 @@ from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.index import catalogue
 from plait.index.analyser import analyse
 from plait.index.check import CheckReport, check, sound_segment
-from plait.index.check_documents import digest_holds
 from plait.index.connection import ReadTransaction
+from plait.index.documents import digest_holds
 from plait.index.durable import storage_errors
 from plait.index.segment import Segment
 from plait.index.snapshot import CATALOGUE

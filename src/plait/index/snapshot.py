@@ -18,7 +18,7 @@ from plait.errors import CorruptIndexError, FilterError
 from plait.index.analyser import match_expression
 from plait.index.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
 from plait.index.connection import ReadTransaction
-from plait.index.documents import check_ids
+from plait.index.documents import check_ids, digest_holds
 from plait.index.durable import storage_errors
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
@@ -141,11 +141,16 @@ class Snapshot:
         return np.fromiter((doc for (doc,) in rows), np.int64, len(rows))
 
     def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
-        """The documents of these numbers, in this order."""
-        found = self._by_number("doc, id, text, title, metadata, segment, first_row, n_rows", docs)
+        """The documents of these numbers, in this order, each compared with the digest of its content."""
+        found = self._by_number("doc, id, text, title, metadata, digest, segment, first_row, n_rows", docs)
+        for _, id, text, title, metadata, digest, *_ in found:
+            if not digest_holds(id, text, title, metadata, digest):
+                raise CorruptIndexError(
+                    f"document {id!r:.100} of {self.path} is not what was written; run plait check {self.path}"
+                )
         return [
             StoredDocument(doc, id, text, title, json.loads(metadata), segment, first_row, n_rows)
-            for doc, id, text, title, metadata, segment, first_row, n_rows in found
+            for doc, id, text, title, metadata, _, segment, first_row, n_rows in found
         ]
 
     def fetch_ids(self, docs: Sequence[int]) -> list[str]:
