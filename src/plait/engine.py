@@ -210,6 +210,14 @@ class Index:
                 self.refresh()
         return n_deleted
 
+    def index_field(self, name: str) -> bool:
+        """Makes filters on a field of the metadata quick, from now on: it need not be read from every document. It is
+        named as in a filter (`year`, `author.name`). False if it was so already."""
+        with self._store.writer() as writer:
+            made = writer.index_field(name)
+        self.refresh()
+        return made
+
     def compact(
         self,
         *,
@@ -458,10 +466,9 @@ class Index:
         allowed = None
         if filter is not None:
             with trace.stage("filter"):
-                from plait.index.filters import compile_filter  # most searches have no filter
-
-                condition = compile_filter(filter)
-                allowed = snapshot.matching(condition.sql, condition.parameters)
+                allowed = snapshot.filtered(filter)
+                if len(allowed) == snapshot.n_documents:
+                    allowed = None  # it keeps every document, and choosing among rows would only take time
         if candidates is not None:
             allowed = numbers_of(snapshot, candidates, among=allowed)
         return plan.run(snapshot, batch, k, allowed, trace)

@@ -37,6 +37,10 @@ def index(
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a load that was cut short.")] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Make filters on this field quick, now and later; may be repeated."),
+    ] = None,
     merge: Annotated[bool, typer.Option(help="Put small segments together on the way.")] = True,
 ) -> None:
     """Create an index, or add documents to one.
@@ -84,6 +88,8 @@ def index(
                 f"{error}\n{n_kept:,} documents before it are kept in {to}; mend it, or pass over such records with "
                 f"--on-error skip"
             ) from None
+        for name in field or []:
+            opened.index_field(name)
     if resume:
         say(f"{added.unchanged:,} documents were there already and were not encoded again")
     _tell(added, to)

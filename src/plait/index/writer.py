@@ -29,6 +29,7 @@ from plait.index.connection import open_for_writing
 from plait.index.documents import check_ids
 from plait.index.drift import Drift, read_drift, write_drift
 from plait.index.durable import storage_errors
+from plait.index.fields import add_field, path_of
 from plait.index.filters import Condition
 from plait.index.lock import LOCK, WriterLock
 from plait.index.loss import write_codes_recall
@@ -151,6 +152,17 @@ class Writer:
             return n_deleted
 
         return self._commit(steps, draft=None)
+
+    def index_field(self, name: str) -> bool:
+        """Makes an index on a field of the metadata, in one commit; False if there is one."""
+        self._check_usable()
+        path = path_of(name)
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return int(add_field(self._connection, path))
+
+        return bool(self._commit(steps, draft=None))
 
     def tune(self, plan: TunedPlan | None) -> None:
         """Keeps the plan that searches are to go by, in one commit; None forgets it. The index itself stays."""
