@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SEED   ?= 0
 NATIVE := $(wildcard cpp/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format sanitize clean
+.PHONY: help demo test torture lint types format sanitize clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -43,6 +44,10 @@ test: $(VENV)/test-installed ## Tests, lint and types
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy --strict" && $(BIN)/mypy
 	@echo "== pytest" && $(BIN)/python -m pytest -q
+
+torture: $(VENV)/test-installed ## Crash an index a thousand times, and search it for a minute while it is written
+	cd tests && ../$(BIN)/python -m faults.torture --points 1000 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.concurrency --seconds 60 --seed $(SEED)
 
 lint: $(VENV)/test-installed ## Lint alone
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -190,3 +190,25 @@ def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: 
         assert again.state(mode="bm25") == after
         with pytest.raises(ConfigError, match="no mode"):
             again.state(mode="nonsense")
+
+
+def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plait.Index) -> None:
+    for number in range(20):
+        index.add([{"id": f"n{number}", "text": f"number {number}", "n": number}])
+    assert index.info().segments < 8
+    assert index.delete(filter="n >= 5 and n < 15") == 10
+    assert {hit.id for hit in index.search("number", k=50, mode="bm25")} == {
+        f"n{n}" for n in (*range(5), *range(15, 20))
+    }
+    with pytest.raises(ConfigError, match="one of the two"):
+        index.delete()
+    with pytest.raises(ConfigError, match="one of the two"):
+        index.delete(["n1"], filter="n = 1")
+    assert index.info().deleted_rows <= 10
+
+
+def test_merging_can_be_left_out(index: plait.Index) -> None:
+    before = index.info().segments
+    for number in range(20):
+        index.add([{"id": f"n{number}", "text": f"number {number}"}], merge=False)
+    assert index.info().segments == before + 20

@@ -10,7 +10,7 @@ from typing import Any
 
 from plait.encode.passages import with_title
 from plait.encode.protocol import Encoder
-from plait.errors import ConfigError, DocumentError
+from plait.errors import ConfigError, DocumentError, StoreError
 from plait.index.documents import check_document, content_digest, document_from
 from plait.index.writer import Writer
 from plait.records import Document
@@ -66,6 +66,7 @@ def add_documents(
     documents: Iterable[Document | Mapping[str, Any]],
     *,
     commit_every: int,
+    merge: bool = True,
     on_progress: Callable[[AddProgress], None] | None = None,
 ) -> AddReport:
     """Adds or replaces by id; each batch of `commit_every` documents is one commit, all or nothing."""
@@ -81,7 +82,17 @@ def add_documents(
     for batch in _batches(documents, commit_every, report):
         _write_batch(writer, encoder, batch, report, tell)
         tell(0, report.passages)
+        if merge:
+            merge_after(f"{report.documents:,} documents were added", writer)
     return report
+
+
+def merge_after(done: str, writer: Writer) -> None:
+    """Merges what it pays to merge. Where that fails, the error says that what came before it is done all the same."""
+    try:
+        writer.merge()
+    except StoreError as error:
+        raise StoreError(f"{done} and are durable, but merging segments after that failed: {error}") from error
 
 
 def _batches(

@@ -141,12 +141,14 @@ class Index:
         documents: Iterable[Document | Mapping[str, Any]],
         *,
         commit_every: int = 2000,
+        merge: bool = True,
         on_progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Adds documents, or replaces those whose id is there already; what is unchanged is not encoded again.
 
         A document is a mapping with `id` and `text`, perhaps `title`, and any other fields as metadata. Each
         `commit_every` documents are durable together; if an error or Ctrl-C ends the call, the batches before stay.
+        With `merge`, small segments are put together on the way.
         """
         if isinstance(documents, Mapping | str):
             raise ConfigError("add takes a sequence of documents; put a single one in a list")
@@ -155,7 +157,12 @@ class Index:
         with self._store.writer() as writer:
             try:
                 return add_documents(
-                    writer, self._source.get(), documents, commit_every=commit_every, on_progress=on_progress
+                    writer,
+                    self._source.get(),
+                    documents,
+                    commit_every=commit_every,
+                    merge=merge,
+                    on_progress=on_progress,
                 )
             finally:
                 self.refresh()
@@ -166,25 +173,50 @@ class Index:
         strands: Strands,
         *,
         spans: Sequence[Sequence[Span]] | None = None,
+        merge: bool = True,
     ) -> None:
-        """Adds documents with vectors made elsewhere: one item of `strands` for each, or for each of their `spans`."""
-        from plait.adding import as_document
+        """Adds documents with vectors made elsewhere: one item of `strands` for each, or for each of their `spans`.
+        `merge` as in `add`."""
+        from plait.adding import as_document, merge_after
 
         checked = [as_document(document) for document in documents]
         if spans is None:
             spans = [[Span(0, len(document.text))] for document in checked]
         with self._store.writer() as writer:
-            writer.write(checked, spans, strands)
-        self.refresh()
+            try:
+                writer.write(checked, spans, strands)
+                if merge:
+                    merge_after("the documents were added", writer)
+            finally:
+                self.refresh()
 
-    def delete(self, ids: Sequence[str]) -> int:
-        """Deletes by id; says how many were there."""
+    def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None, merge: bool = True) -> int:
+        """Deletes by id, or what a filter accepts; says how many were there. They are gone from every later search, and
+        cost what they are, not what the index is. With `merge`, segments of mostly deleted rows are rewritten."""
         if isinstance(ids, str):
             raise ConfigError("delete takes a sequence of ids; put a single one in a list")
+        if (ids is None) == (filter is None):
+            raise ConfigError("delete takes ids or a filter: one of the two")
+        from plait.adding import merge_after
+        from plait.index.filters import compile_filter
+
+        condition = None if filter is None else compile_filter(filter)
         with self._store.writer() as writer:
-            n_deleted = writer.delete(ids)
-        self.refresh()
+            try:
+                n_deleted = writer.delete(ids or []) if condition is None else writer.delete_where(condition)
+                if merge and n_deleted:
+                    merge_after("the documents were deleted", writer)
+            finally:
+                self.refresh()
         return n_deleted
+
+    def index_field(self, name: str) -> bool:
+        """Makes filters on a field of the metadata quick, from now on: it need not be read from every document. It is
+        named as in a filter (`year`, `author.name`). False if it was so already."""
+        with self._store.writer() as writer:
+            made = writer.index_field(name)
+        self.refresh()
+        return made
 
     def compact(
         self,
@@ -444,10 +476,9 @@ class Index:
         allowed = None
         if filter is not None:
             with trace.stage("filter"):
-                from plait.index.filters import compile_filter  # most searches have no filter
-
-                condition = compile_filter(filter)
-                allowed = snapshot.matching(condition.sql, condition.parameters)
+                allowed = snapshot.filtered(filter)
+                if len(allowed) == snapshot.n_documents:
+                    allowed = None  # it keeps every document, and choosing among rows would only take time
         if candidates is not None:
             allowed = numbers_of(snapshot, candidates, among=allowed)
         return plan.run(snapshot, batch, k, allowed, trace)

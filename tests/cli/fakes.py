@@ -35,8 +35,10 @@ class FakeIndex:
         documents: Iterable[Document],
         *,
         commit_every: int = 2000,
+        merge: bool = True,
         on_progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
+        self.asked.append({"merge": merge})
         report = AddReport(seconds=0.5, truncated=1)
         for document in documents:
             if document.id in self.documents:
@@ -51,8 +53,10 @@ class FakeIndex:
         report.passages = report.added
         return report
 
-    def delete(self, ids: Sequence[str]) -> int:
-        return sum(self.documents.pop(id, None) is not None for id in ids)
+    def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None) -> int:
+        self.asked.append({"ids": ids, "filter": filter})
+        wanted = list(self.documents) if ids is None else ids
+        return sum(self.documents.pop(id, None) is not None for id in wanted)
 
     def search(self, query: str, k: int = 10, **options: Any) -> list[Hit]:
         self.asked.append({"query": query, "k": k, **options})

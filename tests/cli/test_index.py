@@ -53,7 +53,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(runner: CliRunner, library: L
     library.indexes["ix"] = FakeIndex(Path("ix"), interrupt_after=3)
     result = runner.invoke(app, ["index", str(source), "--to", "ix", "--commit-every", "2"])
     assert result.exit_code == 130
-    assert "stopped; 2 documents are safe in ix. Run the same command again" in result.stderr
+    assert "stopped; 2 documents are safe in ix. Run the same command with --resume" in result.stderr
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", None])

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.fakes import Library
+from index.tokens import make_tokens
 from plait.cli.app import app
 from plait.cli.info import size
 
@@ -20,6 +21,13 @@ def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> Non
     assert (result.exit_code, result.stdout) == (0, "deleted 2 documents; 1 of 3 were not there\n")
     assert list(index.documents) == ["b"]
     assert runner.invoke(app, ["delete", "ix", "b"]).stdout == "deleted 1 document\n"
+
+
+def test_documents_are_deleted_by_a_filter(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="x", b="y")
+    result = runner.invoke(app, ["delete", "ix", "--filter", "year < 2000"])
+    assert (result.exit_code, result.stdout) == (0, "deleted 2 documents\n")
+    assert index.asked == [{"ids": None, "filter": "year < 2000"}]
 
 
 def test_deleting_nothing_ends_with_1(runner: CliRunner, library: Library) -> None:
@@ -66,3 +74,16 @@ def test_check_ends_with_1_if_there_is_a_problem(
     assert "note: a leftover" in result.stdout
     assert ("ix is sound: 5 documents in 2 segments" in result.stdout) == (not problems)
     assert all(f"problem: {problem}" in result.stdout for problem in problems)
+
+
+def test_repair_names_what_was_lost_and_backup_copies(runner: CliRunner, tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index", n_documents=10)
+    copied = runner.invoke(app, ["backup", str(store.path), str(tmp_path / "copy")])
+    assert (copied.exit_code, "27 documents" in copied.stdout) == (0, True)
+    (store.path / "segments" / "000002" / "dense.plait").unlink()
+    assert runner.invoke(app, ["check", str(store.path)]).exit_code == 1
+    mended = runner.invoke(app, ["check", str(store.path), "--repair"])
+    assert mended.exit_code == 0
+    assert "dropped: segment 2\nlost: d11\n" in mended.stdout
+    assert "18 documents are kept, 9 are lost" in mended.stdout
+    assert runner.invoke(app, ["check", str(tmp_path / "copy")]).exit_code == 0

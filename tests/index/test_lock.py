@@ -87,3 +87,16 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(store: Store) -> None:
         store.writer().close()
     finally:
         os.kill(int(child), 9)
+
+
+def test_a_disk_that_refuses_the_name_in_the_lock_stops_no_writer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    for name in ("pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    for id in ("wool", "silk"):
+        with store.writer() as writer:
+            assert writer.delete([id]) == 1

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from plait.cli.backup import backup
 from plait.cli.check import check
 from plait.cli.compact import compact
 from plait.cli.compare import compare_runs
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "delete": delete,
     "info": info,
     "check": check,
+    "backup": backup,
     "compact": compact,
     "tune": tune,
     "eval": evaluate,

@@ -12,20 +12,25 @@ from plait.cli.options import IndexPath
 
 def delete(
     index: IndexPath,
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of documents.", show_default=False)],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of documents.", show_default=False)] = None,
+    filter: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Delete all documents whose metadata fit.", show_default=False),
+    ] = None,
 ) -> None:
-    """Delete documents by id.
+    """Delete documents by id, or all that a filter accepts.
 
     \b
-    Example:
+    Examples:
       plait delete my-index doc-17 doc-18
+      plait delete my-index --filter 'year < 2000'
     """
     import plait
 
-    wanted = list(dict.fromkeys(ids))
+    wanted = list(dict.fromkeys(ids or []))
     with plait.open(index) as opened:
-        n_deleted = opened.delete(wanted)
+        n_deleted = opened.delete(wanted if ids else None, filter=filter)
     absent = f"; {len(wanted) - n_deleted} of {len(wanted)} were not there" if n_deleted < len(wanted) else ""
-    print(f"deleted {n_deleted} {'document' if n_deleted == 1 else 'documents'}{absent}")
+    print(f"deleted {n_deleted:,} {'document' if n_deleted == 1 else 'documents'}{absent}")
     if not n_deleted:
         raise typer.Exit(NOTHING_FOUND)

@@ -12,7 +12,7 @@ import typer
 
 from plait.cli.ending import StoppedError, say
 from plait.cli.options import Fixed, Model, PoolFactor, PoolingMethod, Threads, pooling_options
-from plait.errors import SourceError
+from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from plait.adding import AddProgress, AddReport
@@ -36,6 +36,12 @@ def index(
     pooling: PoolingMethod = None,
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a load that was cut short.")] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Make filters on this field quick, now and later; may be repeated."),
+    ] = None,
+    merge: Annotated[bool, typer.Option(help="Put small segments together on the way.")] = True,
 ) -> None:
     """Create an index, or add documents to one.
 
@@ -49,18 +55,21 @@ def index(
       plait index notes/ papers/ --to my-index --on-error skip
       zcat dump.gz | plait index - --to my-index
       plait index corpus.jsonl --to small-index --fixed 32
+      plait index corpus.jsonl --to my-index --resume
     """
     import plait
     from plait.cli.progress import progress
     from plait.sources import SourceReport, documents_from
     from plait.sources.find import total_bytes
 
+    if resume and not to.exists():
+        raise ConfigError(f"there is nothing to resume: {to} does not exist; leave --resume out to make it")
     read = SourceReport()
     documents = _not_empty(documents_from(sources, on_error=on_error.value, report=read), sources)
     n_kept = 0
     chosen = pooling_options(fixed, pool_factor, pooling)
     with (
-        plait.open(to, create=True, model=model, n_threads=threads, **chosen) as opened,
+        plait.open(to, create=not resume, model=model, n_threads=threads, **chosen) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 
@@ -71,7 +80,7 @@ def index(
             update(read.bytes_read * done.documents // max(1, read.documents), done.documents)
 
         try:
-            added = opened.add(documents, commit_every=commit_every, on_progress=on_progress)
+            added = opened.add(documents, commit_every=commit_every, merge=merge, on_progress=on_progress)
         except KeyboardInterrupt:
             raise StoppedError(_how_to_go_on(n_kept, to)) from None
         except SourceError as error:
@@ -79,6 +88,10 @@ def index(
                 f"{error}\n{n_kept:,} documents before it are kept in {to}; mend it, or pass over such records with "
                 f"--on-error skip"
             ) from None
+        for name in field or []:
+            opened.index_field(name)
+    if resume:
+        say(f"{added.unchanged:,} documents were there already and were not encoded again")
     _tell(added, to)
     for note in read.notes():
         say(note)
@@ -94,8 +107,8 @@ def _not_empty(documents: Iterator[Document], sources: list[str]) -> Iterator[Do
 
 def _how_to_go_on(n_kept: int, to: Path) -> str:
     return (
-        f"stopped; {n_kept:,} documents are safe in {to}. Run the same command again to go on: what is there and has "
-        f"not changed is not encoded again"
+        f"stopped; {n_kept:,} documents are safe in {to}. Run the same command with --resume to go on: what is there "
+        f"and has not changed is not encoded again"
     )
 
 

@@ -43,17 +43,25 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("documents", f"{facts.documents:,}"),
         ("passages", f"{facts.passages:,}"),
         ("segments", f"{facts.segments:,}"),
-        ("deleted rows", f"{facts.deleted_rows:,}"),
+        ("deleted rows", f"{facts.deleted_rows:,} ({facts.deleted_share:.1%} of all)"),
         ("size", size(facts.bytes)),
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
         *pooling,
+        *_drift(facts),
         ("model", str(facts.facts.get("model", "none: vectors are brought by the caller"))),
         ("fingerprint", facts.fingerprint),
         ("format", str(facts.format)),
         ("created", facts.created),
         *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
     ]
+
+
+def _drift(facts: StoreInfo) -> list[tuple[str, str]]:
+    if facts.drift is None:
+        return []
+    n_vectors, ratio = facts.drift.n_vectors, facts.drift.ratio
+    return [("drift", f"{n_vectors:,} vectors that came since lose {ratio:.2f} times what the first ones did")]
 
 
 def size(n_bytes: float) -> str:

@@ -77,6 +77,15 @@ class Placement:
     n_rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Segments that are neighbours, and the numbers of documents that they have to themselves."""
+
+    segments: tuple[int, ...]
+    first_doc: int
+    last_doc: int
+
+
 def refuse_newer(path: Path, format_number: int) -> None:
     """Raises if an index is of a format that this plait does not know."""
     if format_number > FORMAT:
@@ -135,22 +144,31 @@ def insert_document(connection: sqlite3.Connection, document: Document, place: P
     )
 
 
-def remove_document(connection: sqlite3.Connection, id: str) -> bool:
-    """Takes a document out and buries its rows; says whether it was there."""
-    found = connection.execute(
-        "SELECT doc, segment, first_row, n_rows, title, text FROM documents WHERE id = ?", [id]
-    ).fetchone()
-    if found is None:
-        return False
-    doc, segment, first_row, n_rows, title, text = found
-    # The index of words keeps no texts: it takes words out by being given them again.
-    connection.execute(
-        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)", [doc, analyse(title), analyse(text)]
-    )
-    connection.execute("DELETE FROM documents WHERE doc = ?", [doc])
-    buried = ((segment, row) for row in range(first_row, first_row + n_rows))
-    connection.executemany("INSERT INTO tombstones VALUES (?, ?)", buried)
-    return True
+def remove_documents(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
+    """Takes documents out and buries their rows; says how many were there. The cost is that of what is removed."""
+    docs: list[int] = []
+    for some in chunks(list(dict.fromkeys(ids))):
+        found = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))})", some)
+        docs += [doc for (doc,) in found]
+    return remove_numbers(connection, docs)
+
+
+def remove_numbers(connection: sqlite3.Connection, docs: Sequence[int]) -> int:
+    """The same for documents by their numbers, all of which must be there."""
+    # In their order: the index of words gathers changes in memory only while the numbers rise.
+    for some in chunks(sorted(docs)):
+        named = f"WHERE doc IN ({marks(len(some))})"
+        sql = f"SELECT doc, segment, first_row, n_rows, title, text FROM documents {named} ORDER BY doc"
+        rows = connection.execute(sql, some).fetchall()
+        # The index of words keeps no texts: it takes words out by being given them again.
+        connection.executemany(
+            "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
+            ((doc, analyse(title), analyse(text)) for doc, _, _, _, title, text in rows),
+        )
+        connection.execute(f"DELETE FROM documents {named}", some)
+        buried = ((segment, row) for _, segment, first, n_rows, _, _ in rows for row in range(first, first + n_rows))
+        connection.executemany("INSERT INTO tombstones VALUES (?, ?)", buried)
+    return len(docs)
 
 
 def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:
@@ -160,11 +178,21 @@ def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> Non
     connection.execute("UPDATE meta SET value = ? WHERE key = 'next_segment'", [record.number + 1])
 
 
-def replace_segments(connection: sqlite3.Connection, record: SegmentRecord | None, places: NDArray[np.int64]) -> None:
-    """Puts one segment in the place of all others; None is for an index without rows.
+def replace_segments(
+    connection: sqlite3.Connection,
+    record: SegmentRecord | None,
+    places: NDArray[np.int64],
+    old: Stretch | None = None,
+) -> None:
+    """Puts one segment in the place of some others, or of all; None is for segments without a living row.
 
-    `places` (documents, 3) has the number, the first row and the count of rows of every document.
+    `places` (documents, 3) has the number, the first row and the count of rows of every document of them.
     """
+    among, within = "", ""
+    if old is not None:
+        among = f"WHERE segment IN ({', '.join(map(str, old.segments))})"
+        within = f"{among} AND doc BETWEEN {old.first_doc} AND {old.last_doc}"
+    n_documents = connection.execute(f"SELECT COUNT(*) FROM documents {within}").fetchone()[0]
     n_moved = 0
     if record is not None:
         sql = "UPDATE documents SET segment = ?, first_row = ? WHERE doc = ? AND n_rows = ?"
@@ -172,16 +200,16 @@ def replace_segments(connection: sqlite3.Connection, record: SegmentRecord | Non
             some = places[start : start + CHUNK].tolist()
             moves = [(record.number, first_row, doc, n_rows) for doc, first_row, n_rows in some]
             n_moved += connection.executemany(sql, moves).rowcount
-    n_documents = connection.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
     if not n_moved == n_documents == len(places):
         raise CorruptIndexError(
             f"the segments hold the rows of {len(places)} documents, the catalogue has {n_documents}, and {n_moved} of "
             f"them agree; run plait check"
         )
-    connection.execute("DELETE FROM segments")
-    connection.execute("DELETE FROM tombstones")
-    # One sorted run in the place of many, without the words of what was deleted.
-    connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+    connection.execute(f"DELETE FROM segments {among}")
+    connection.execute(f"DELETE FROM tombstones {among}")
+    if old is None:
+        # One sorted run in the place of many, without the words of what was deleted.
+        connection.execute("INSERT INTO words (words) VALUES ('optimize')")
     if record is not None:
         insert_segment(connection, record)
 
@@ -210,10 +238,27 @@ def segment_numbers(connection: sqlite3.Connection) -> set[int]:
     return {number for (number,) in connection.execute("SELECT segment FROM segments")}
 
 
+def may_merge(connection: sqlite3.Connection, *, at_least: int, most_dead: float) -> bool:
+    """Whether there are as many segments, or one with a greater share of deleted rows. Opens no segment."""
+    if connection.execute("SELECT COUNT(*) FROM segments").fetchone()[0] >= at_least:
+        return True
+    dead = "SELECT segment, COUNT(*) AS n FROM tombstones GROUP BY segment"
+    sql = f"SELECT 1 FROM segments JOIN ({dead}) USING (segment) WHERE n > ? * n_rows LIMIT 1"
+    return connection.execute(sql, [most_dead]).fetchone() is not None
+
+
 def read_segments(view: ReadTransaction) -> list[SegmentRecord]:
     """The live segments, in the order of their numbers."""
     rows = view.rows("SELECT segment, n_rows, files FROM segments ORDER BY segment")
     return [SegmentRecord(number, n_rows, _files(number, files)) for number, n_rows, files in rows]
+
+
+def read_segment(view: ReadTransaction, number: int) -> SegmentRecord:
+    """One of them, for who goes on where another is damaged."""
+    ((n_rows, files),) = view.rows("SELECT n_rows, files FROM segments WHERE segment = ?", [number])
+    if not isinstance(n_rows, int):
+        raise CorruptIndexError(f"the catalogue's count of rows of segment {number} is damaged: {n_rows!r:.50}")
+    return SegmentRecord(number, n_rows, _files(number, files))
 
 
 def _files(number: int, stored: str) -> dict[str, FileFacts]:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
 from plait.index.catalogue import SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
 from plait.index.check_documents import check_contents
@@ -92,21 +95,35 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
             report.problems.append(f"rows are deleted of segments that are not listed: {strays[:10]}")
         segments: dict[int, Segment] = {}
         for record in records:
-            files = _sound_files(report, store, record)
-            if files is not None:
-                with _noting(report):
-                    segment = Segment(record, store.shape, files, dead.get(record.number))
-                    _ = segment.multi, segment.coded  # checks the offsets
-                    _check_fixed(segment, store, view)
-                    if segment.coded_file is not None:
-                        segment.coded_file.check_values()
-                    segments[record.number] = segment
-                    report.n_rows += segment.n_live
+            segment = sound_segment(report, store, view, record, dead.get(record.number))
+            if segment is not None:
+                segments[record.number] = segment
+                report.n_rows += segment.n_live
         report.problems += check_contents(segments, view)
         for folder in leftovers(store.path, {record.number for record in records}):
             report.notes.append(f"{folder} belongs to no commit; the next writer removes it")
     with _noting(report):
         _check_documents(report, view)
+
+
+def sound_segment(
+    report: CheckReport,
+    store: Store,
+    view: ReadTransaction,
+    record: SegmentRecord,
+    dead: NDArray[np.int64] | None,
+) -> Segment | None:
+    """A segment once all of it was read and found right; None, and problems in the report, if it was not."""
+    files, sound = _sound_files(report, store, record), None
+    with _noting(report):
+        if files is not None:
+            segment = Segment(record, store.shape, files, dead)
+            _ = segment.multi, segment.coded  # checks the offsets
+            _check_fixed(segment, store, view)
+            if segment.coded_file is not None:
+                segment.coded_file.check_values()
+            sound = segment
+    return sound
 
 
 def _check_fixed(segment: Segment, store: Store, view: ReadTransaction) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import PlaitError
 from plait.index.connection import ReadTransaction
-from plait.index.documents import content_digest
+from plait.index.documents import digest_holds
 from plait.index.segment import Segment
-from plait.records import Document
 
 BATCH = 1000  # documents whose texts are held at a time
 
@@ -35,9 +32,11 @@ def check_contents(segments: Mapping[int, Segment], view: ReadTransaction) -> li
             break
         last = rows[-1][0]
         for doc, id, title, text, metadata, digest, number, first_row, n_rows in rows:
-            if not _digest_holds(id, text, title, metadata, digest):
+            if not digest_holds(id, text, title, metadata, digest):
                 problems.append(f"document {id!r} does not match the digest of its content; it was changed")
-            if number in segments:
+            if type(first_row) is not int or type(n_rows) is not int:
+                problems.append(f"document {id!r} claims rows that cannot be: {first_row!r:.50}, {n_rows!r:.50}")
+            elif number in segments:
                 own = slice(first_row, first_row + n_rows)
                 problems += [
                     f"document {id!r} of segment {number} {problem}"
@@ -74,10 +73,3 @@ def _claim_problems(segment: Segment, claimed: NDArray[np.bool_]) -> list[str]:
         "deleted and belong to a document": int(np.sum(claimed & ~live)),
     }
     return [f"segment {segment.number}: {count} rows are {what}" for what, count in counts.items() if count]
-
-
-def _digest_holds(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
-    try:
-        return content_digest(Document(id, text, title, json.loads(metadata))) == digest
-    except (ValueError, TypeError, AttributeError, PlaitError):
-        return False

@@ -121,6 +121,27 @@ class CodedFile:
             raise self._damaged(str(error)) from error
 
 
+def same_codec(one: CodedItems, other: CodedItems) -> bool:
+    """Whether the codes of two segments mean the same, so that they can stand in one."""
+    if (one.fine is None) != (other.fine is None) or not _same(one.codec, other.codec):
+        return False
+    return one.fine is None or other.fine is None or _same(one.fine[0], other.fine[0])
+
+
+def _same(one: ResidualCodec, other: ResidualCodec) -> bool:
+    books = (one.codebook, other.codebook)
+    numbers = [(codec.bits, codec.codebook.scale, codec.codebook.longest) for codec in (one, other)]
+    return numbers[0] == numbers[1] and all(
+        np.array_equal(*pair)
+        for pair in (
+            (books[0].centroids, books[1].centroids),
+            (one.steps, other.steps),
+            (one.lengths, other.lengths),
+            (one.factors, other.factors),
+        )
+    )
+
+
 def fixed_of(file: SegmentFile, n_items: int, n_vectors: int) -> int | None:
     """The vectors of every item of a file of the multi strand, from its attribute; None where it has offsets."""
     fixed = file.attributes.get("fixed")

@@ -10,26 +10,30 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.fit import FEWEST_ROWS, Fitted, cells_for, fit, sample_places, sample_size
+from plait.codec.fit import FEWEST_ROWS, ROWS_A_CELL, Fitted, cells_for, fit, sample_places, sample_size
 from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, InputError
-from plait.index.coded import CODED, CodedFile
+from plait.index.coded import CODED, CodedFile, same_codec
 from plait.index.compress import Coding, write_coded
 from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import write_file
+from plait.index.drift import Drift, drift_of
 from plait.index.durable import sync_folder
 from plait.index.loss import codes_recall
 from plait.index.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
 from plait.index.segment import Segment, verify_once
 from plait.index.store import check_poolable
+from plait.index.tiers import CODED_FROM
 
 DEFAULT_BITS = 2
 SEED = 0
 # A codebook is kept until the corpus wants this many times its cells: it has then grown sixteenfold, and what is lost
 # by coding the old part anew is little beside what the new part gains.
 OUTGROWN = 4
+# It is also given up where a quarter of all vectors lose a quarter more than those that it was fitted to.
+RETRAIN_SHARE, RETRAIN_DRIFT = 0.25, 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,8 @@ class Wanted:
     fine: bool | None
     retrain: bool
     pooling: Pooling | None = None
+    merging: bool = False  # some segments of an index: no codec is fitted, and what is few stays float16
+    codec_of: Segment | None = None  # for a merge: the segment whose codec the index goes by
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -74,7 +80,7 @@ class Draft:
     files: dict[str, FileFacts]
     places: NDArray[np.int64]  # (documents, 3): number, first row, count of rows
     coding: Coding | None
-    drift: float | None
+    drift: Drift | None
     codes_recall: float | None = None
 
 
@@ -95,9 +101,15 @@ class Compaction:
     """How the segments of a snapshot become one."""
 
     def __init__(
-        self, segments: Sequence[Segment], shape: StrandShape, wanted: Wanted, pooling: Pooling | None = None
+        self,
+        segments: Sequence[Segment],
+        shape: StrandShape,
+        wanted: Wanted,
+        pooling: Pooling | None = None,
+        drift: Drift | None = None,
     ) -> None:
-        """`pooling` is what the index has; what is wanted must be that, or the first."""
+        """`pooling` is what the index has; what is wanted must be that, or the first. `drift` is that of vectors that
+        were coded since the codec was fitted."""
         self._shape, self._segments = shape, segments
         self.new_pooling = _new_pooling(pooling, wanted.pooling, shape)
         in_effect = self.new_pooling or pooling
@@ -109,14 +121,20 @@ class Compaction:
         self.n_rows = sum(len(part.rows) for part in self.parts)
         self.n_vectors = sum(part.n_vectors for part in self.parts)
         coded = [part.segment for part in self.parts if part.segment.coded is not None]
-        self._coded, self._only = coded, coded[0] if len(coded) == 1 else None
-        there = None if self._only is None else self._only.coded
+        self._coded, self._first = coded, coded[0] if coded and _alike(coded) else None  # None: no one codec is there
+        there = None if self._first is None else self._first.coded
         self._bits = wanted.bits or (DEFAULT_BITS if there is None else there.codec.bits)
         has_fine = there is not None and there.fine is not None
         self._fine = has_fine if wanted.fine is None else wanted.fine
         self._keeps = self._can_keep(wanted)
+        self.notes: list[str] = []
+        self._merging = wanted.merging
+        if self._merging:
+            self._first, self._keeps = wanted.codec_of, wanted.codec_of is not None
+        elif self._keeps:
+            self._keeps = self._still_suits(drift)
         self._uncoded = self._why_not_coded()
-        self.notes = [self._uncoded] if self._uncoded else []
+        self.notes += [self._uncoded] if self._uncoded else []
         if not self._uncoded and wanted.fine:
             self._refuse_fine()
         if self.new_pooling is not None and coded:
@@ -137,9 +155,11 @@ class Compaction:
     @property
     def other_codes(self) -> str:
         """Why settings that were tuned for the codes there are do not suit those that will be; empty if they do."""
+        if self._merging:
+            return ""
         if not self._keeps:
             return "the vectors were coded anew"
-        has_fine = self._only is not None and self._only.coded is not None and self._only.coded.fine is not None
+        has_fine = self._first is not None and self._first.coded is not None and self._first.coded.fine is not None
         return "" if self._fine == has_fine else "the fine codes were dropped"
 
     @property
@@ -163,14 +183,14 @@ class Compaction:
             coding = self._coding(n_threads)
             compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)
             files[CODED] = compressed.facts
-            if coding.kept is not None and compressed.error is not None:
-                drift = compressed.error / max(coding.fitted.error, 1e-12)
-            if coding.kept is None:
+            if not coding.is_new and compressed.error is not None:
+                drift = Drift(compressed.n_coded, compressed.error / max(coding.fitted.error, 1e-12))
+            if coding.is_new:
                 written = CodedFile(SegmentFile.open(folder / CODED), self.n_rows, self._shape.multi)
                 recall = codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
         sync_folder(folder.parent)
-        return Draft(files, self._places(), coding, drift, recall)
+        return Draft(files, places_of(self.parts), coding, drift, recall)
 
     def report(self, draft: Draft | None, n_documents: int, *, seconds: float) -> Compacted:
         """What was done; without a draft, that there was nothing to do."""
@@ -179,8 +199,8 @@ class Compaction:
         bytes_after = self.bytes_before if draft is None else sum(facts.nbytes for facts in files.values())
         coding = None if draft is None else draft.coding
         codec = coding.fitted.codec if coding is not None else None
-        if draft is None and self._only is not None and self._only.coded is not None:
-            codec, files = self._only.coded.codec, {CODED: self._only.files[CODED].facts}
+        if draft is None and self._first is not None and self._first.coded is not None:
+            codec, files = self._first.coded.codec, {CODED: self._first.files[CODED].facts}
         multi = files.get(CODED) or files.get("multi.plait")
         return Compacted(
             n_documents=n_documents,
@@ -193,7 +213,7 @@ class Compaction:
             bits=None if codec is None else codec.bits,
             n_cells=None if codec is None else len(codec.codebook),
             bytes_a_vector=multi.nbytes / self.n_vectors if multi is not None and self.n_vectors else None,
-            drift=None if draft is None else draft.drift,
+            drift=None if draft is None or draft.drift is None else draft.drift.ratio,
             codes_recall=None if draft is None else draft.codes_recall,
             pooling="" if self.new_pooling is None else str(self.new_pooling),
             note="; ".join(self.notes) or ("the index is compact already" if draft is None else ""),
@@ -206,6 +226,10 @@ class Compaction:
             return "the index has no multi strand to compress"
         if self._shape.multi % 8:
             return f"vectors of {self._shape.multi} dimensions cannot be compressed; it takes a multiple of 8"
+        if self._merging:
+            codec = self._first.coded.codec if self._first is not None and self._first.coded is not None else None
+            few = codec is None or self.n_vectors < max(CODED_FROM, ROWS_A_CELL * len(codec.codebook))
+            return "what is merged stays float16" if few and not self._coded else ""
         if not self._keeps and self.n_vectors < FEWEST_ROWS:
             return f"{self.n_vectors} vectors are too few to compress and are kept as float16; it takes {FEWEST_ROWS}"
         return ""
@@ -219,24 +243,34 @@ class Compaction:
                 )
 
     def _can_keep(self, wanted: Wanted) -> bool:
-        there = self._only.coded if self._only is not None else None
+        there = self._first.coded if self._first is not None else None
         if there is None or wanted.retrain or self.new_pooling is not None or self._bits != there.codec.bits:
             return False
         return cells_for(self.n_vectors) < OUTGROWN * len(there.codec.codebook)
 
+    def _still_suits(self, before: Drift | None) -> bool:
+        """Whether the codec is kept though vectors of another kind may have come since it was fitted."""
+        new = [part for part in self.parts if part.segment.coded is None]
+        assert self._first is not None
+        drift = Drift.together(before, drift_of(new, fitted_of(self._first, fine=False), seed=SEED))
+        if drift is None or drift.n_vectors < RETRAIN_SHARE * self.n_vectors or drift.ratio < RETRAIN_DRIFT:
+            return True
+        self.notes.append(
+            f"the compression was fitted anew: {drift.n_vectors:,} vectors that came since the last time lose "
+            f"{drift.ratio:.2f} times what the first ones did"
+        )
+        return False
+
     def _coding(self, n_threads: int) -> Coding:
         if self._keeps:
-            kept = self._only
-            assert kept is not None
-            assert kept.coded is not None
-            assert kept.coded_file is not None
-            fine = kept.coded.fine[0] if self._fine and kept.coded.fine is not None else None
-            return Coding(Fitted(kept.coded.codec, fine, kept.coded_file.error), kept, self._fixed)
+            assert self._first is not None
+            kept = frozenset(segment.number for segment in self._coded)
+            return Coding(fitted_of(self._first, fine=self._fine), kept, is_new=False, fixed=self._fixed)
         n_cells = cells_for(self.n_vectors)
         places = sample_places(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         sample = sample_of(self.parts, places)
         fitted = fit(sample, bits=self._bits, n_cells=n_cells, fine=self._fine, n_threads=n_threads, seed=SEED)
-        return Coding(fitted, None, self._fixed)
+        return Coding(fitted, fixed=self._fixed)
 
     def _checked_parts(self) -> list[Part]:
         try:
@@ -251,8 +285,23 @@ class Compaction:
             )
         return parts
 
-    def _places(self) -> NDArray[np.int64]:
-        docs = np.concatenate([part.segment.docs[part.rows] for part in self.parts])
-        if np.any(docs[1:] < docs[:-1]):
-            raise CorruptIndexError("the rows of a segment are not in the order of their documents; run plait check")
-        return np.stack(np.unique(docs, return_index=True, return_counts=True), axis=1)
+
+def places_of(parts: Sequence[Part]) -> NDArray[np.int64]:
+    """Where the documents of the parts will be: number, first row and count of rows of each."""
+    docs = np.concatenate([part.segment.docs[part.rows] for part in parts])
+    if np.any(docs[1:] < docs[:-1]):
+        raise CorruptIndexError("the rows of a segment are not in the order of their documents; run plait check")
+    return np.stack(np.unique(docs, return_index=True, return_counts=True), axis=1)
+
+
+def fitted_of(segment: Segment, *, fine: bool) -> Fitted:
+    """The codec of a compressed segment, with its fine codes if they are wanted and there."""
+    assert segment.coded is not None
+    assert segment.coded_file is not None
+    own = segment.coded.fine
+    return Fitted(segment.coded.codec, own[0] if fine and own is not None else None, segment.coded_file.error)
+
+
+def _alike(coded: Sequence[Segment]) -> bool:
+    first = coded[0].coded
+    return first is not None and all(other.coded is not None and same_codec(first, other.coded) for other in coded[1:])

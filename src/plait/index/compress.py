@@ -27,7 +27,6 @@ from plait.index.coded import CODED, cell_type, codec_arrays, codec_attributes
 from plait.index.container import BLOCK, DTYPES, FileFacts
 from plait.index.container_writer import ArraySource, write_file
 from plait.index.merge import Block, Part, blocks_of, offsets_of, taken
-from plait.index.segment import Segment
 from plait.scoring.integer import CodedRows
 
 T = TypeVar("T")
@@ -36,10 +35,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How vectors become codes. Codes of the segment `kept`, which were made with the same codec, are copied."""
+    """How vectors become codes. Codes of the segments `kept`, which were made with the same codec, are copied."""
 
     fitted: Fitted
-    kept: Segment | None
+    kept: frozenset[int] = frozenset()  # numbers
+    is_new: bool = True  # fitted to these vectors
     fixed: int | None = None  # vectors of every item, where each has as many; no offsets are then written
 
 
@@ -49,6 +49,7 @@ class Compressed:
 
     facts: FileFacts
     error: float | None  # squared distance, the mean; None where all were copied
+    n_coded: int  # vectors that were not copied
 
 
 def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: int, n_threads: int) -> Compressed:
@@ -72,7 +73,11 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
         }
 
         def code(block: Block) -> tuple[dict[str, NDArray[Any]], float, int]:
-            return _copied(block, coding) if block.segment is coding.kept else _coded(block, coding.fitted, directions)
+            return (
+                _copied(block, coding)
+                if block.segment.number in coding.kept
+                else _coded(block, coding.fitted, directions)
+            )
 
         for arrays, block_lost, n_block in in_order(code, blocks_of(parts), n_threads=n_threads):
             for name, array in arrays.items():
@@ -90,7 +95,7 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
         if coding.fixed is not None:
             attributes["fixed"] = coding.fixed
         facts = write_file(folder / CODED, "coded", sources, attributes=attributes)
-    return Compressed(facts, lost / n_coded if n_coded else None)
+    return Compressed(facts, lost / n_coded if n_coded else None, n_coded)
 
 
 def _coded(block: Block, fitted: Fitted, directions: Nearest) -> tuple[dict[str, NDArray[Any]], float, int]:

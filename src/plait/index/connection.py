@@ -18,7 +18,9 @@ from plait.errors import CorruptIndexError, ReadOnlyError, StoreError
 from plait.index.durable import storage_errors
 
 BUSY_SECONDS = 30.0  # readers wait only while a crashed writer's log is being recovered
-_NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+# What SQLite says where it cannot make the files that go with a log: in a folder that is read-only, on a full disk.
+_NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL)
+_NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE)
 _inherited: list[sqlite3.Connection] = []  # from a parent process; closing them here could touch its log
 
 
@@ -114,7 +116,8 @@ def _begin(catalogue: Path) -> _Open:
             # Reading a log needs a file beside the database. Where none can be made and no log waits, the database is
             # all there is.
             frozen = _file_state(catalogue)
-            if error.sqlite_errorcode & 0xFF not in _NO_LOG or frozen is None:
+            code = error.sqlite_errorcode
+            if frozen is None or (code & 0xFF not in _NO_LOG and code not in _NO_SHARED_MEMORY):
                 raise
             if _log_waits(catalogue):
                 raise ReadOnlyError(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plait.errors import DocumentError
+from plait.errors import DocumentError, PlaitError
 from plait.records import Document
 
 MAX_ID = 1024  # characters
@@ -130,3 +130,11 @@ def content_digest(document: Document) -> bytes:
     content = [document.id, document.title, document.text, plain_metadata(document)]
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(canonical.encode(), digest_size=16).digest()
+
+
+def digest_holds(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
+    """Whether a document of the catalogue is the one that was written. SQLite has no checksums of its own."""
+    try:
+        return content_digest(Document(id, text, title, json.loads(metadata))) == digest
+    except (ValueError, TypeError, AttributeError, PlaitError):
+        return False

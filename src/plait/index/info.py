@@ -12,6 +12,7 @@ from typing import Any
 from plait.encode.protocol import StrandShape
 from plait.index.catalogue import pooling_in, read_meta, read_segments
 from plait.index.connection import ReadTransaction
+from plait.index.drift import Drift, read_drift
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import ReadPlan, read_plan
@@ -35,6 +36,13 @@ class StoreInfo:
     facts: Mapping[str, Any]
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
+    drift: Drift | None = None  # of vectors that were coded since the codec was fitted
+    resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
+
+    @property
+    def deleted_share(self) -> float:
+        """Of all rows that take space."""
+        return self.deleted_rows / max(self.passages + self.deleted_rows, 1)
 
 
 def info(store: Store) -> StoreInfo:
@@ -44,7 +52,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents, tuned = view.count("n_documents"), read_plan(view)
+        n_documents, tuned, drift = view.count("n_documents"), read_plan(view), read_drift(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
@@ -67,7 +75,26 @@ def info(store: Store) -> StoreInfo:
         facts=json.loads(meta["facts"]),
         tuned=tuned,
         pooling=str(pooling_in(meta["facts"]) or ""),
+        drift=drift,
+        resident=resident_bytes(store.path),
     )
+
+
+def resident_bytes(path: Path) -> int | None:
+    """How much of the segments this process has mapped and in memory: what the system reads in as it is searched, and
+    takes away again when others need it."""
+    folder, total, counting = str(path.resolve() / "segments"), 0, False
+    try:
+        lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        first, *rest = line.split(maxsplit=5)
+        if not first.endswith(":"):
+            counting = len(rest) == 5 and rest[4].startswith(folder)
+        elif counting and first == "Rss:":
+            total += int(rest[0]) * 1024
+    return total
 
 
 def _nbytes(file: Path) -> int:

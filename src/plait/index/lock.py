@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import weakref
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,8 +41,10 @@ class WriterLock:
         _watch_forks()
 
     def _note(self, text: str) -> None:
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, text.encode(), 0)
+        """Says in the file who holds the lock: for people, so a full disk that refuses it stops nobody."""
+        with suppress(OSError):
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, text.encode(), 0)
 
     def release(self) -> None:
         """Lets go of the lock; a second call does nothing, and neither does one in a forked child."""

@@ -97,13 +97,14 @@ def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
 
 
 def parts_of(segments: Sequence[Segment], pooling: Pooling | None = None) -> list[Part]:
-    """The parts that have rows. Documents ascend from one segment to the next, as their numbers were given out."""
+    """The parts that have rows, in the order of their documents: each segment has a stretch of numbers to itself."""
     parts = [part for part in (Part.of(segment, pooling) for segment in segments) if len(part.rows)]
+    parts.sort(key=lambda part: int(part.segment.docs[part.rows[0]]))
     for before, after in pairwise(parts):
         if before.segment.docs[before.rows[-1]] >= after.segment.docs[after.rows[0]]:
             raise CorruptIndexError(
-                f"segments {before.segment.number} and {after.segment.number} are not in the order of their documents; "
-                f"run plait check"
+                f"segments {before.segment.number} and {after.segment.number} hold documents of the same numbers; run "
+                f"plait check"
             )
     return parts
 

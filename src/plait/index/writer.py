@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -19,23 +20,28 @@ from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling, pool
 from plait.encode.protocol import StrandShape
-from plait.errors import ConfigError, StoreError
+from plait.errors import ConfigError, FilterError, StoreError
 from plait.index import catalogue
 from plait.index.batch import check_batch
-from plait.index.catalogue import Placement, SegmentRecord
+from plait.index.catalogue import Placement, SegmentRecord, Stretch
 from plait.index.compact import Compacted, Compaction, Draft, Wanted
 from plait.index.connection import open_for_writing
 from plait.index.documents import check_ids
+from plait.index.drift import Drift, read_drift, write_drift
 from plait.index.durable import storage_errors
+from plait.index.fields import add_field, path_of
+from plait.index.filters import Condition
 from plait.index.lock import LOCK, WriterLock
 from plait.index.loss import write_codes_recall
-from plait.index.segment import segment_folder, write_segment
+from plait.index.segment import Segment, segment_folder, write_segment
 from plait.index.snapshot import CATALOGUE, Snapshot
+from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.records import Document, Span
 from plait.strands import Strands
 
 _SEGMENT_NAME = re.compile(r"\d{6,}")
+EMPTY_SHARE = 0.25  # of the catalogue's pages: beyond it, a compaction makes its file smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class Writer:
             stored, fixed = self._pooled(strands)
             files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
             self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = sum(catalogue.remove_document(self._connection, document.id) for document in documents)
+            n_replaced = catalogue.remove_documents(self._connection, [document.id for document in documents])
             first_row = 0
             for place, document in enumerate(documents):
                 own = Placement(first_doc + place, number, first_row, len(spans[place]))
@@ -121,14 +127,42 @@ class Writer:
         """Deletes by id, in one commit; says how many were there."""
         self._check_usable()
         check_ids(ids)
+        return self._delete(lambda: catalogue.remove_documents(self._connection, ids))
 
+    def delete_where(self, condition: Condition) -> int:
+        """Deletes what a filter accepts, in one commit; says how many that were."""
+        self._check_usable()
+
+        def remove() -> int:
+            try:
+                found = self._connection.execute(
+                    f"SELECT doc FROM documents WHERE {condition.sql}", condition.parameters
+                )
+            except OverflowError as error:
+                raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
+            return catalogue.remove_numbers(self._connection, [doc for (doc,) in found])
+
+        return self._delete(remove)
+
+    def _delete(self, remove: Callable[[], int]) -> int:
         def steps() -> int:
             self._connection.execute("BEGIN IMMEDIATE")
-            n_deleted = sum(catalogue.remove_document(self._connection, id) for id in dict.fromkeys(ids))
+            n_deleted = remove()
             catalogue.add_to_count(self._connection, "n_documents", -n_deleted)
             return n_deleted
 
         return self._commit(steps, draft=None)
+
+    def index_field(self, name: str) -> bool:
+        """Makes an index on a field of the metadata, in one commit; False if there is one."""
+        self._check_usable()
+        path = path_of(name)
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return int(add_field(self._connection, path))
+
+        return bool(self._commit(steps, draft=None))
 
     def tune(self, plan: TunedPlan | None) -> None:
         """Keeps the plan that searches are to go by, in one commit; None forgets it. The index itself stays."""
@@ -169,16 +203,46 @@ class Writer:
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._shape) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
-        work = Compaction(old, self._shape, wanted, self._pooling)
+        work = Compaction(old, self._shape, wanted, self._pooling, read_drift(self._connection))
         if work.is_done:
             return work.report(None, n_documents, seconds=time.perf_counter() - start)
-        draft = self._replace_all(work, number, n_threads)
-        for segment in old:
-            # What cannot be removed now, the next writer removes.
-            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+        draft = self._replace(work, number, n_threads)
+        self._remove(old)
+        self._give_back()
         return work.report(draft, n_documents, seconds=time.perf_counter() - start)
 
-    def _replace_all(self, work: Compaction, number: int, n_threads: int) -> Draft:
+    def merge(self) -> int:
+        """Makes one segment of several small ones, in a commit of its own, where `plait.index.tiers` says that it pays;
+        says how many there were. The work is bounded, and no codec is fitted."""
+        self._check_usable()
+        with storage_errors(self._path):
+            if not catalogue.may_merge(self._connection, at_least=FANOUT, most_dead=MOST_DEAD):
+                return 0
+            number = self._next_number()
+        with Snapshot.open(self._path, self._shape) as snapshot:
+            segments = snapshot.segments
+        old = choose(segments)
+        if old:
+            wanted = Wanted(None, None, retrain=False, merging=True, codec_of=codec_source(segments))
+            self._replace(Compaction(old, self._shape, wanted, self._pooling), number, 1, stretch_of(old))
+            self._remove(old)
+        return len(old)
+
+    def _remove(self, segments: Sequence[Segment]) -> None:
+        """Takes away the files of segments that are no longer live. Readers that have them mapped keep them."""
+        for segment in segments:
+            # What cannot be removed now, the next writer removes.
+            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+
+    def _give_back(self) -> None:
+        """Makes the catalogue's file smaller where much of it is empty. It needs space for a while, and need not be."""
+        sizes = [self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")]
+        if sizes[0] > EMPTY_SHARE * sizes[1]:
+            with suppress(sqlite3.Error):
+                self._connection.execute("VACUUM")
+
+    def _replace(self, work: Compaction, number: int, n_threads: int, some: Stretch | None = None) -> Draft:
+        """Puts a new segment in the place of those that it was made from: all, or some."""
         done = Draft({}, np.zeros((0, 3), np.int64), None, None)  # where no row is alive there is no segment
 
         def steps() -> int:
@@ -188,12 +252,15 @@ class Writer:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
                 record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
-            catalogue.replace_segments(self._connection, record, done.places)
+            catalogue.replace_segments(self._connection, record, done.places, some)
             if work.new_pooling is not None:
                 catalogue.write_pooling(self._connection, work.new_pooling)
             if work.other_codes:
                 mark_stale(self._connection, work.other_codes)
                 write_codes_recall(self._connection, done.codes_recall)
+            if done.coding is not None:
+                before = None if done.coding.is_new else read_drift(self._connection)
+                write_drift(self._connection, Drift.together(before, done.drift))
             return 0
 
         self._commit(steps, draft=number)
@@ -205,6 +272,27 @@ class Writer:
         if self._pooling is None or strands.multi is None:
             return strands, self._shape.fixed
         return replace(strands, multi=pool(strands.multi, self._pooling)), self._pooling.fixed
+
+    def repair(self, steps: Callable[[], int]) -> None:
+        """Does what `plait.index.repair` has found out must be done, in one commit."""
+        self._check_usable()
+
+        def within() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return steps()
+
+        self._commit(within, draft=None)
+        with storage_errors(self._path):
+            self._remove_leftovers()
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The one that commits; for the parts of plait.index alone."""
+        return self._connection
 
     @property
     def pooling(self) -> Pooling | None:

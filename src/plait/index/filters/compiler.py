@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plait.errors import FilterError
 from plait.index.filters.parser import parse
-from plait.index.filters.syntax import And, Compare, Field, Holds, IsNull, IsTrue, Like, Node, Not, OneOf, Or, Value
+from plait.index.filters.syntax import (
+    And,
+    Columns,
+    Compare,
+    Field,
+    Holds,
+    IsNull,
+    IsTrue,
+    Like,
+    Node,
+    Not,
+    OneOf,
+    Or,
+    Value,
+    is_plain,
+)
 
 Parameter = str | int | float
 
@@ -28,9 +43,10 @@ class Condition:
     parameters: tuple[Parameter, ...]
 
 
-def compile_filter(text: str) -> Condition:
-    """The condition that a filter stands for; FilterError, with a caret at the place, if it cannot be read."""
-    condition = _compile(parse(text), MAX_ALTERNATIONS, negated=False)
+def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
+    """The condition that a filter stands for; FilterError, with a caret at the place, if it cannot be read. `columns`
+    are those of the fields that have an index."""
+    condition = _compile(parse(text, columns), MAX_ALTERNATIONS, negated=False)
     if len(condition.parameters) > MAX_PARAMETERS:
         raise FilterError(
             f"the filter compares with too many values ({len(condition.parameters):,} parameters of at most "
@@ -136,6 +152,8 @@ def _holds(field: Field, value: Value) -> Condition:
 def _kind(field: Field) -> Condition:
     if field.of_document:
         return Condition("'text'", ())
+    if field.columns is not None:
+        return Condition(field.columns.kind, ())
     found = _lookup(field.path, "type")
     return Condition(f"ifnull({found.sql}, 'null')", found.parameters)
 
@@ -143,6 +161,8 @@ def _kind(field: Field) -> Condition:
 def _value(field: Field) -> Condition:
     if field.of_document:
         return Condition(f"ifnull({_COLUMNS[field.path[0]]}, '')", ())
+    if field.columns is not None:
+        return Condition(field.columns.value, ())
     return _lookup(field.path, "value")
 
 
@@ -150,15 +170,10 @@ _COLUMNS = {"id": "id", "title": "title", "text": "text"}
 
 
 def _lookup(path: tuple[str, ...], what: str) -> Condition:
-    if all(_is_plain(key) for key in path):
+    if all(is_plain(key) for key in path):
         function = "json_type" if what == "type" else "json_extract"
         return Condition(f"{function}(metadata, ?)", ("$" + "".join(f'."{key}"' for key in path),))
     return _search(path, what)
-
-
-def _is_plain(key: str) -> bool:
-    """JSON has one way only to write such a key. SQLite's paths match keys as they are written, escapes and all."""
-    return key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
 
 
 def _search(path: tuple[str, ...], what: str) -> Condition:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from plait.errors import FilterError
 from plait.index.filters.syntax import (
     DOCUMENT_FIELDS,
     And,
+    Columns,
     Compare,
     Field,
     Holds,
@@ -30,8 +33,17 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _VALUES = (Kind.STRING, Kind.NUMBER)
 
 
-def parse(source: str) -> Node:
-    """The tree of a filter; FilterError, with a caret at the place, if it is not one."""
+def field_named(source: str) -> Field:
+    """The field that a filter would mean by this name; FilterError if it is not one."""
+    node = parse(f"{source} is null")
+    if not isinstance(node, IsNull):
+        raise FilterError(f"{source!r:.60} is not the name of a field; write it as in a filter, such as author.name")
+    return node.field
+
+
+def parse(source: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Node:
+    """The tree of a filter; FilterError, with a caret at the place, if it is not one. `columns` are those of the fields
+    that have an index."""
     if not isinstance(source, str):
         raise FilterError(f"a filter must be text, such as 'year >= 2020'; got {type(source).__name__}")
     if len(source) > MAX_LENGTH:
@@ -41,12 +53,12 @@ def parse(source: str) -> Node:
     for place, char in enumerate(source):
         if char == "\0" or "\ud800" <= char <= "\udfff":
             raise fail(source, place, f"the character {char!a} cannot be part of a text")
-    return _Parser(source).whole()
+    return _Parser(source, columns or {}).whole()
 
 
 class _Parser:
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, source: str, columns: Mapping[tuple[str, ...], Columns]) -> None:
+        self._source, self._columns = source, columns
         self._tokens = list(tokens(source))
         self._at = 0
         self._depth = 0
@@ -196,7 +208,7 @@ class _Parser:
         if len(path) > MAX_PATH:
             raise self._fail(f"this field is nested more than {MAX_PATH} deep", token)
         of_document = len(path) == 1 and token.kind is Kind.NAME and token.text in DOCUMENT_FIELDS
-        return Field(tuple(path), of_document)
+        return Field(tuple(path), of_document, None if of_document else self._columns.get(tuple(path)))
 
     def _name(self, message: str) -> str:
         if self._now.kind in (Kind.NAME, Kind.QUOTED_NAME):

@@ -11,11 +11,25 @@ DOCUMENT_FIELDS = ("id", "title", "text")
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Where an index keeps a field: its JSON type ('null' if it is missing) and its value."""
+
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """A path into the metadata, or one of the document's own fields."""
 
     path: tuple[str, ...]
     of_document: bool = False
+    columns: Columns | None = None  # where the field has an index
+
+
+def is_plain(key: str) -> bool:
+    """JSON has one way only to write such a key. SQLite's paths match keys as they are written, escapes and all."""
+    return key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
 
 
 @dataclass(frozen=True, slots=True)

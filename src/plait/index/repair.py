@@ -1,0 +1,179 @@
+"""Repair: drops what cannot be read and keeps the rest, in one commit, and says what was lost.
+
+A segment whose files are damaged or missing goes with its documents; a document whose row of the catalogue does not
+agree with its segment, or with its own digest, goes alone. The index of words is made anew where it is not sound. A
+catalogue that SQLite itself cannot read is beyond this: then a backup is needed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import CorruptIndexError, PlaitError, StoreError
+from plait.index import catalogue
+from plait.index.analyser import analyse
+from plait.index.check import CheckReport, check, sound_segment
+from plait.index.connection import ReadTransaction
+from plait.index.documents import digest_holds
+from plait.index.durable import storage_errors
+from plait.index.segment import Segment
+from plait.index.snapshot import CATALOGUE
+from plait.index.store import Store
+from plait.index.tuned import read_plan, write_plan
+from plait.index.writer import Writer
+
+BATCH = 1000  # documents whose texts are held at a time
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What a repair did."""
+
+    path: Path
+    lost: list[str] = field(default_factory=list)  # ids of documents that are gone, where their ids could be read
+    segments: list[int] = field(default_factory=list)  # that were dropped whole
+    found: list[str] = field(default_factory=list)  # problems, as `check` names them
+    n_kept: int = 0
+    damaged_plan: bool = False  # what `tune` had saved could not be read, and was dropped
+
+
+def repair(path: Path) -> RepairReport:
+    """Repairs the index at `path`. Raises where nothing can be mended: the catalogue itself is unreadable."""
+    report = RepairReport(path, found=check(path).problems)
+    with Store.open(path) as store:
+        if not report.found:
+            report.n_kept = _n_documents(path)
+            return report
+        with store.writer() as writer:
+            _refuse_broken_catalogue(writer)
+            sound = _sound_segments(store, report)
+            gone = _homeless(writer, sound)
+            writer.repair(lambda: _mend(writer.connection, sound, gone, report))
+    left = check(path).problems
+    if left:
+        raise CorruptIndexError(
+            f"{path} could not be repaired: {left[0]}; restore the index from a copy, or build it again"
+        )
+    return report
+
+
+def _n_documents(path: Path) -> int:
+    view = ReadTransaction(path / CATALOGUE)
+    try:
+        return view.count("n_documents")
+    finally:
+        view.close()
+
+
+def _refuse_broken_catalogue(writer: Writer) -> None:
+    with storage_errors(writer.path):
+        found = [line for (line,) in writer.connection.execute("PRAGMA integrity_check(20)")]
+    # The index of words is derived from the texts, and can be made anew; the rest cannot.
+    serious = [line for line in found if line != "ok" and "words" not in line and "fts5" not in line.lower()]
+    if serious:
+        raise StoreError(
+            f"{writer.path / CATALOGUE} is damaged ({serious[0]}), and cannot be repaired; restore the index from a "
+            f"copy, or build it again"
+        )
+
+
+def _sound_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
+    """The segments whose files are as they were written; their deleted rows are found out anew."""
+    view, sound = ReadTransaction(store.path / CATALOGUE), {}
+    try:
+        report.damaged_plan = bool(read_plan(view).damage)
+        numbers = [number for (number,) in view.rows("SELECT segment FROM segments ORDER BY segment")]
+        for number in numbers:
+            segment = None
+            try:
+                record = catalogue.read_segment(view, number)
+                segment = sound_segment(CheckReport(store.path), store, view, record, None)
+            except PlaitError:
+                pass
+            if segment is None:
+                report.segments.append(number)
+            else:
+                sound[number] = segment
+    finally:
+        view.close()
+    return sound
+
+
+def _homeless(writer: Writer, sound: dict[int, Segment]) -> list[int]:
+    """The numbers of documents that are not what they say: without their rows, or with another content."""
+    gone: list[int] = []
+    last = -1
+    columns = "doc, id, title, text, metadata, digest, segment, first_row, n_rows"
+    while True:
+        with storage_errors(writer.path):
+            rows = writer.connection.execute(
+                f"SELECT {columns} FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
+            ).fetchall()
+        if not rows:
+            return gone
+        last = rows[-1][0]
+        for doc, id, title, text, metadata, digest, number, first_row, n_rows in rows:
+            own = _own_rows(sound.get(number), doc, first_row, n_rows)
+            whole = digest_holds(id, text, title, metadata, digest)
+            if own is None or not whole or sound[number].ends[own].max() > len(text):
+                gone.append(doc)
+
+
+def _own_rows(segment: Segment | None, doc: int, first_row: object, n_rows: object) -> slice | None:
+    """The rows of a document; None if they are not its own."""
+    if segment is None or not isinstance(first_row, int) or not isinstance(n_rows, int):
+        return None
+    own = slice(first_row, first_row + n_rows)
+    inside = 0 <= own.start < own.stop <= segment.n_rows
+    return own if inside and bool(np.all(segment.docs[own] == doc)) else None
+
+
+def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[int], report: RepairReport) -> int:
+    """The steps of the one transaction."""
+    for some in catalogue.chunks(gone):
+        named = f"WHERE doc IN ({catalogue.marks(len(some))})"
+        report.lost += [str(id) for (id,) in connection.execute(f"SELECT id FROM documents {named} ORDER BY doc", some)]
+        connection.execute(f"DELETE FROM documents {named}", some)
+    for number in report.segments:
+        connection.execute("DELETE FROM segments WHERE segment = ?", [number])
+    connection.execute("DELETE FROM tombstones")
+    for number, segment in sound.items():
+        dead = np.flatnonzero(~_claimed(connection, segment))
+        connection.executemany("INSERT INTO tombstones VALUES (?, ?)", ((number, int(row)) for row in dead))
+    report.n_kept = connection.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'n_documents'", [report.n_kept])
+    highest = connection.execute("SELECT COALESCE(MAX(segment), 0) + 1 FROM segments").fetchone()[0]
+    connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
+    if report.damaged_plan:
+        write_plan(connection, None)
+    _write_words(connection)
+    return 0
+
+
+def _claimed(connection: sqlite3.Connection, segment: Segment) -> NDArray[np.bool_]:
+    """Which rows belong to a document."""
+    claimed = np.zeros(segment.n_rows, bool)
+    between = [int(segment.docs[0]), int(segment.docs[-1]), segment.number] if segment.n_rows else [0, -1, 0]
+    sql = "SELECT first_row, n_rows FROM documents WHERE doc BETWEEN ? AND ? AND segment = ?"
+    for first_row, n_rows in connection.execute(sql, between):
+        claimed[first_row : first_row + n_rows] = True
+    return claimed
+
+
+def _write_words(connection: sqlite3.Connection) -> None:
+    """The index of words from the texts: it may hold words of what is gone."""
+    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    last = -1
+    while rows := connection.execute(
+        "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
+    ).fetchall():
+        last = rows[-1][0]
+        connection.executemany(
+            "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+            ((doc, analyse(title), analyse(text)) for doc, title, text in rows),
+        )

@@ -1,0 +1,181 @@
+"""A disk that fails when it is told to. Every file operation of this process goes through `Disk.do`, which counts it
+and, at one chosen count, lets it fail, does half of it, or ends the process as a crash or a power cut would.
+
+`installed` puts it under Python's own files; `faults.sqlite` under those of SQLite.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from faults.power import Durable
+
+T = TypeVar("T")
+
+
+class Kind(StrEnum):
+    """What happens at the chosen operation."""
+
+    KILLED = "killed"  # the process dies before it
+    TORN = "torn"  # the process dies after it; of a write, after half of it
+    BROKEN = "broken"  # it fails with EIO and is not done
+    LATE = "late"  # it is done, and fails with EIO all the same
+    SHORT = "short"  # half of a write is done, then there is no space; other operations fail with EIO
+    FULL = "full"  # from here on there is no space for anything new
+    POWER = "power"  # the power goes: what was not synced is there, or not, or in part
+    LYING = "lying"  # the same, on a disk whose syncs do nothing: data must be lost, or the test cannot fail
+
+
+HONEST = [kind for kind in Kind if kind is not Kind.LYING]
+ENDING = (Kind.KILLED, Kind.TORN, Kind.POWER, Kind.LYING)
+GROWING = ("write", "make")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: Kind
+    at: int  # counted from 1
+    seed: int = 0  # of what a power cut leaves
+    image: Path | None = None  # where a power cut puts what is left
+
+
+class Disk:
+    """Counts operations, and has one fault or none."""
+
+    def __init__(self, root: Path, fault: Fault | None) -> None:
+        self.n_done = 0
+        self._fault = fault
+        self.durable = Durable(root) if fault is not None and fault.image is not None else None
+
+    def do(self, what: str, name: str, act: Callable[[], T], half: Callable[[], object] | None = None) -> T:
+        """Does one operation (write, make, remove, truncate or sync), or what the fault makes of it."""
+        self.n_done += 1
+        fault = self._fault
+        if fault is None or self.n_done < fault.at:
+            return act()
+        if fault.kind is Kind.FULL:
+            if what in GROWING:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+            return act()
+        if self.n_done > fault.at:
+            return act()
+        return self._fail(fault, what, name, act, half or act)
+
+    def _fail(self, fault: Fault, what: str, name: str, act: Callable[[], T], half: Callable[[], object]) -> T:
+        match fault.kind:
+            case Kind.KILLED:
+                _die()
+            case Kind.TORN:
+                half()
+                _die()
+            case Kind.POWER | Kind.LYING:
+                assert self.durable is not None
+                assert fault.image is not None
+                self.durable.write(fault.image, random.Random(fault.seed))
+                _die()
+            case Kind.LATE:
+                act()
+            case Kind.SHORT if what == "write":
+                half()
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+
+    # -- what a power cut needs to know
+
+    def made(self, handle: int | str) -> None:
+        if self.durable is not None:
+            self.durable.made(handle)
+
+    def synced(self, handle: int | str) -> None:
+        if self.durable is not None and self._fault is not None and self._fault.kind is not Kind.LYING:
+            self.durable.synced(handle)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Raw(io.FileIO):
+    """A file whose writes go through the disk."""
+
+    disk: Disk
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        return self.disk.do(
+            "write",
+            str(self.name),
+            lambda: super(_Raw, self).write(view),
+            lambda: super(_Raw, self).write(view[: len(view) // 2]),
+        )
+
+
+@contextmanager
+def installed(disk: Disk) -> Iterator[None]:
+    """Within it, files that Python opens for writing, and what `os` does to files and folders, go through the disk."""
+    real = {name: getattr(os, name) for name in ("fsync", "mkdir", "rmdir", "unlink", "rename", "replace", "link")}
+    real |= {name: getattr(os, name) for name in ("ftruncate", "pwrite")}
+    real_open: Any = io.open
+
+    def opened(file: Any, mode: str = "r", buffering: int = -1, *rest: Any, opener: Any = None, **more: Any) -> Any:
+        if not set(mode) & set("wxa+"):
+            return real_open(file, mode, buffering, *rest, opener=opener, **more)
+        assert "b" in mode, "the index writes no text files"
+
+        def make() -> _Raw:
+            raw = _Raw(file, mode.replace("b", ""), opener=opener)
+            raw.disk = disk
+            disk.made(raw.fileno())
+            return raw
+
+        raw = disk.do("make", str(file), make)
+        return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+
+    def fsync(handle: int) -> None:
+        def sync() -> None:
+            real["fsync"](handle)
+            disk.synced(handle)
+
+        disk.do("sync", str(handle), sync)
+
+    def mkdir(path: Any, *rest: Any, **more: Any) -> None:
+        def make() -> None:
+            real["mkdir"](path, *rest, **more)
+            disk.made(os.fspath(path))
+
+        disk.do("make", str(path), make)
+
+    def through(what: str, name: str) -> Callable[..., Any]:
+        def call(target: Any, *rest: Any, **more: Any) -> Any:
+            return disk.do(what, str(target), lambda: real[name](target, *rest, **more))
+
+        return call
+
+    def pwrite(handle: int, data: bytes, offset: int) -> int:
+        def write(part: bytes) -> int:
+            return int(real["pwrite"](handle, part, offset))
+
+        return disk.do("write", str(handle), lambda: write(data), lambda: write(data[: len(data) // 2]))
+
+    removing = {name: through("remove", name) for name in ("rmdir", "unlink")}
+    making = {name: through("make", name) for name in ("rename", "replace", "link")}
+    own = {"fsync": fsync, "mkdir": mkdir, "pwrite": pwrite, "ftruncate": through("truncate", "ftruncate")}
+    try:
+        io.open = opened
+        for name, function in {**removing, **making, **own}.items():
+            setattr(os, name, function)
+        yield
+    finally:
+        io.open = real_open
+        for name, function in real.items():
+            setattr(os, name, function)
