@@ -96,10 +96,12 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
             if files is not None:
                 with _noting(report):
                     segment = Segment(record, store.shape, files, dead.get(record.number))
-                    _ = segment.multi, segment.coded  # checks the offsets
+                    _ = segment.multi, segment.coded, segment.sparse  # checks the offsets
                     _check_fixed(segment, store, view)
                     if segment.coded_file is not None:
                         segment.coded_file.check_values()
+                    if segment.sparse_file is not None:
+                        segment.sparse_file.check_values()
                     segments[record.number] = segment
                     report.n_rows += segment.n_live
         report.problems += check_contents(segments, view)
