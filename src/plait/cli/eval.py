@@ -35,7 +35,7 @@ def evaluate(
     index: IndexPath,
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="A BEIR folder: queries.jsonl, qrels/SPLIT.tsv.")],
     split: Annotated[str, typer.Option(help="Which judgements to use.")] = "test",
-    mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; all is every mode.")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; every is all of them.")] = None,
     settings: Settings = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents to retrieve for each query.")] = 100,
     run: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found, as a TREC run.")] = None,
@@ -75,7 +75,7 @@ def evaluate(
             try:
                 results.append(_measure(opened, beir, name, k, drop_self=drop_self, options=options))
             except ConfigError as error:
-                if mode != ["all"]:
+                if mode != ["every"]:
                     raise
                 say(f"{name} is left out: {error}")
     for result in results:
@@ -93,7 +93,7 @@ def evaluate(
 
 
 def _modes(given: list[str]) -> list[str]:
-    if given != ["all"]:
+    if given != ["every"]:
         return list(dict.fromkeys(given))
     from plait.search.plans import MODES
 

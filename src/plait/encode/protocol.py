@@ -42,6 +42,14 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class TermReader(Protocol):
+    """What an encoder may offer besides: what the terms of the sparse strand are called. Explanations use it."""
+
+    def term(self, id: int) -> str:
+        """The term of this number as people read it."""
+
+
+@runtime_checkable
 class TokenReader(Protocol):
     """What an encoder may offer besides: which token each row of the multi strand stands for. Explanations use it."""
 

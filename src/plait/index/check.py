@@ -18,6 +18,7 @@ from plait.index.segment import Segment, file_names, open_file
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan
+from plait.index.weights import read_weights
 from plait.index.writer import leftovers
 
 ATTEMPTS = 3
@@ -164,6 +165,9 @@ def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
     damage = read_plan(view).damage
     if damage:
         report.problems.append(f"{CATALOGUE}: {damage}; run plait tune anew, or with --reset")
+    damage = read_weights(view).damage
+    if damage:
+        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --weights anew, or plait tune --reset")
     report.n_documents = view.rows("SELECT COUNT(*) FROM documents")[0][0]
     counted = view.count("n_documents")
     if counted != report.n_documents:

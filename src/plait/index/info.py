@@ -15,6 +15,7 @@ from plait.index.connection import ReadTransaction
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import ReadPlan, read_plan
+from plait.index.weights import ReadWeights, read_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class StoreInfo:
     facts: Mapping[str, Any]
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
+    weights: ReadWeights = ReadWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
 
 
 def info(store: Store) -> StoreInfo:
@@ -44,7 +46,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents, tuned = view.count("n_documents"), read_plan(view)
+        n_documents, tuned, weights = view.count("n_documents"), read_plan(view), read_weights(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
@@ -66,6 +68,7 @@ def info(store: Store) -> StoreInfo:
         shape=store.shape,
         facts=json.loads(meta["facts"]),
         tuned=tuned,
+        weights=weights,
         pooling=str(pooling_in(meta["facts"]) or ""),
     )
 

@@ -100,21 +100,34 @@ class Plan:
     def run(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         if len(self.generators) == 1 and len(self.rescored) < 2:
             return self._alone(self.generators[0], snapshot, batch, k, allowed, trace)
-        depth = max(k, self.depth)
-        lists = {}
-        for generator in self.generators:
-            with trace.stage(generator.name):
-                lists[generator.name] = generator.generate(snapshot, batch, depth, allowed, trace)
-        by_query = [{name: rankings[number] for name, rankings in lists.items()} for number in range(len(batch))]
-        if self.rescored:
-            with trace.stage("rescore") as stage:
-                by_query = self._rescore(snapshot, batch, by_query, trace)
-                stage.counts["items"] = sum(max(map(len, own.values())) for own in by_query)
+        lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
         fusion = self.fusion
         if isinstance(fusion, HybridConfig):
             fusion = fusion.fusion_for(snapshot.weights.fitted)
         with trace.stage("fuse"):
-            return [fusion.fuse(own, k, _lengths(batch, number)) for number, own in enumerate(by_query)]
+            return [fusion.fuse(own, k, self.lengths(batch, number)) for number, own in enumerate(lists)]
+
+    def lists(
+        self, snapshot: Snapshot, batch: QueryBatch, depth: int, allowed: Allowed, trace: Trace
+    ) -> list[dict[str, Ranking]]:
+        """What is to be fused: for each query, the ranking of each list."""
+        found = {}
+        for generator in self.generators:
+            with trace.stage(generator.name):
+                found[generator.name] = generator.generate(snapshot, batch, depth, allowed, trace)
+        lists = [{name: rankings[number] for name, rankings in found.items()} for number in range(len(batch))]
+        if not self.rescored:
+            return lists
+        with trace.stage("rescore") as stage:
+            lists = self._rescore(snapshot, batch, lists, trace)
+            stage.counts["items"] = sum(max(map(len, own.values())) for own in lists)
+        return lists
+
+    @staticmethod
+    def lengths(batch: QueryBatch, number: int) -> dict[str, float]:
+        """By what the scores of a strand are divided before they are weighed: the multi strand's become a mean."""
+        multi = batch.strands.multi
+        return {} if multi is None else {"multi": float(max(len(multi[number]), 1))}
 
     def _rescore(
         self, snapshot: Snapshot, batch: QueryBatch, lists: Sequence[Mapping[str, Ranking]], trace: Trace
@@ -136,12 +149,6 @@ class Plan:
         with trace.stage(generator.name):
             rankings = generator.generate(snapshot, batch, k, allowed, trace)
         return [replace(found, parts={**found.parts, generator.name: found.scores}) for found in rankings]
-
-
-def _lengths(batch: QueryBatch, number: int) -> dict[str, float]:
-    """By what the scores of a strand are divided before they are weighed: the multi strand's become a mean."""
-    multi = batch.strands.multi
-    return {} if multi is None else {"multi": float(max(len(multi[number]), 1))}
 
 
 def _reads_text(generator: Generator) -> bool:
