@@ -10,9 +10,11 @@
 namespace plait {
 namespace {
 
-constexpr std::size_t kFirst = 4;        // windows that are taken by their bounds
+constexpr std::size_t kFirst = 1;        // windows that are taken by their bounds
+constexpr std::size_t kSlice = 256;      // rows of these that are taken at a time
 constexpr std::size_t kStretch = 32;     // rows that are compared at a time
 constexpr float kSafe = 1.00001f;        // bounds are rounded: more than they can be off by
+constexpr float kRest = 4.0f;            // terms that are only looked up add at most the floor divided by this
 constexpr std::size_t kLookUp = 24;      // postings that are read in a row while one is looked up
 constexpr std::size_t kFewPostings = 8;  // a window with fewer than one posting in so many rows is not swept
 
@@ -128,32 +130,38 @@ struct Search {
         std::partial_sort(work.order, work.order + n_first, work.order + index.n_windows);
         for (std::size_t i = 0; i < n_first; ++i) {
             const auto window = static_cast<std::size_t>(static_cast<std::uint32_t>(work.order[i]));
-            look_into(window, false);
+            // In slices, each of which finds a better floor than the one before.
+            const std::size_t end = std::min((window + 1) * index.window_rows, index.n_rows);
+            for (std::size_t first = window * index.window_rows; first < end; first += kSlice) {
+                look_into(window, first, std::min(kSlice, end - first), false);
+            }
             work.bounds[window] = 0;
         }
         for (std::size_t t = 0; t < asked.n_terms; ++t) work.places[t] = asked.terms[t].begin;
         for (std::size_t w = 0; w < index.n_windows; ++w) {
-            if (work.bounds[w] > 0) look_into(w, true);
+            const std::size_t first = w * index.window_rows;
+            if (work.bounds[w] > 0) look_into(w, first, std::min(index.window_rows, index.n_rows - first), true);
         }
     }
 
-    // Looks into one window. Lists are read on from `places` where they are there, which are moved on.
-    void look_into(std::size_t window, bool in_order) noexcept {
+    // Looks into rows of one window. In order, lists are read on from where they stood.
+    void look_into(std::size_t window, std::size_t first, std::size_t n_rows, bool in_order) noexcept {
         const std::size_t n_there = order_terms(window);
-        // The terms from n_needed on cannot lift a row among the best even together.
         const float floor = best.floor();
+        float total = 0;
+        for (std::size_t i = 0; i < n_there; ++i) total += score_of(work.by_bound[i]);
+        if (n_there == 0 || reach * total * kSafe < floor) return;
+        // The terms from n_needed on cannot lift a row among the best even together, nor nearly so: the less they can
+        // add, the fewer rows stay in the running without them.
         std::size_t n_needed = n_there;
         float rest = 0;
-        while (n_needed > 0) {
+        while (n_needed > 1) {
             const float more = rest + score_of(work.by_bound[n_needed - 1]);
-            if (!(reach * more * kSafe < floor)) break;
+            if (!(kRest * more < floor)) break;
             rest = more;
             --n_needed;
         }
-        if (n_needed == 0) return;
         ++counts.n_windows;
-        const std::size_t first = window * index.window_rows;
-        const std::size_t n_rows = std::min(index.window_rows, index.n_rows - first);
         std::size_t n_read = 0;
         for (std::size_t i = 0; i < n_needed; ++i) n_read += add(i, first, n_rows, in_order);
         counts.n_postings += n_read;
@@ -182,29 +190,36 @@ struct Search {
         return least > 0 ? least / asked.step * (2.0f - kSafe) : 0;
     }
 
+    // No early end and as many rows every time, so that it becomes vector code: most stretches hold nothing.
+    bool none_above(const std::uint32_t* sums, std::size_t row, float least) const noexcept {
+        float scales[kStretch];
+        std::memcpy(scales, index.scales + row * sizeof(float), sizeof scales);
+        std::int32_t n_above = 0;
+        for (std::size_t i = 0; i < kStretch; ++i) {
+            // Halved, since there is no quick way from all of uint32 to float; a little more than the sum.
+            const auto half = static_cast<std::int32_t>(sums[i] >> 1);
+            const float reached = (static_cast<float>(half) * 2.0f + 2.0f) * scales[i];
+            n_above += (sums[i] != 0 ? 1 : 0) & (reached >= least ? 1 : 0);
+        }
+        return n_above == 0;
+    }
+
     // The rows of the window that are still in the running, read off the sums.
     std::size_t sweep(std::size_t first, std::size_t n_rows, float floor, float rest) noexcept {
         const float least = needed(floor, rest);
         std::size_t n_left = 0;
         for (std::size_t start = 0; start < n_rows; start += kStretch) {
             const std::size_t end = std::min(start + kStretch, n_rows);
-            // No early end, so that it becomes vector code: most stretches hold nothing.
-            int n_above = 0;
-            for (std::size_t at = start; at < end; ++at) {
-                const float reached = static_cast<float>(static_cast<std::int32_t>(work.sums[at] >> 1)) * 2.0f + 2.0f;
-                n_above += (work.sums[at] != 0 ? 1 : 0) & (reached * scale_at(index, first + at) >= least ? 1 : 0);
-            }
-            if (n_above != 0) {
-                for (std::size_t at = start; at < end; ++at) {
-                    const float reached = static_cast<float>(work.sums[at]);
-                    if (work.sums[at] != 0 && reached * scale_at(index, first + at) >= least) {
-                        work.candidates[n_left++] = static_cast<std::uint32_t>(at);
-                    } else {
-                        work.sums[at] = 0;
-                    }
-                }
-            } else {
+            if (end - start == kStretch && none_above(work.sums + start, first + start, least)) {
                 std::fill(work.sums + start, work.sums + end, 0u);
+                continue;
+            }
+            for (std::size_t at = start; at < end; ++at) {
+                const bool is_kept =
+                    work.sums[at] != 0 && static_cast<float>(work.sums[at]) * scale_at(index, first + at) >= least;
+                work.candidates[n_left] = static_cast<std::uint32_t>(at);
+                n_left += is_kept ? 1 : 0;
+                work.sums[at] = is_kept ? work.sums[at] : 0;
             }
         }
         return n_left;

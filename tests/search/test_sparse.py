@@ -134,8 +134,8 @@ def test_a_stray_word_does_not_lift_a_wrong_document(tmp_path: Path) -> None:
 
 
 def test_an_approximate_search_is_asked_for_by_name(index: plait.Index) -> None:
-    assert list(scores(index, "sparse", reach=0.5, n_terms=1)) == ["d2"]
-    for wrong in ({"reach": 0}, {"reach": 2}, {"n_terms": -1}, {"n_term": 1}):
+    assert list(scores(index, "sparse", reach=0.5)) == ["d2", "d0"]
+    for wrong in ({"reach": 0}, {"reach": 2}, {"reech": 1}):
         with pytest.raises(ConfigError):
             scores(index, "sparse", **wrong)
 

@@ -56,11 +56,6 @@ class SparseQuery:
         if not np.all((self.weights > 0) & np.isfinite(self.weights)):
             raise InputError("the weights of a query must be finite and above 0; leave terms without weight out")
 
-    def heaviest(self, n_terms: int) -> SparseQuery:
-        """The n terms of largest weight, equal ones by number."""
-        kept = np.sort(np.lexsort((self.terms, -self.weights))[:n_terms])
-        return SparseQuery(self.terms[kept], self.weights[kept])
-
     def whole(self) -> tuple[NDArray[np.uint32], float]:
         """The weights as whole numbers from 1 on, and the step that they are multiples of."""
         if not len(self.terms):

@@ -19,13 +19,10 @@ from plait.search.trace import Stage, Trace
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseConfig:
     reach: float = 1.0  # what could still be added to a row counts so many times; 1 is exact
-    n_terms: int = 0  # the heaviest terms of the query that are used; 0 is all of them
 
     def __post_init__(self) -> None:
         if not 0 < self.reach <= 1:
             raise ConfigError(f"reach is {self.reach}; it must be above 0 and at most 1, which is exact")
-        if self.n_terms < 0:
-            raise ConfigError(f"n_terms is {self.n_terms}; it must be 0, for all terms, or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,6 @@ class Sparse:
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         queries, within = sparse_queries(snapshot, batch), Trace()
-        if self.config.n_terms:
-            queries = [query.heaviest(self.config.n_terms) for query in queries]
         found: list[list[Ranking]] = [[] for _ in queries]
         for segment, base, rows in candidate_rows(snapshot, allowed):
             bits = _bits(segment, rows)
