@@ -15,6 +15,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,17 @@ def main() -> None:
     report("queries", len(queries), "terms each", round(float(np.mean([len(query.terms) for query in queries])), 1))
     exact = measured("plait, exact", queries, lambda query: best_rows(index, query, asked.k).rows)
     for reach in (0.9, 0.8, 0.7, 0.5):
-        found = measured(
-            f"plait, reach {reach}", queries, lambda query, r=reach: best_rows(index, query, asked.k, reach=r).rows
-        )
+        search = partial(approximate, index, asked.k, reach)
+        found = measured(f"plait, reach {reach}", queries, search)
         report("  recall", round(recall(found, exact), 4))
     loss(rows, queries, exact, asked.k)
     for rival in asked.rivals:
         found = measured(rival, queries, RIVALS[rival](index, asked.k))
         report("  agrees with plait", round(recall(found, exact), 4))
+
+
+def approximate(index: Impacts, k: int, reach: float, query: SparseQuery) -> Found:
+    return best_rows(index, query, k, reach=reach).rows
 
 
 def tokens(data: Path, cache: Path, name: str) -> dict[str, NDArray[Any]]:
@@ -74,7 +78,9 @@ def tokens(data: Path, cache: Path, name: str) -> dict[str, NDArray[Any]]:
         tokenizer = Tokenizer.from_file(str(folder))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        terms, counts, offsets = [], [], [0]
+        terms: list[NDArray[Any]] = []
+        counts: list[NDArray[Any]] = []
+        offsets = [0]
         for texts in batches(texts_of(data / f"{name}.jsonl.gz")):
             for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
                 own, times = np.unique(np.asarray(encoding.ids, np.int32), return_counts=True)
@@ -82,8 +88,7 @@ def tokens(data: Path, cache: Path, name: str) -> dict[str, NDArray[Any]]:
                 counts.append(times)
                 offsets.append(offsets[-1] + len(own))
         cache.mkdir(parents=True, exist_ok=True)
-        arrays = {"terms": np.concatenate(terms), "counts": np.concatenate(counts), "offsets": np.asarray(offsets)}
-        np.savez(file, terms=arrays["terms"], counts=arrays["counts"], offsets=arrays["offsets"])
+        np.savez(file, terms=np.concatenate(terms), counts=np.concatenate(counts), offsets=np.asarray(offsets))
     with np.load(file) as stored:
         return {name: stored[name] for name in ("terms", "counts", "offsets")}
 
