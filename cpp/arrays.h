@@ -64,5 +64,7 @@ void bind_build(nb::module_& module);
 void bind_pooling(nb::module_& module);
 // Adds the functions of token_bindings.cc.
 void bind_tokens(nb::module_& module);
+// Adds the functions of sparse_bindings.cc.
+void bind_sparse(nb::module_& module);
 
 }  // namespace plait

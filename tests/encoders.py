@@ -12,17 +12,23 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import OnBatch, StrandShape
 from plait.records import Span
-from plait.strands import MultiVectors, Strands
+from plait.strands import MultiVectors, SparseRows, Strands
 
 WORD = re.compile(r"\w+")
 
 
 class WordEncoder:
-    """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words."""
+    """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words.
 
-    def __init__(self, *, dim: int = 16, window: int = 50, overlap: int = 10, name: str = "words") -> None:
-        self._dim, self._window, self._overlap = dim, window, overlap
+    With `terms`, all three strands: sparse = the words, numbered below it, each weighing 1 / 2 for every two letters.
+    """
+
+    def __init__(
+        self, *, dim: int = 16, window: int = 50, overlap: int = 10, name: str = "words", terms: int | None = None
+    ) -> None:
+        self._dim, self._window, self._overlap, self._terms = dim, window, overlap, terms
         self.name = name
+        self._words: dict[int, str] = {}
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self.n_encoded = 0  # how many texts were encoded: for tests of what is skipped
 
@@ -32,7 +38,7 @@ class WordEncoder:
 
     @property
     def shape(self) -> StrandShape:
-        return StrandShape(dense=self._dim, multi=self._dim)
+        return StrandShape(dense=self._dim, sparse=self._terms, multi=self._dim)
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
@@ -48,6 +54,9 @@ class WordEncoder:
         del is_query
         return [(found[0], Span(*found.span())) for found in WORD.finditer(text)] or [("", Span(0, 0))]
 
+    def term(self, id: int) -> str:
+        return self._words.get(id, f"#{id}")
+
     def encode_queries(self, texts: Sequence[str]) -> Strands:
         return self._encode(texts)
 
@@ -62,8 +71,18 @@ class WordEncoder:
         dense = [unit(own.sum(axis=0)) for own in rows]
         return Strands(
             dense=np.array(dense, np.float32).reshape(len(texts), self._dim),
+            sparse=None if self._terms is None else SparseRows.from_items([self._weights(text) for text in texts]),
             multi=MultiVectors.from_items(rows, dim=self._dim),
         )
+
+    def _weights(self, text: str) -> dict[int, float]:
+        assert self._terms is not None
+        weights = {}
+        for word in {found.casefold() for found in WORD.findall(text)}:
+            number = zlib.crc32(word.encode()) % self._terms
+            self._words[number] = word
+            weights[number] = len(word) / 4
+        return weights
 
     def _rows(self, text: str) -> NDArray[np.float32]:
         words = [word.casefold() for word in WORD.findall(text)] or [""]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.scoring.sparse import Impacts
 from plait.strands import MultiVectors, Rows
 
 
@@ -297,3 +298,24 @@ def warp(query: Rows, documents: DecodedItems, *, n_probe: int, t_prime: int, bo
     return impute(
         np.concatenate(items), np.concatenate(scores), np.asarray(starts, np.int64), np.asarray(missing, np.float32)
     )
+
+
+def sparse_scores(index: Impacts, terms: NDArray[np.int32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """For every row, the sum over shared terms of the products of weights as they are stored: whole numbers, times the
+    scale of the row and the step of the query."""
+    n_terms = max(len(terms), 1)
+    levels = min(65535, (2**32 - 1) // (255 * n_terms))
+    step = np.float32(weights.max() / levels) if len(weights) else np.float32(1)
+    whole = np.clip(np.rint(weights / np.float64(step)), 1, levels).astype(np.int64)
+    sums = np.zeros(len(index), np.int64)
+    for term, weight in zip(terms.tolist(), whole.tolist(), strict=True):
+        for place in np.flatnonzero(index.terms == term):
+            own = slice(index.offsets[place], index.offsets[place + 1])
+            sums[index.rows[own]] += weight * index.impacts[own].astype(np.int64)
+    return (sums * index.scales.astype(np.float64) * np.float64(step)).astype(np.float32)
+
+
+def best_sparse(scores: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    """The k rows with the largest scores above 0, equal ones by number."""
+    kept = np.flatnonzero((scores > 0) if allowed is None else (scores > 0) & allowed)
+    return kept[np.lexsort((kept, -scores[kept]))][:k]

@@ -21,7 +21,7 @@ ORDER = [
     ["index"],
     ["search"],
     ["sources", "adding", "encoders"],
-    ["tuning"],
+    ["tuning", "weighing"],
     ["engine"],
     ["evaluate"],
     ["train"],

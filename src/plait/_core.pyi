@@ -198,3 +198,31 @@ def available_targets() -> list[str]: ...
 def current_target() -> str: ...
 def use_target(name: str) -> bool: ...
 def trial_outcome(case: str, milliseconds: int) -> str: ...  # where the build has AMX: Linux on x86-64
+def best_sparse_rows(
+    rows: NDArray[np.uint32],
+    impacts: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    maxima: NDArray[np.uint8],
+    window_rows: int,
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    weights: NDArray[np.uint32],
+    step: float,
+    most: NDArray[np.float32],
+    lines: NDArray[np.int64],
+    allowed: NDArray[np.uint8],
+    reach: float,
+    best: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+) -> tuple[int, int, int]: ...
+def score_sparse_rows(
+    rows: NDArray[np.uint32],
+    impacts: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    weights: NDArray[np.uint32],
+    step: float,
+    wanted: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None: ...

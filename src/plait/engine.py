@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from plait.adding import AddProgress, AddReport
     from plait.encode.ahead import LoadAhead
     from plait.index.compact import Compacted
+    from plait.index.weights import FittedWeights
+    from plait.search.fitting import Fitted
     from plait.search.pseudo import Queries
     from plait.search.tuner import OnProgress, Tuned
 
@@ -273,10 +275,41 @@ class Index:
         finally:
             self.refresh()
 
+    def fit_weights(
+        self,
+        queries: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, int]],
+        *,
+        fusion: str | None = None,
+        data: str = "",
+        on_progress: Callable[[int], None] | None = None,
+    ) -> tuple[Fitted, FittedWeights | None]:
+        """Fits the weights that hybrid search gives to strands by nDCG@10 on judged queries (texts and judgements by
+        query id), and saves them if they do better than the defaults on queries that took no part in choosing.
+
+        Says what was found, and what was saved, if anything was.
+        """
+        from plait.weighing import weigh_store
+
+        try:
+            return weigh_store(
+                self._store,
+                self._source.get,
+                queries,
+                qrels,
+                fusion=fusion,
+                data=data,
+                n_threads=self._n_threads,
+                on_progress=on_progress,
+            )
+        finally:
+            self.refresh()
+
     def reset_tuning(self) -> None:
-        """Forgets what `tune` saved; searches then use the defaults."""
+        """Forgets what `tune` and `fit_weights` saved; searches then use the defaults."""
         with self._store.writer() as writer:
             writer.tune(None)
+            writer.weigh(None)
         self.refresh()
 
     # -- searching

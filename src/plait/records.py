@@ -62,6 +62,17 @@ class WordMatch:
 
 
 @dataclass(frozen=True, slots=True)
+class TermMatch:
+    """A term that the query and the document's best passage share, in the sparse strand."""
+
+    term: int  # its number in the vocabulary
+    surface: str  # as people read it; empty if the encoder does not say
+    query_weight: float
+    weight: float  # in the passage
+    score: float  # the product, which it adds to the score
+
+
+@dataclass(frozen=True, slots=True)
 class StrandPart:
     """What one list gave to the score of a hit."""
 
@@ -84,6 +95,7 @@ class Explanation:
     multi: TokenMatches | None = None
     dense: float | None = None  # of the document's best passage
     bm25: tuple[WordMatch, ...] | None = None
+    sparse: tuple[TermMatch, ...] | None = None  # those that add most first
 
     def as_fields(self) -> dict[str, Any]:
         """Plain data, as JSON can hold it."""

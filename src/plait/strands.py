@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,8 +74,35 @@ class SparseRows:
     weights: NDArray[np.float32]  # (entries,)
     offsets: NDArray[np.int64]  # (items + 1,)
 
+    def __post_init__(self) -> None:
+        terms, offsets = self.terms, self.offsets
+        if terms.ndim != 1 or terms.shape != self.weights.shape:
+            raise InputError(
+                f"there are terms of shape {terms.shape} and weights of {self.weights.shape}; each its own"
+            )
+        if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(terms):
+            raise InputError(f"offsets must rise from 0 to the number of entries, {len(terms)}")
+        if np.any(offsets[1:] < offsets[:-1]):
+            raise InputError("offsets of sparse rows fall; they must rise")
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __getitem__(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The terms and weights of one item, as views."""
+        if not 0 <= item < len(self):
+            raise IndexError(f"item {item} of {len(self)}")
+        own = slice(self.offsets[item], self.offsets[item + 1])
+        return self.terms[own], self.weights[own]
+
+    @classmethod
+    def from_items(cls, items: Sequence[Mapping[int, float]]) -> SparseRows:
+        """One batch from mappings of terms to weights."""
+        ordered = [sorted(item.items()) for item in items]
+        offsets = np.cumsum([0, *map(len, ordered)]).astype(np.int64)
+        flat = [entry for item in ordered for entry in item]
+        terms = np.array([term for term, _ in flat], np.int32)
+        return cls(terms, np.array([weight for _, weight in flat], np.float32), offsets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,13 +46,13 @@ def test_runs_are_written_one_for_each_mode(runner: CliRunner, library: Library,
     single, several = tmp_path / "one.trec", tmp_path / "many.trec"
     runner.invoke(app, ["eval", "ix", "--data", str(data), "--run", str(single)])
     assert read_run(single) == {"q1": [("a", 1.0)], "q2": [("b", 1.0)]}
-    runner.invoke(app, ["eval", "ix", "--data", str(data), "--run", str(several), "--mode", "all"])
+    runner.invoke(app, ["eval", "ix", "--data", str(data), "--run", str(several), "--mode", "every"])
     assert sorted(path.name for path in tmp_path.glob("many*")) == ["many-bm25.trec", "many-hybrid.trec"]
 
 
 def test_all_leaves_out_modes_that_the_index_lacks_and_says_so(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", a="woven")
-    result = runner.invoke(app, ["eval", "ix", "--data", str(data), "--mode", "all"])
+    result = runner.invoke(app, ["eval", "ix", "--data", str(data), "--mode", "every"])
     assert result.exit_code == 0
     assert "dense is left out: mode 'dense' needs" in result.stderr
     assert runner.invoke(app, ["eval", "ix", "--data", str(data), "--mode", "dense"]).exit_code == 2
@@ -100,7 +100,7 @@ def many(tmp_path: Path, *names: str) -> list[str]:
 
 
 def test_many_sets_are_built_measured_and_averaged(runner: CliRunner, library: Library, tmp_path: Path) -> None:
-    asked = ["eval", *many(tmp_path, "one", "two"), "--indexes", str(tmp_path / "ix"), "--mode", "all"]
+    asked = ["eval", *many(tmp_path, "one", "two"), "--indexes", str(tmp_path / "ix"), "--mode", "every"]
     result = runner.invoke(app, [*asked, "--run", str(tmp_path / "found.trec")])
     rows = [line.split() for line in result.stdout.splitlines()]
     assert result.exit_code == 0

@@ -81,3 +81,10 @@ def test_queries_are_read_from_lines_and_from_objects(tmp_path: Path) -> None:
     file.write_text('{"_id": "7"}\n', encoding="utf-8")
     with pytest.raises(SourceError, match="line 1"):
         read_queries(file)
+
+
+def test_weights_need_judgements_and_judgements_weights() -> None:
+    for arguments in (["--weights"], ["--recall", "0.9", "--data", "set"]):
+        result = CliRunner().invoke(app, ["tune", "ix", *arguments])
+        assert result.exit_code != 0
+        assert "belong together" in " ".join(result.stderr.split())

@@ -6,6 +6,7 @@ was written by the plait of its time is its worth.
 index-1   format 1: float16 vectors, two segments, a replaced document and a deleted one
 coded-1   format 1: one segment, compressed to 2 bits with fine codes
 index-2   format 2: four vectors for every passage; a compressed segment and one of float16
+index-3   format 3: a sparse strand; two segments and a deleted document
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plait.encode.protocol import StrandShape
 from plait.index.store import Store
 from plait.index.writer import Writer
 from plait.records import Document, Span
-from plait.strands import MultiVectors, Strands
+from plait.strands import MultiVectors, SparseRows, Strands
 
 DOCUMENTS = [
     Document("gone", "This one was deleted."),
@@ -89,6 +90,19 @@ def make_fixed(path: Path) -> None:
         shrink(writer)
 
 
+def make_sparse(path: Path) -> None:
+    """A sparse strand in two segments, one document of which is deleted."""
+    store = Store.create(path, fingerprint="by hand", shape=StrandShape(sparse=100), facts={})
+    with store.writer() as writer:
+        for first in (0, 3):
+            documents = [Document(f"d{number}", f"text {number}") for number in range(first, first + 3)]
+            rows = SparseRows.from_items([{number: 1.0, 10 * number + 5: 0.5} for number in range(first, first + 3)])
+            spans = [[Span(0, len(document.text))] for document in documents]
+            writer.write(documents, spans, Strands(sparse=rows))
+        writer.delete(["d4"])
+        shrink(writer)
+
+
 def shrink(writer: Writer) -> None:
     """The file is the same, and a fifth of the size in pages that a few documents cannot fill."""
     writer._connection.execute("PRAGMA journal_mode = DELETE")
@@ -97,7 +111,7 @@ def shrink(writer: Writer) -> None:
     writer._connection.execute("PRAGMA journal_mode = WAL")
 
 
-MAKERS = {"index-1": make_plain, "coded-1": make_coded, "index-2": make_fixed}
+MAKERS = {"index-1": make_plain, "coded-1": make_coded, "index-2": make_fixed, "index-3": make_sparse}
 
 if __name__ == "__main__":
     for name, make in MAKERS.items():

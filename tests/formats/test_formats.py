@@ -17,8 +17,9 @@ from plait.index.store import Store
 from plait.records import Document, Span
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
+from plait.search.sparse import Sparse
 from plait.search.trace import Trace
-from plait.strands import MultiVectors, Strands
+from plait.strands import MultiVectors, SparseRows, Strands
 
 HERE = Path(__file__).parent
 
@@ -147,4 +148,29 @@ def test_format_2_can_be_written_to(tmp_path: Path) -> None:
         assert writer.compact().n_vectors == 4 * (N_CODED + 2 + 3)
     with store.snapshot() as snapshot:
         assert snapshot.segments[0].fixed == 4
+    assert check(store.path).problems == []
+
+
+def test_format_3_keeps_its_terms(tmp_path: Path) -> None:
+    index = copied("index-3", tmp_path)
+    store = Store.open(index)
+    assert (store.format, store.shape) == (3, StrandShape(sparse=100))
+    assert check(index).problems == []
+    batch = QueryBatch(["q"], Strands(sparse=SparseRows.from_items([{3: 2.0, 25: 1.0, 4: 9.0}])))
+    with store.snapshot() as snapshot:
+        found = Sparse().generate(snapshot, batch, 10, None, Trace())[0]
+        assert snapshot.fetch_ids(found.docs.tolist()) == ["d3", "d2"]
+        np.testing.assert_allclose(found.scores, [2.0, 0.5], rtol=5e-3)
+
+
+def test_format_3_can_be_written_to(tmp_path: Path) -> None:
+    store = Store.open(copied("index-3", tmp_path))
+    with store.writer() as writer:
+        writer.delete(["d0"])
+        writer.compact()
+    with store.snapshot() as snapshot:
+        (segment,) = snapshot.segments
+        assert segment.sparse is not None
+        assert segment.sparse.terms.tolist() == [1, 2, 3, 5, 15, 25, 35, 55]
+        assert segment.sparse.impacts.tolist() == [255, 255, 255, 255, 127, 127, 127, 127]
     assert check(store.path).problems == []

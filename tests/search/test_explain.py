@@ -48,7 +48,7 @@ def documents(n: int = 60) -> list[dict[str, str]]:
 
 @pytest.fixture(params=["float16", "2 bits", "4 bits, fine"])
 def index(tmp_path: Path, request: pytest.FixtureRequest) -> plait.Index:
-    made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
+    made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(terms=5000))
     made.add(documents(), commit_every=25)
     if request.param == "2 bits":
         made.compact(bits=2)
@@ -115,9 +115,15 @@ def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
     for rank, hit in enumerate(index.search("silk yarn", k=30, explain=True), 1):
         explanation = explained(hit)
         assert (explanation.rank, explanation.score) == (rank, hit.score)
-        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "multi"]
+        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "sparse", "multi"]
         assert sum(part.share for part in explanation.parts) == pytest.approx(1)
         assert {part.strand: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
+
+
+def test_ranks_that_are_fused_add_up_to_the_score(index: plait.Index) -> None:
+    for hit in index.search("silk yarn", k=30, explain=True, options={"fusion": "rank"}):
+        explanation = explained(hit)
+        assert sum(part.share for part in explanation.parts) == pytest.approx(1)
         gains = sum(1 / (60 + part.rank) for part in explanation.parts if part.rank is not None)
         assert hit.score == pytest.approx(gains, rel=1e-5)
 
@@ -147,7 +153,7 @@ def test_an_explanation_is_plain_json(index: plait.Index, mode: str) -> None:
     explanation = explained(index.search("silk yarn", k=1, mode=mode, explain=True)[0])
     fields = json.loads(json.dumps(explanation.as_fields(), allow_nan=False))
     assert fields["span"] == list(explanation.span)
-    assert (fields["multi"] is None) == (mode in ("dense", "bm25"))
+    assert (fields["multi"] is None) == (mode in ("dense", "sparse", "dense+sparse", "bm25"))
     assert (fields["bm25"] is None) == ("bm25" not in mode and mode != "hybrid")
     assert fields["dense"] == explanation.dense
 
@@ -185,11 +191,18 @@ def test_the_best_passage_of_a_later_segment_is_explained(tmp_path: Path) -> Non
     assert explanation.multi.matches[0].span == Span(text.index("silk"), text.index("silk") + 4)
 
 
+RANKS = {"fusion": "rank"}  # by scores, every list has every hit
+
+
 def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(window=3, overlap=1))
     index.add([{"id": str(n), "text": "silk " * 3} for n in range(120)])
     index.add([{"id": "words", "text": "wool wool wool dye reed looms wool wool wool"}])
-    found = next(hit for hit in index.search("silk silk silk silk looms", k=100, explain=True) if hit.id == "words")
+    found = next(
+        hit
+        for hit in index.search("silk silk silk silk looms", k=100, explain=True, options=RANKS)
+        if hit.id == "words"
+    )
     explanation = explained(found)
     assert set(found.scores) == {"bm25"}
     assert {part.strand: part.share for part in explanation.parts} == {"bm25": 1.0, "dense": 0.0, "multi": 0.0}
@@ -197,6 +210,16 @@ def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
     assert explanation.multi is not None
     assert len(explanation.multi.matches) == 5
     assert [word.word for word in explanation.bm25 or ()] == ["looms"]
+
+
+@pytest.mark.parametrize("mode", ["sparse", "hybrid", "dense+sparse", "all"])
+def test_shared_terms_add_up_to_the_sparse_score(index: plait.Index, mode: str) -> None:
+    for hit in index.search("silk yarn nothing", k=5, mode=mode, explain=True):
+        terms = explained(hit).sparse
+        assert terms is not None
+        assert {term.surface for term in terms} <= {"silk", "yarn"}
+        assert sum(term.score for term in terms) == pytest.approx(hit.scores.get("sparse", 0.0), rel=1e-5)
+        assert [term.score for term in terms] == [pytest.approx(term.query_weight * term.weight) for term in terms]
 
 
 def test_a_query_of_one_token_has_one_match(index: plait.Index) -> None:

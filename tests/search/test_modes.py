@@ -13,11 +13,12 @@ import plait
 from index.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, QueryError
-from plait.search.plans import METHODS, MODES, plan_for
+from plait.search.plans import METHODS, MODES, STRANDS_OF, plan_for
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands
 
 ALONE = ["xtr", "colxtr", "warp"]  # modes whose scores cannot be compared across segments
+WITHOUT_SPARSE = [mode for mode in MODES if "sparse" not in STRANDS_OF.get(mode, [mode])]
 WITH_MULTI = ["multi", *METHODS, "dense>multi", "bm25>multi"]
 TEXTS = [f"word{group}" for group in range(N_GROUPS)]
 
@@ -53,14 +54,14 @@ def test_the_best_ten_are_of_the_query_s_group(index: plait.Index, mode: str) ->
     assert np.mean(own) >= (0.97 if mode in ALONE else 1.0)
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("bm25", "bm25>multi")])
+@pytest.mark.parametrize("mode", [mode for mode in WITHOUT_SPARSE if "bm25" not in mode])
 @pytest.mark.parametrize("k", [1, 239, 1000])
 def test_k_documents_are_found_if_there_are_as_many(index: plait.Index, mode: str, k: int) -> None:
     for ids in found(index, mode, k):
         assert len(ids) == len(set(ids)) == min(k, 239)
 
 
-@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("mode", WITHOUT_SPARSE)
 def test_filters_and_candidates_come_before_scoring(index: plait.Index, mode: str) -> None:
     for ids in found(index, mode, filter="n >= 120 and n < 144"):
         assert {int(id[1:]) for id in ids} <= set(range(120, 144))

@@ -10,6 +10,7 @@ import pytest
 from plait.search.by_method import CandidateConfig
 from plait.search.coded import ProbeConfig
 from plait.search.plans import METHODS, MODES
+from plait.search.sparse import SparseConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
@@ -19,7 +20,7 @@ def test_every_mode_is_listed(mode: str) -> None:
     assert f"\n| `{mode}` | " in PAGE
 
 
-@pytest.mark.parametrize("config", [ProbeConfig, CandidateConfig, *METHODS.values()])
+@pytest.mark.parametrize("config", [ProbeConfig, CandidateConfig, SparseConfig, *METHODS.values()])
 def test_every_setting_is_listed_with_its_default(config: type) -> None:
     for field in fields(config):
         default = "" if field.default is None else f"{field.default} |"

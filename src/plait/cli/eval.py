@@ -31,7 +31,7 @@ def evaluate(
     indexes_in: Annotated[
         Path | None, typer.Option("--indexes", metavar="FOLDER", help="Find or build each set's index in here.")
     ] = None,
-    mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; all is every mode.")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; every is all of them.")] = None,
     settings: Settings = None,
     measure: Annotated[
         list[str] | None, typer.Option(help="Such as nDCG@10, R@100, AP; may be given more than once.")

@@ -65,6 +65,11 @@ def _told(
         shown = said if everything else said[:TOP]
         more = [f"and {len(said) - len(shown)} more"] if len(said) > len(shown) else []
         lines.append(Text.assemble(("words  ", "dim"), ", ".join([*shown, *more])))
+    if explanation.sparse:
+        terms = [f"{printable(match.surface or f'#{match.term}')} (+{match.score:.3g})" for match in explanation.sparse]
+        kept = terms if everything else terms[:TOP]
+        rest = [f"and {len(terms) - len(kept)} more"] if len(terms) > len(kept) else []
+        lines.append(Text.assemble(("terms  ", "dim"), ", ".join([*kept, *rest])))
     if explanation.multi is not None:
         shown_words = list(words) if everything else _top(words)
         lines += _rows(shown_words, hit, console, width)

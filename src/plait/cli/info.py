@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from plait.cli.fitting import weight_lines
 from plait.cli.options import AsJson, IndexPath
 from plait.cli.plan import plan_lines
 
@@ -54,6 +55,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("format", str(facts.format)),
         ("created", facts.created),
         *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
+        *(("weights" if not number else "", line) for number, line in enumerate(weight_lines(facts.weights))),
     ]
 
 

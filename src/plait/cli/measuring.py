@@ -16,14 +16,14 @@ from plait.errors import ConfigError
 from plait.evaluate import JudgedSet, SetRun, measure_each, rank_set
 from plait.search.plans import MODES
 
-ALL = ["all"]
+EVERY = ["every"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What is the same for all sets and indexes."""
 
-    modes: list[str]  # or ["all"], which leaves out those that an index does not have
+    modes: list[str]  # or ["every"], which leaves out those that an index does not have
     measures: list[str]
     k: int
     drop_self: bool
@@ -35,8 +35,8 @@ class Work:
 
     def __post_init__(self) -> None:
         for mode in self.modes:  # before an index is built for nothing
-            if mode not in MODES and self.modes != ALL:
-                raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}, or all")
+            if mode not in MODES and self.modes != EVERY:
+                raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}, or every")
 
 
 def writable(folder: Path | None) -> Path | None:
@@ -56,11 +56,11 @@ def measured(judged: JudgedSet, name: str, path: Path, work: Work) -> list[Resul
     """The results of an index in all modes."""
     results = []
     with plait.open(path, model=work.model, n_threads=work.threads, read_only=True) as opened:
-        for mode in MODES if work.modes == ALL else dict.fromkeys(work.modes):
+        for mode in MODES if work.modes == EVERY else dict.fromkeys(work.modes):
             try:
                 found = _ranked(opened, judged, mode, work)
             except ConfigError as error:
-                if work.modes != ALL:
+                if work.modes != EVERY:
                     raise
                 say(f"{mode} is left out: {error}")
                 continue

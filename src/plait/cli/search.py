@@ -26,7 +26,8 @@ def search(
     mode: Annotated[
         str,
         typer.Option(
-            help="hybrid, dense, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi or bm25>multi."
+            help="hybrid, dense, sparse, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi, "
+            "bm25>multi, dense+sparse or all."
         ),
     ] = "hybrid",
     settings: Settings = None,

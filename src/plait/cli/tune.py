@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.ending import NOTHING_FOUND, say
+from plait.cli.fitting import fit, weight_lines
 from plait.cli.info import size
 from plait.cli.options import AsJson, IndexPath, Model, Threads
 from plait.cli.plan import plan_lines
@@ -40,6 +41,16 @@ def tune(
     ] = None,
     n_queries: Annotated[int | None, typer.Option(help="How many queries; 200, or fewer for a large index.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="For drawing queries.")] = 0,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Fit the weights of strands on judged queries, for mode hybrid.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="With --weights: a BEIR folder.", show_default=False)
+    ] = None,
+    split: Annotated[str, typer.Option(help="With --weights: which judgements.")] = "dev",
+    fusion: Annotated[
+        str | None, typer.Option(metavar="min-max|z|raw", help="With --weights: how scores are summed up.")
+    ] = None,
     best: Annotated[bool, typer.Option("--best", help="If it is out of reach, save the best there is.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Show the saved plan and do nothing.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget the saved plan.")] = False,
@@ -56,17 +67,26 @@ def tune(
     Examples:
       plait tune my-index --recall 0.9
       plait tune my-index --recall 0.95 -k 100 --queries queries.txt
+      plait tune my-index --weights --data scifact --split dev
       plait tune my-index --show
     """
     import plait
 
-    if (recall is not None) + show + reset != 1:
-        raise ConfigError("say what to do: --recall with a number such as 0.9, or --show, or --reset")
+    if (recall is not None) + show + reset + weights != 1:
+        raise ConfigError("say what to do: --recall with a number such as 0.9, or --weights, or --show, or --reset")
+    if weights != (data is not None):
+        raise ConfigError(
+            "--weights and --data belong together: weights are fitted on the judged queries of a BEIR folder; without "
+            "one, hybrid search has default weights"
+        )
     with plait.open(index, model=model, n_threads=threads, read_only=show) as opened:
         if reset:
             opened.reset_tuning()
         if show or reset:
             _show(opened, as_json=as_json)
+            return
+        if data is not None:
+            fit(opened, data, split, fusion, as_json=as_json)
             return
         assert recall is not None
         texts = None if queries is None else read_queries(queries)
@@ -102,12 +122,16 @@ def read_queries(file: Path) -> list[str]:
 
 def _show(opened: Index, *, as_json: bool) -> None:
     from plait.index.tuned import as_fields
+    from plait.index.weights import as_fields as weight_fields
 
     facts = opened.info()
     if as_json:
-        print(json.dumps(as_fields(facts.tuned)))
+        plan = as_fields(facts.tuned)
+        fitted = weight_fields(facts.weights)
+        print(json.dumps(plan if fitted is None else {**(plan or {}), "weights": fitted}))
         return
-    for line in plan_lines(facts.tuned, facts.passages) or ["not tuned: searches use the defaults"]:
+    lines = plan_lines(facts.tuned, facts.passages) + weight_lines(facts.weights)
+    for line in lines or ["not tuned: searches use the defaults"]:
         print(line)
 
 

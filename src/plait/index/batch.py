@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plait.codec.impacts import LARGEST_WEIGHT
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import DocumentError, InputError
 from plait.index.documents import check_document
 from plait.records import Document, Span
-from plait.strands import Strands
+from plait.strands import SparseRows, Strands
 
 
 def check_batch(
@@ -32,6 +33,8 @@ def check_batch(
         seen.add(document.id)
         _check_spans(document, own)
     _check_strands(strands, shape, n_items=sum(len(own) for own in spans))
+    if strands.sparse is not None and shape.sparse is not None:
+        _check_terms(documents, spans, strands.sparse, shape.sparse)
     if strands.multi is not None:
         lengths = np.diff(strands.multi.offsets)
         owners = [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
@@ -47,6 +50,27 @@ def check_batch(
                     f"document {owners[item]!r}: a passage has no vector, and the index stores {pooling.fixed} for "
                     f"each; leave it out, or give it a vector"
                 )
+
+
+def _check_terms(
+    documents: Sequence[Document], spans: Sequence[Sequence[Span]], sparse: SparseRows, vocabulary: int
+) -> None:
+    owners = np.repeat(np.arange(len(sparse)), np.diff(sparse.offsets))
+    falls = np.zeros(len(owners), bool)
+    falls[1:] = (sparse.terms[1:] <= sparse.terms[:-1]) & (owners[1:] == owners[:-1])
+    wrong = np.flatnonzero(
+        falls
+        | (sparse.terms < 0)
+        | (sparse.terms >= vocabulary)
+        | ~((sparse.weights >= 0) & (sparse.weights <= LARGEST_WEIGHT))
+    )
+    if len(wrong):
+        entry, ids = int(wrong[0]), [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
+        raise InputError(
+            f"document {ids[owners[entry]]!r}: the sparse strand has term {sparse.terms[entry]} with weight "
+            f"{sparse.weights[entry]}; terms must ascend within a passage, each once and below {vocabulary}, and "
+            f"weights must be finite and not negative"
+        )
 
 
 def _check_spans(document: Document, spans: Sequence[Span]) -> None:
@@ -75,8 +99,12 @@ def _check_strands(strands: Strands, shape: StrandShape, *, n_items: int) -> Non
             )
         if dim != expected:
             raise InputError(f"the {name} strand has {dim} dimensions, and the index stores {expected}")
-    if strands.sparse is not None:
-        raise InputError("there is a sparse strand, and the index stores none; leave it out")
+    if (strands.sparse is None) != (shape.sparse is None):
+        raise InputError(
+            "the sparse strand is missing, and the index stores one"
+            if strands.sparse is None
+            else "there is a sparse strand, and the index stores none; leave it out, or build an index with it"
+        )
     for name, strand in strands.present().items():
         if len(strand) != n_items:
             raise InputError(f"the {name} strand has {len(strand)} items for {n_items} passages; each needs one")

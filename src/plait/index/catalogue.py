@@ -27,10 +27,11 @@ from plait.index.documents import content_digest, plain_metadata
 from plait.records import Document
 from plait.version import __version__
 
-FORMAT = 2  # of the index as a whole: the newest that this plait reads
+FORMAT = 3  # of the index as a whole: the newest that this plait reads
 # Most indexes are written as format 1, and open in any plait. One whose multi strand is pooled, or has as many vectors
 # for every passage, is format 2: an older plait would add to it what is not pooled, or miss its offsets.
-PLAIN_FORMAT, POOLED_FORMAT = 1, 2
+# One with a sparse strand is format 3: an older plait would take it for damaged.
+PLAIN_FORMAT, POOLED_FORMAT, SPARSE_FORMAT = 1, 2, 3
 APPLICATION_ID = 0x504C4149  # "PLAI": what says that a database is a plait catalogue
 CHUNK = 500  # parameters of one statement; any SQLite takes as many
 

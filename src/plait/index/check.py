@@ -21,6 +21,7 @@ from plait.index.segment import Segment, file_names, open_file
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan
+from plait.index.weights import read_weights
 from plait.index.writer import leftovers
 
 ATTEMPTS = 3
@@ -118,10 +119,12 @@ def sound_segment(
     with _noting(report):
         if files is not None:
             segment = Segment(record, store.shape, files, dead)
-            _ = segment.multi, segment.coded  # checks the offsets
+            _ = segment.multi, segment.coded, segment.sparse  # checks the offsets
             _check_fixed(segment, store, view)
             if segment.coded_file is not None:
                 segment.coded_file.check_values()
+            if segment.sparse_file is not None:
+                segment.sparse_file.check_values()
             sound = segment
     return sound
 
@@ -179,6 +182,9 @@ def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
     damage = read_plan(view).damage
     if damage:
         report.problems.append(f"{CATALOGUE}: {damage}; run plait tune anew, or with --reset")
+    damage = read_weights(view).damage
+    if damage:
+        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --weights anew, or plait tune --reset")
     report.n_documents = view.rows("SELECT COUNT(*) FROM documents")[0][0]
     counted = view.count("n_documents")
     if counted != report.n_documents:

@@ -24,6 +24,8 @@ from plait.index.durable import sync_folder
 from plait.index.loss import codes_recall
 from plait.index.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
 from plait.index.segment import Segment, verify_once
+from plait.index.sparse import SPARSE
+from plait.index.sparse_merge import write_merged
 from plait.index.store import check_poolable
 from plait.index.tiers import CODED_FROM
 
@@ -174,6 +176,8 @@ class Compaction:
         if self._shape.dense is not None:
             dense = [dense_array(self.parts, self._shape.dense)]
             files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
+        if self._shape.sparse is not None:
+            files[SPARSE] = write_merged(folder / SPARSE, self.parts, number=number)
         coding, drift, recall = None, None, None
         if self._shape.multi is not None and self._uncoded:
             multi = multi_arrays(self.parts, self._shape.multi, fixed=self._fixed)

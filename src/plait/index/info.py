@@ -16,6 +16,7 @@ from plait.index.drift import Drift, read_drift
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import ReadPlan, read_plan
+from plait.index.weights import ReadWeights, read_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class StoreInfo:
     facts: Mapping[str, Any]
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
+    weights: ReadWeights = ReadWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
     drift: Drift | None = None  # of vectors that were coded since the codec was fitted
     resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
 
@@ -53,6 +55,7 @@ def info(store: Store) -> StoreInfo:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_plan(view), read_drift(view)
+        weights = read_weights(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
         view.close()
@@ -74,6 +77,7 @@ def info(store: Store) -> StoreInfo:
         shape=store.shape,
         facts=json.loads(meta["facts"]),
         tuned=tuned,
+        weights=weights,
         pooling=str(pooling_in(meta["facts"]) or ""),
         drift=drift,
         resident=resident_bytes(store.path),

@@ -4,6 +4,7 @@ rows.plait    docs, starts, ends: each row's document, and its passage in that d
 dense.plait   values: one float32 vector a row
 multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
 coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
+sparse.plait  weighted terms, as an inverted index; see plait.index.sparse
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.impacts import inverted
 from plait.codec.items import CodedItems
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, InputError
@@ -25,6 +27,8 @@ from plait.index.coded import CODED, CodedFile, fixed_of
 from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
+from plait.index.sparse import SPARSE, SparseFile, write_impacts
+from plait.scoring.sparse import Impacts
 from plait.strands import MultiVectors, Strands
 
 # Reading this much takes less than a tenth of a second; larger segments are read whole by `check` alone.
@@ -64,6 +68,9 @@ class Segment:
         self.coded_file: CodedFile | None = None
         if shape.multi is not None and CODED in files:
             self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
+        self.sparse_file: SparseFile | None = None
+        if shape.sparse is not None:
+            self.sparse_file = SparseFile(files[SPARSE], self.n_rows, shape.sparse)
 
     @cached_property
     def multi(self) -> MultiVectors | None:
@@ -96,6 +103,11 @@ class Segment:
         """The multi strand where it is compressed; then `multi` is None. Made when first asked for, as that is."""
         return None if self.coded_file is None else self.coded_file.items()
 
+    @cached_property
+    def sparse(self) -> Impacts | None:
+        """The sparse strand. Made when first asked for, as the others are."""
+        return None if self.sparse_file is None else self.sparse_file.impacts()
+
 
 def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
     if dead is None or not len(dead):
@@ -119,6 +131,8 @@ def file_names(record: SegmentRecord, shape: StrandShape) -> list[str]:
         if CODED in record.files and "multi.plait" in record.files:
             raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
         names.append(CODED if CODED in record.files else "multi.plait")
+    if shape.sparse is not None:
+        names.append(SPARSE)
     return names
 
 
@@ -196,6 +210,8 @@ def write_segment(
         arrays = [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
         attributes = own if fixed is None else {**own, "fixed": fixed}
         written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=attributes)
+    if strands.sparse is not None:
+        written[SPARSE] = write_impacts(folder / SPARSE, inverted(strands.sparse), number=number)
     sync_folder(folder)
     sync_folder(folder.parent)
     return written

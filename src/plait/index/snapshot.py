@@ -23,6 +23,7 @@ from plait.index.durable import storage_errors
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
 from plait.index.tuned import ReadPlan, read_plan
+from plait.index.weights import ReadWeights, read_weights
 
 CATALOGUE = "catalogue.sqlite"
 MAX_DOC = 2**63 - 1
@@ -57,6 +58,7 @@ class Snapshot:
         n_documents: int,
         tuned: ReadPlan,
         codes_recall: float | None,
+        weights: ReadWeights,
     ) -> None:
         """Not to be called: `open` makes it."""
         self.segments, self.shape, self.path = segments, shape, path
@@ -64,6 +66,7 @@ class Snapshot:
         self.n_documents = n_documents
         self.tuned = tuned  # the settings that were chosen for searching this index, if any
         self.codes_recall = codes_recall  # the share of the vectors' best that codes keep; None if it was not measured
+        self.weights = weights  # those of strands that were fitted on judged queries, if any
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
         self._filtered: dict[str, NDArray[np.int64]] = {}
@@ -99,7 +102,16 @@ class Snapshot:
         dead = read_tombstones(view)
         segments = tuple(open_segment(path, record, shape, dead.get(record.number)) for record in read_segments(view))
         counts = {"commit": commit, "n_documents": view.count("n_documents")}
-        return cls(view, segments, shape, path, **counts, tuned=read_plan(view), codes_recall=read_codes_recall(view))
+        return cls(
+            view,
+            segments,
+            shape,
+            path,
+            **counts,
+            tuned=read_plan(view),
+            codes_recall=read_codes_recall(view),
+            weights=read_weights(view),
+        )
 
     def bm25(
         self, text: str, k: int, *, allowed: NDArray[np.int64] | None = None

@@ -19,6 +19,7 @@ from plait.index.catalogue import (
     APPLICATION_ID,
     PLAIN_FORMAT,
     POOLED_FORMAT,
+    SPARSE_FORMAT,
     create_schema,
     pooling_in,
     read_meta,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "Store", "StoredDocument"]
 
+MOST_TERMS = 2**31 - 1
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
 
@@ -69,7 +71,7 @@ class Store:
             check_poolable(shape)
             facts = {**facts, "pooling": pooling.as_fact()}
         meta = {
-            "format": PLAIN_FORMAT if pooling is None and shape.fixed is None else POOLED_FORMAT,
+            "format": _format_of(shape, pooling),
             "plait": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "fingerprint": fingerprint,
@@ -223,6 +225,13 @@ def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
     )
 
 
+def _format_of(shape: StrandShape, pooling: Pooling | None) -> int:
+    """The oldest that can hold it."""
+    if shape.sparse is not None:
+        return SPARSE_FORMAT
+    return PLAIN_FORMAT if pooling is None and shape.fixed is None else POOLED_FORMAT
+
+
 def _shape_to_json(shape: StrandShape) -> str:
     """Without the number of rows where there is none: a plait that does not know of it can then read the shape."""
     return json.dumps({name: size for name, size in asdict(shape).items() if name != "fixed" or size is not None})
@@ -236,8 +245,9 @@ def _facts_to_json(facts: Mapping[str, Any]) -> str:
 
 
 def _check_shape(shape: StrandShape) -> None:
-    if shape.sparse is not None:
-        raise ConfigError(f"format {PLAIN_FORMAT} of the index stores no sparse strand; leave it out of the shape")
+    terms = shape.sparse
+    if terms is not None and (type(terms) is not int or not 1 <= terms <= MOST_TERMS):
+        raise ConfigError(f"the sparse strand cannot have a vocabulary of {terms!r}; from 1 to {MOST_TERMS} can be")
     for name in ("dense", "multi"):
         dim = getattr(shape, name)
         if dim is not None and (type(dim) is not int or not 1 <= dim <= 1 << 16):

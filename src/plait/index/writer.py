@@ -37,6 +37,7 @@ from plait.index.segment import Segment, segment_folder, write_segment
 from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
+from plait.index.weights import FittedWeights, write_weights
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -171,6 +172,17 @@ class Writer:
         def steps() -> int:
             self._connection.execute("BEGIN IMMEDIATE")
             write_plan(self._connection, plan)
+            return 0
+
+        self._commit(steps, draft=None)
+
+    def weigh(self, fitted: FittedWeights | None) -> None:
+        """Saves the weights of strands that hybrid search goes by; None forgets them."""
+        self._check_usable()
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            write_weights(self._connection, fitted)
             return 0
 
         self._commit(steps, draft=None)

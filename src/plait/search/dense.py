@@ -30,13 +30,13 @@ class ExactDense:
             raise missing_strand(self.name, snapshot)
         found: list[list[Ranking]] = [[] for _ in range(len(batch))]
         for segment, base, rows in candidate_rows(snapshot, allowed):
-            scores = _dense_scores(segment, rows, queries)
+            scores = dense_scores(segment, rows, queries)
             for query, passages in zip(found, scores, strict=True):
                 query.append(by_document(segment, base, rows, passages, k))
         return [merge(parts, k) for parts in found]
 
 
-def _dense_scores(segment: Segment, rows: Rows, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+def dense_scores(segment: Segment, rows: Rows, queries: NDArray[np.float32]) -> NDArray[np.float32]:
     """(queries, rows) inner products, a block of rows at a time so that mapped vectors are never copied whole."""
     assert segment.dense is not None
     n_rows = segment.n_rows if rows is None else len(rows)

@@ -9,16 +9,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.encode.protocol import TokenReader
+from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
 from plait.index.analyser import match_terms
 from plait.index.counting import count_words
 from plait.index.segment import Segment
 from plait.index.store import Snapshot, StoredDocument
-from plait.records import Explanation, Hit, Span, StrandPart, TokenMatch, TokenMatches, WordMatch
+from plait.records import Explanation, Hit, Span, StrandPart, TermMatch, TokenMatch, TokenMatches, WordMatch
+from plait.scoring.sparse import score_rows, shared_terms
 from plait.search.alignment import NO_ROW, Alignment, CodedPassage, explain_multi
 from plait.search.hits import hits_of
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
+from plait.search.sparse import sparse_queries
 from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
 
 SMALLEST_IDF = 1e-6  # FTS5's: a word that most documents hold still adds a little
@@ -37,6 +39,7 @@ class Explainer:
         # Any list that is not one of these was made from the multi strand, whatever its plan is called.
         uses_multi = any(name not in ("bm25", "dense", "sparse") for name in self._used)
         self._dense = strands.dense[number] if strands.dense is not None and "dense" in self._used else None
+        self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._used else None
         self._multi = None
         if strands.multi is not None and uses_multi:
             self._multi = np.ascontiguousarray(strands.multi[number], np.float32)
@@ -78,6 +81,7 @@ class Explainer:
             multi=None if self._multi is None else self._tokens(document, span),
             dense=self._dense_score(document, place),
             bm25=self._words(document) if "bm25" in self._used else None,
+            sparse=None if self._sparse is None else self._terms(document),
         )
 
     def _part(self, name: str, place: int | None) -> StrandPart:
@@ -125,6 +129,28 @@ class Explainer:
     def _idf(self, n_holding: int) -> float:
         odds = (self._snapshot.n_documents - n_holding + 0.5) / (n_holding + 0.5)
         return max(math.log(odds), SMALLEST_IDF)
+
+    # -- terms
+
+    def _terms(self, document: StoredDocument) -> tuple[TermMatch, ...]:
+        """What the query shares with the passage that this strand likes best; the products add up to its score."""
+        impacts = self._segment(document).sparse
+        assert impacts is not None
+        assert self._sparse is not None
+        rows = np.arange(document.first_row, document.first_row + document.n_rows)
+        best = int(rows[np.argmax(score_rows(impacts, self._sparse, rows))])
+        reader = self._reader if isinstance(self._reader, TermReader) else None
+        found = [
+            TermMatch(
+                shared.term,
+                reader.term(shared.term) if reader else "",
+                shared.in_query,
+                shared.in_row,
+                shared.in_query * shared.in_row,
+            )
+            for shared in shared_terms(impacts, self._sparse, best)
+        ]
+        return tuple(sorted(found, key=lambda match: (-match.score, match.term)))
 
     # -- tokens
 

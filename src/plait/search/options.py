@@ -22,7 +22,7 @@ def configured(config: type[T], options: Mapping[str, object], *, mode: str) -> 
     for name, value in options.items():
         if name not in names:
             raise unknown(name, names, mode=mode)
-        values[name] = _number(name, value, kinds[name])
+        values[name] = _text(name, value) if _is_text(kinds[name]) else _number(name, value, kinds[name])
     return config(**values)
 
 
@@ -32,6 +32,16 @@ def unknown(name: str, names: list[str], *, mode: str) -> ConfigError:
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]!r}? It" if near else "; it"
     return ConfigError(f"mode {mode!r} has no setting {name!r}{meant} has {', '.join(names)}")
+
+
+def _is_text(kind: Any) -> bool:
+    return str in (get_args(kind) if isinstance(kind, UnionType) else (kind,))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is {value!r}; it must be a word")
+    return value
 
 
 def _number(name: str, value: object, kind: Any) -> int | float:

@@ -1,4 +1,5 @@
-"""Plans: which generators run, how their lists are fused, and how deep. A mode is a plan with a name."""
+"""Plans: which generators run, which strands score what they find, how that is fused, and how deep. A mode is a plan
+with a name."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
 from plait.search.coded import ProbeConfig
 from plait.search.dense import ExactDense
-from plait.search.fusion import ReciprocalRank
+from plait.search.fusion import Fusion, ReciprocalRank
 from plait.search.generator import Allowed, Generator
 from plait.search.methods.colxtr import ColXtr
 from plait.search.methods.exhaustive import Exhaustive
@@ -23,11 +24,15 @@ from plait.search.methods.xtr import Xtr
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.options import configured, unknown
 from plait.search.ranking import QueryBatch, Ranking
+from plait.search.rescoring import scorer_of, union
+from plait.search.sparse import Sparse, SparseConfig
 from plait.search.trace import Trace
+from plait.search.weaving import HybridConfig, PaperConfig, paper_config
 
 MODES = {
-    "hybrid": "every strand the index has and BM25, woven by reciprocal rank",
+    "hybrid": "every strand the index has and BM25: what one of them finds is scored by all",
     "dense": "one vector a passage, inner product",
+    "sparse": "weighted terms, inner product",
     "multi": "many vectors a passage, late interaction (MaxSim)",
     "bm25": "full text, BM25; needs no model",
     "exhaustive": "MaxSim of every passage",
@@ -37,9 +42,11 @@ MODES = {
     "warp": "the same among each query token's own cells",
     "dense>multi": "what dense finds, rescored by MaxSim",
     "bm25>multi": "what BM25 finds, rescored by MaxSim",
+    "dense+sparse": "what dense and sparse find, by a weighted sum (BGE-M3)",
+    "all": "what dense finds, by a weighted sum of dense, sparse and multi (BGE-M3)",
 }
 
-EXACT = ("hybrid", "dense", "multi", "bm25", "exhaustive")
+EXACT = ("hybrid", "dense", "sparse", "multi", "bm25", "exhaustive")
 METHODS: dict[str, type[Method]] = {
     "exhaustive": Exhaustive,
     "plaid": Plaid,
@@ -51,16 +58,25 @@ STRANDS_OF = {
     **{mode: ["multi"] for mode in METHODS},
     "dense>multi": ["dense", "multi"],
     "bm25>multi": ["bm25", "multi"],
+    "dense+sparse": ["dense", "sparse"],
+    "all": ["dense", "sparse", "multi"],
 }
+PAPER = ("dense+sparse", "all")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Generators, each asked for `depth` documents or for k if that is more; one alone needs no fusion."""
+    """Generators, each asked for `depth` documents or for k if that is more; one alone needs no fusion.
+
+    Where strands are named to rescore, each of them scores all that any generator found, and it is these scores that
+    are fused.
+    """
 
     generators: Sequence[Generator]
-    fusion: ReciprocalRank = ReciprocalRank()  # noqa: RUF009 -- frozen
+    fusion: Fusion | HybridConfig = ReciprocalRank()  # noqa: RUF009 -- frozen; a config looks for fitted weights
     depth: int = 100
+    rescored: Sequence[str] = ()
+    n_threads: int = 1
 
     def __post_init__(self) -> None:
         if not self.generators:
@@ -70,28 +86,62 @@ class Plan:
 
     @property
     def needs_encoder(self) -> bool:
-        return any(not isinstance(generator, Bm25) for generator in self.generators)
+        return any(name != "bm25" for name in self.rescored) or any(
+            not isinstance(generator, Bm25) for generator in self.generators
+        )
 
     def without_text(self) -> Plan:
         """The same plan for queries that are vectors only: what reads text is left out."""
         kept = tuple(generator for generator in self.generators if not _reads_text(generator))
         if not kept:
             raise ConfigError("this mode reads the query's text, and only vectors were given; pass texts as well")
-        return replace(self, generators=kept)
+        return replace(self, generators=kept, rescored=tuple(name for name in self.rescored if name != "bm25"))
 
     def run(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        if len(self.generators) == 1:
+        if len(self.generators) == 1 and len(self.rescored) < 2:
             return self._alone(self.generators[0], snapshot, batch, k, allowed, trace)
-        depth = max(k, self.depth)
-        lists = {}
+        lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
+        fusion = self.fusion
+        if isinstance(fusion, HybridConfig):
+            fusion = fusion.fusion_for(snapshot.weights.fitted)
+        with trace.stage("fuse"):
+            return [fusion.fuse(own, k, self.lengths(batch, number)) for number, own in enumerate(lists)]
+
+    def lists(
+        self, snapshot: Snapshot, batch: QueryBatch, depth: int, allowed: Allowed, trace: Trace
+    ) -> list[dict[str, Ranking]]:
+        """What is to be fused: for each query, the ranking of each list."""
+        found = {}
         for generator in self.generators:
             with trace.stage(generator.name):
-                lists[generator.name] = generator.generate(snapshot, batch, depth, allowed, trace)
-        with trace.stage("fuse"):
-            return [
-                self.fusion.fuse({name: rankings[number] for name, rankings in lists.items()}, k)
-                for number in range(len(batch))
-            ]
+                found[generator.name] = generator.generate(snapshot, batch, depth, allowed, trace)
+        lists = [{name: rankings[number] for name, rankings in found.items()} for number in range(len(batch))]
+        if not self.rescored:
+            return lists
+        with trace.stage("rescore") as stage:
+            lists = self._rescore(snapshot, batch, lists, trace)
+            stage.counts["items"] = sum(max(map(len, own.values())) for own in lists)
+        return lists
+
+    @staticmethod
+    def lengths(batch: QueryBatch, number: int) -> dict[str, float]:
+        """By what the scores of a strand are divided before they are weighed: the multi strand's become a mean."""
+        multi = batch.strands.multi
+        return {} if multi is None else {"multi": float(max(len(multi[number]), 1))}
+
+    def _rescore(
+        self, snapshot: Snapshot, batch: QueryBatch, lists: Sequence[Mapping[str, Ranking]], trace: Trace
+    ) -> list[dict[str, Ranking]]:
+        within = Trace()
+        found: list[dict[str, Ranking]] = [{} for _ in lists]
+        pools = [union(list(own.values())) for own in lists]
+        for strand in self.rescored:
+            scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads)
+            with within.stage(strand):
+                for number, (own, docs) in enumerate(zip(found, pools, strict=True)):
+                    own[strand] = scorer(number, docs)
+        trace.add(within, under="rescore")
+        return found
 
     def _alone(
         self, generator: Generator, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace
@@ -126,32 +176,52 @@ def plan_for(
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
         generators["dense"] = ExactDense()
+    if shape.sparse is not None:
+        generators["sparse"] = Sparse(settings) if isinstance(settings, SparseConfig) else Sparse()
     if shape.multi is not None:
         probed = ProbedMulti(n_threads=n_threads)
         if options and isinstance(settings, ProbeConfig):
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
-    if mode == "hybrid":
-        return Plan(tuple(generators.values()))
+    if isinstance(settings, HybridConfig):
+        if len(generators) == 1:
+            return Plan(tuple(generators.values()))
+        rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
+        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:
             raise ConfigError(
                 f"mode {mode!r} needs the {strand} strand, which this index does not have; it can be searched as "
                 f"{', '.join(['hybrid', *generators])}"
             )
+    if isinstance(settings, PaperConfig):
+        own = tuple(STRANDS_OF[mode])
+        first = own if mode == "dense+sparse" else ("dense",)
+        rescored = own if settings.rescore else ()
+        fusion = settings.fusion(mode)
+        return Plan(tuple(generators[name] for name in first), fusion, settings.depth, rescored, n_threads)
     if isinstance(settings, CandidateConfig):
         return Plan((RescoredMulti(generators[mode.split(">")[0]], settings, n_threads=n_threads),))
-    if settings is None or isinstance(settings, ProbeConfig):
+    if settings is None or isinstance(settings, ProbeConfig | SparseConfig):
         return Plan((generators[mode],))
     return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
 
 
-def _settings(mode: str, options: Mapping[str, object]) -> Method | ProbeConfig | CandidateConfig | None:
+Settings = Method | ProbeConfig | CandidateConfig | SparseConfig | HybridConfig | PaperConfig
+
+
+def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
     """What the mode is to be run with; None where there is nothing to set."""
     if mode in METHODS:
         return configured(METHODS[mode], options, mode=mode)
     if mode == "multi":
         return configured(ProbeConfig, options, mode=mode)
+    if mode == "sparse":
+        return configured(SparseConfig, options, mode=mode)
+    if mode == "hybrid":
+        return configured(HybridConfig, options, mode=mode)
+    if mode in PAPER:
+        return paper_config(mode, options)
     if mode in STRANDS_OF:
         return configured(CandidateConfig, options, mode=mode)
     for name in options:

@@ -1,0 +1,73 @@
+// Sparse search: weighted terms, an inverted index of 8-bit impacts, and the rows with the largest products.
+//
+// The postings of a term are its rows, ascending, and beside each its impact, from 1 to 255. The weight of a term in a
+// row is its impact times the scale of the row; the weight of a term in the query is a whole number times one step. So
+// score(row) = scale * step * (sum of whole numbers): the same bits in any order and on every machine.
+//
+// Rows are taken a window at a time. For a term that is in many rows the index has the largest weight in each window, in
+// 255ths of the term's largest weight and rounded up. From these it follows which terms could not lift a row among the
+// best even together: rows that have no other term are never looked at, and the lists of these terms are only looked up
+// for rows that the others leave in the running.
+//
+// Arrays come from mapped files: bytes at any alignment, in the machine's order. Nothing here allocates or starts
+// threads. One version serves every machine: it waits for memory, not for arithmetic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace plait {
+
+struct Impacts {
+    const unsigned char* rows;     // n_entries of uint32, each below n_rows
+    const unsigned char* impacts;  // n_entries of uint8
+    const unsigned char* scales;   // n_rows of float
+    std::size_t n_entries;
+    std::size_t n_rows;
+    std::size_t window_rows;  // 1 or more
+    std::size_t n_windows;    // n_rows / window_rows, rounded up
+};
+
+// A term of the query that the index has.
+struct AskedTerm {
+    std::size_t begin, end;       // its postings, within n_entries
+    std::uint32_t weight;         // in steps of the query; the sum over terms of 255 * weight is below 2^32
+    float most;                   // the largest product of the term: weight in the query times that in any row
+    const unsigned char* maxima;  // n_windows, in 255ths of the largest weight; null where it is not known
+};
+
+struct AskedTerms {
+    const AskedTerm* terms;
+    std::size_t n_terms;
+    float step;  // of the query's weights
+};
+
+// What a search writes on.
+struct SparseWork {
+    std::uint32_t* sums;        // window_rows, all zero; they are zero again at the end
+    std::uint32_t* candidates;  // window_rows
+    float* bounds;              // n_windows
+    std::uint64_t* order;       // n_windows
+    std::uint64_t* by_bound;    // n_terms
+    std::size_t* places;        // n_terms
+    std::uint64_t* best;        // k
+};
+
+struct SparseCounts {
+    std::size_t n_found;     // rows written
+    std::size_t n_windows;   // that were looked into
+    std::size_t n_postings;  // that were read
+};
+
+// The k rows with the largest scores above 0, largest first, equal scores by row. `allowed`, where it is not null, has a
+// bit for each row, the lowest bit of a byte first; other rows are passed over. What could still be added to a row is
+// counted `reach` times: with 1 the result is exact, with less it may miss some. k is 1 or more.
+void best_rows(const Impacts& index, const AskedTerms& asked, const unsigned char* allowed, float reach, std::size_t k,
+               const SparseWork& work, std::uint32_t* rows, float* scores, SparseCounts& counts) noexcept;
+
+// The score of each of these rows, which ascend and are below n_rows; 0 without a term in common. sums: n_wanted, of
+// which nothing is expected.
+void score_sparse_rows(const Impacts& index, const AskedTerms& asked, const std::int64_t* rows, std::size_t n_wanted,
+                       std::uint32_t* sums, float* scores) noexcept;
+
+}  // namespace plait

@@ -1,0 +1,105 @@
+"""Weighted terms to bytes: each row's weights in 255ths of its largest, and the inverted index over them.
+
+The scale belongs to the row, not to the segment or the term. So the bytes of a row are the same wherever it stands:
+merging segments copies them, and nothing is rounded twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.scoring.sparse import Impacts
+from plait.strands import SparseRows
+
+LARGEST = 255
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # what is smaller counts as no weight; what is larger is refused
+WINDOW_ROWS = 4096
+
+
+def quantised(sparse: SparseRows) -> tuple[SparseRows, NDArray[np.uint8], NDArray[np.float32]]:
+    """The rows without terms of no weight, an impact for each entry, and the scale of each row.
+
+    An impact is at least 1: a shared term always counts. The largest of a row is 255.
+    """
+    kept = sparse.weights >= SMALLEST_WEIGHT
+    before = np.concatenate([[0], np.cumsum(kept)])
+    rows = SparseRows(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
+    largest = largest_of(rows.weights, rows.offsets)
+    scales = (largest / np.float32(LARGEST)).astype(np.float32)
+    own = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))
+    impacts = np.clip(np.rint(rows.weights / own), 1, LARGEST).astype(np.uint8)
+    return rows, impacts, scales
+
+
+def largest_of(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The largest value of each stretch; 0 for an empty one."""
+    largest = np.zeros(len(offsets) - 1, np.float32)
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        largest[filled] = np.maximum.reduceat(values, offsets[filled])
+    return largest
+
+
+def inverted(sparse: SparseRows, *, window_rows: int = WINDOW_ROWS) -> Impacts:
+    """The index of a batch of rows."""
+    rows, impacts, scales = quantised(sparse)
+    owners = np.repeat(np.arange(len(rows), dtype=np.uint32), np.diff(rows.offsets))
+    order = np.argsort(rows.terms, kind="stable")  # entries are in the order of rows, and stay so within a term
+    terms, counts = run_lengths(rows.terms[order])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return with_bounds(terms, offsets, owners[order], impacts[order], scales, window_rows=window_rows)
+
+
+def with_bounds(
+    terms: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    impacts: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    *,
+    window_rows: int,
+) -> Impacts:
+    """An index of these postings, with the bounds that follow from them."""
+    weights = impacts * scales[rows]
+    peaks = largest_of(weights, offsets)
+    frequent = frequent_terms(np.diff(offsets), len(scales), window_rows)
+    maxima = window_maxima(offsets, rows, weights, peaks, frequent, n_windows(len(scales), window_rows), window_rows)
+    return Impacts(terms, offsets, rows, impacts, scales, peaks, frequent, maxima, window_rows)
+
+
+def n_windows(n_rows: int, window_rows: int) -> int:
+    return -(-n_rows // window_rows)
+
+
+def frequent_terms(counts: NDArray[np.int64], n_rows: int, window_rows: int) -> NDArray[np.uint32]:
+    """The places of the terms that get a line of maxima: where it takes no more bytes than the term's impacts do."""
+    return np.flatnonzero(counts >= max(n_windows(n_rows, window_rows), 1)).astype(np.uint32)
+
+
+def window_maxima(
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    weights: NDArray[np.float32],
+    peaks: NDArray[np.float32],
+    frequent: NDArray[np.uint32],
+    n_windows: int,
+    window_rows: int,
+) -> NDArray[np.uint8]:
+    """(frequent, windows): the largest weight in each window in 255ths of the peak, rounded up."""
+    maxima = np.zeros((len(frequent), n_windows), np.uint8)
+    for line, place in enumerate(frequent):
+        own = slice(offsets[place], offsets[place + 1])
+        windows, counts = run_lengths(rows[own] // window_rows)
+        most = np.maximum.reduceat(weights[own], np.cumsum(counts) - counts)
+        step = float(peaks[place] / np.float32(LARGEST))
+        maxima[line, windows] = np.clip(np.ceil(most / step), 1, LARGEST)
+    return maxima
+
+
+def run_lengths(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The values of runs of equal neighbours, and how long each run is."""
+    starts = np.flatnonzero(np.concatenate([np.ones(len(values[:1]), bool), values[1:] != values[:-1]]))
+    return values[starts], np.diff(np.append(starts, len(values)))

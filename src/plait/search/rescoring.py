@@ -1,0 +1,76 @@
+"""Exact scores of documents that are named, strand by strand: what a generator did not find is scored all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.index.store import Snapshot
+from plait.search.dense import dense_scores
+from plait.search.generator import by_document, candidate_rows
+from plait.search.multi import multi_queries, score_rows
+from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
+from plait.search.sparse import scored, sparse_queries
+from plait.search.trace import Trace
+
+STRANDS = ("bm25", "dense", "sparse", "multi")
+
+
+class Scorer(Protocol):
+    def __call__(self, number: int, docs: NDArray[np.int64]) -> Ranking:
+        """Documents, whose numbers ascend, ranked by their score for a query of the batch. Those that the strand says
+        nothing of (no word or term in common) are left out: they score 0."""
+
+
+def scorer_of(strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1) -> Scorer:
+    """How a strand scores documents of this snapshot for queries of this batch."""
+    if strand == "bm25":
+
+        def by_words(number: int, docs: NDArray[np.int64]) -> Ranking:
+            found, scores = snapshot.bm25(batch.texts[number], max(len(docs), 1), allowed=docs)
+            return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
+
+        return by_words
+    if strand == "dense":
+        vectors = batch.strands.dense
+        assert vectors is not None
+
+        def by_vector(number: int, docs: NDArray[np.int64]) -> Ranking:
+            parts = []
+            for segment, base, rows in candidate_rows(snapshot, docs):
+                passages = dense_scores(segment, rows, vectors[number : number + 1])[0]
+                parts.append(by_document(segment, base, rows, passages, len(docs)))
+            return merge(parts, len(docs))
+
+        return by_vector
+    if strand == "sparse":
+        terms = sparse_queries(snapshot, batch)
+
+        def by_terms(number: int, docs: NDArray[np.int64]) -> Ranking:
+            found = [
+                scored(segment, base, rows, terms[number], len(docs))
+                for segment, base, rows in candidate_rows(snapshot, docs)
+            ]
+            return merge(found, len(docs))
+
+        return by_terms
+    queries = multi_queries(snapshot, batch)
+
+    def by_tokens(number: int, docs: NDArray[np.int64]) -> Ranking:
+        found = [
+            score_rows(segment, base, rows, queries[number], len(docs), n_threads, trace)
+            for segment, base, rows in candidate_rows(snapshot, docs)
+        ]
+        return merge(found, len(docs))
+
+    return by_tokens
+
+
+def union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
+    """The documents of all rankings, ascending, each once."""
+    docs = np.sort(np.concatenate([ranking.docs for ranking in rankings] or [np.zeros(0, np.int64)]))
+    # numpy.unique would import numpy.ma for it, which takes longer than a search.
+    return np.asarray(docs[np.diff(docs, prepend=-1) != 0])
