@@ -87,6 +87,15 @@ def test_evaluation_keeps_what_was_judged_and_measures_by_searching(tmp_path: Pa
     assert not (tmp_path / "index").exists()
 
 
+@pytest.fixture
+def sigint() -> Iterator[None]:
+    """Python's own handler, also where the tests were started in the background, which ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint")
 def test_ctrl_c_waits_for_the_item_under_way_and_not_twice() -> None:
     made = []
 
@@ -103,6 +112,7 @@ def test_ctrl_c_waits_for_the_item_under_way_and_not_twice() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("sigint")
 def test_ctrl_c_between_items_does_not_wait() -> None:
     with Stop() as stop, pytest.raises(KeyboardInterrupt):
         [signal.raise_signal(signal.SIGINT) for _ in stop.between(iter([1, 2]))]  # type: ignore[func-returns-value]

@@ -18,7 +18,7 @@ STRANDS = ("dense", "sparse", "multi", "bm25")
 FUSIONS = ("min-max", "z", "raw", "rank")
 DEFAULT_FUSION = "min-max"
 # Measured on five sets: docs/plans.md.
-DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 0.5, "sparse": 0.5, "multi": 1.0, "bm25": 0.75})
+DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "sparse": 0.5, "multi": 1.0, "bm25": 0.6})
 
 # BGE-M3's: MIRACL and MKQA are general; MLDR and NarrativeQA have long documents.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(
