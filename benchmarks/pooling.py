@@ -23,7 +23,7 @@ from plait.scoring.maxsim import maxsim, top_k
 from plait.strands import MultiVectors
 
 K, BITS = 10, 2
-CELL_AND_FACTOR = 3  # bytes of a vector besides its codes
+CELL_LENGTH_AND_FACTOR = 4  # bytes of a vector besides its codes
 OFFSET = 8  # bytes of a passage, where passages differ in length
 
 
@@ -33,7 +33,7 @@ def best_of(data: Embeddings, items: MultiVectors, n_queries: int, n_threads: in
 
 
 def bytes_a_passage(items: MultiVectors, *, fixed: bool) -> float:
-    each = row_bytes(items.dim, BITS) + CELL_AND_FACTOR
+    each = row_bytes(items.dim, BITS) + CELL_LENGTH_AND_FACTOR
     return len(items.values) / len(items) * each + (0 if fixed else OFFSET)
 
 

@@ -22,6 +22,12 @@ inline void require(bool holds, const std::string& otherwise) {
 }
 
 template <class A>
+void require_size(const A& array, std::size_t size, const char* name) {
+    require(array.size() == size, std::string(name) + " holds " + std::to_string(array.size()) + " values; " +
+                                      std::to_string(size) + " are needed");
+}
+
+template <class A>
 const unsigned char* bytes_of(const A& array) {
     return reinterpret_cast<const unsigned char*>(array.data());
 }
@@ -60,6 +66,7 @@ void bind_integer(nb::module_& module);
 
 // Adds the functions of build_bindings.cc.
 void bind_build(nb::module_& module);
+
 // Adds the function of pooling_bindings.cc.
 void bind_pooling(nb::module_& module);
 // Adds the functions of token_bindings.cc.

@@ -1,4 +1,4 @@
-// With integer_bindings.cc and pooling_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
+// With the other *_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
 // arrays, converts nothing, lets go of the interpreter lock, checks what could make a kernel read or write out of
 // bounds, and calls one kernel.
 //

@@ -23,8 +23,8 @@ void require_rows(const A& array, std::size_t n_rows, std::size_t dim, const cha
 void require_below(const std::int32_t* values, std::size_t n_values, std::size_t limit, const char* name) {
     for (std::size_t i = 0; i < n_values; ++i) {
         if (values[i] >= 0 && static_cast<std::size_t>(values[i]) < limit) continue;
-        throw std::invalid_argument(std::string(name) + " holds " + std::to_string(values[i]) + "; it must be from 0 to " +
-                                    std::to_string(limit) + ", less one");
+        throw std::invalid_argument(std::string(name) + " holds " + std::to_string(values[i]) +
+                                    "; it must be from 0 to below " + std::to_string(limit));
     }
 }
 

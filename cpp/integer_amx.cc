@@ -196,6 +196,7 @@ void residual_scores(const ResidualQuery& query, const ResidualRows& rows, const
 
 const CellKernels cells_amx = {cells_workspace,  score_cells_in_tiles, nearest_rows_in_tiles, narrow_table,
                                select_workspace, select_cells,         flood, promising};
-const ResidualKernels residual_amx = {workspace_for_bits, residual_maxsim, residual_fixed, residual_listed, residual_scores};
+const ResidualKernels residual_amx = {workspace_for_bits, residual_maxsim, residual_fixed, residual_listed,
+                                       residual_scores};
 
 }  // namespace plait

@@ -175,6 +175,7 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept {
 
 const CellKernels cells_avx2 = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
                                 select_workspace, select_cells, flood, promising};
-const ResidualKernels residual_avx2 = {residual_workspace, residual_maxsim, residual_fixed, residual_listed, residual_scores};
+const ResidualKernels residual_avx2 = {residual_workspace, residual_maxsim, residual_fixed, residual_listed,
+                                       residual_scores};
 
 }  // namespace plait

@@ -24,12 +24,6 @@ using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
 constexpr std::size_t kStretchRows = 4096;
 
-template <class A>
-void require_size(const A& array, std::size_t size, const char* name) {
-    require(array.size() == size, std::string(name) + " holds " + std::to_string(array.size()) + " values; " +
-                                      std::to_string(size) + " are needed");
-}
-
 std::size_t lanes_for(std::size_t n_query) { return (n_query + 7) / 8 * 8; }
 
 // Uninitialised: kernels write their workspace before they read it.
@@ -276,7 +270,8 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
 
 void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, Bounds begins, Bounds ends,
+                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
+                     Offset factor_table, Bounds begins, Bounds ends,
                      Array<float, 1> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
                                        lengths, length_table, factors, factor_table);
@@ -294,7 +289,8 @@ void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale,
 // Documents of `stride` rows each, by number. Numbers and cells are checked a stretch before it is scored.
 void residual_fixed(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                     std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                    std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, std::size_t stride,
+                    std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
+                     Offset factor_table, std::size_t stride,
                     Bounds items, Array<float, 1> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
                                        lengths, length_table, factors, factor_table);
@@ -353,7 +349,8 @@ void residual_listed(AnyArray packed, std::size_t n_query, float residual_scale,
 
 void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                      std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
-                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors, Offset factor_table, Bounds numbers,
+                     std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
+                     Offset factor_table, Bounds numbers,
                      Array<float, 2> scores) {
     const Residual given = residual_of(packed, n_query, residual_scale, offset, table, cell_scale, bits, codes, cells,
                                        lengths, length_table, factors, factor_table);

@@ -323,6 +323,7 @@ void decode_words(const unsigned char* from, std::size_t n_bytes, unsigned char*
 
 const CellKernels cells_scalar = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
                                   select_workspace, select_cells, flood, promising};
-const ResidualKernels residual_scalar = {residual_workspace, residual_maxsim, residual_fixed, residual_listed, residual_scores};
+const ResidualKernels residual_scalar = {residual_workspace, residual_maxsim, residual_fixed, residual_listed,
+                                       residual_scores};
 
 }  // namespace plait

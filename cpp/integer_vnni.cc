@@ -84,6 +84,7 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept { return cell_r
 
 const CellKernels cells_vnni = {cells_workspace,  score_cells,  nearest_rows, narrow_table,
                                 select_workspace, select_cells, flood, promising};
-const ResidualKernels residual_vnni = {residual_workspace, residual_maxsim, residual_fixed, residual_listed, residual_scores};
+const ResidualKernels residual_vnni = {residual_workspace, residual_maxsim, residual_fixed, residual_listed,
+                                       residual_scores};
 
 }  // namespace plait

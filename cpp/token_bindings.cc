@@ -11,12 +11,6 @@
 namespace plait {
 namespace {
 
-template <class A>
-void require_size(const A& array, std::size_t size, const char* name) {
-    require(array.size() == size, std::string(name) + " holds " + std::to_string(array.size()) + " values; " +
-                                      std::to_string(size) + " are needed");
-}
-
 void require_starts(const std::vector<std::int64_t>& starts, std::size_t n_entries) {
     for (std::size_t row = 0; row + 1 < starts.size(); ++row) {
         require(starts[row] <= starts[row + 1], "the starts fall at query row " + std::to_string(row));

@@ -445,7 +445,15 @@ class Index:
 
         snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         files = [file.facts for segment in snapshot.segments for file in segment.files.values()]
-        seen = (self._store.created, snapshot.commit, self._store.fingerprint, files, plan, snapshot.tuned)
+        seen = (
+            self._store.created,
+            snapshot.commit,
+            self._store.fingerprint,
+            files,
+            plan,
+            plan.fusion_on(snapshot),
+            snapshot.tuned,
+        )
         return hashlib.sha256(repr(seen).encode()).hexdigest()
 
     # -- within

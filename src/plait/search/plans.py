@@ -101,11 +101,15 @@ class Plan:
         if len(self.generators) == 1 and len(self.rescored) < 2:
             return self._alone(self.generators[0], snapshot, batch, k, allowed, trace)
         lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
-        fusion = self.fusion
-        if isinstance(fusion, HybridConfig):
-            fusion = fusion.fusion_for(snapshot.weights.fitted)
+        fusion = self.fusion_on(snapshot)
         with trace.stage("fuse"):
             return [fusion.fuse(own, k, self.lengths(batch, number)) for number, own in enumerate(lists)]
+
+    def fusion_on(self, snapshot: Snapshot) -> Fusion:
+        """The fusion with the weights that count on this index: asked for, fitted, or by default."""
+        if isinstance(self.fusion, HybridConfig):
+            return self.fusion.fusion_for(snapshot.weights.fitted)
+        return self.fusion
 
     def lists(
         self, snapshot: Snapshot, batch: QueryBatch, depth: int, allowed: Allowed, trace: Trace
