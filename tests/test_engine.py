@@ -192,6 +192,12 @@ def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: 
             again.state(mode="nonsense")
 
 
+def test_the_state_changes_with_the_default_weights(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = index.state(mode="hybrid")
+    monkeypatch.setattr("plait.search.weaving.DEFAULT_WEIGHTS", {"dense": 0.3, "multi": 1.0, "bm25": 0.1})
+    assert index.state(mode="hybrid") != before
+
+
 def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plait.Index) -> None:
     for number in range(20):
         index.add([{"id": f"n{number}", "text": f"number {number}", "n": number}])
