@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from plait.codec.pooling import Pooling
+from plait.encode.passages import with_title
 from plait.encode.protocol import Encoder, StrandShape, TokenReader
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
@@ -25,10 +26,13 @@ from plait.strands import Strands
 
 if TYPE_CHECKING:
     from plait.adding import AddProgress, AddReport
+    from plait.cross.reranker import Reranker
     from plait.encode.ahead import LoadAhead
     from plait.index.compact import Compacted
     from plait.search.pseudo import Queries
     from plait.search.tuner import OnProgress, Tuned
+
+    Rerank = Reranker | str | Path | bool | None  # a folder names a cross-encoder, and True the bundled one
 
 RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
 
@@ -94,6 +98,7 @@ class Index:
     def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
         self._view: Snapshot | None = None
+        self._rerankers: dict[str | None, Reranker] = {}  # those that were loaded, by model
 
     # -- looking after it
 
@@ -261,11 +266,14 @@ class Index:
         options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
+        rerank: Rerank = None,
     ) -> list[Hit]:
         """The k best documents for a query, best first.
 
         `options` are settings of the mode by name, such as {"n_probe": 16}. `candidates` are ids: only these documents
         are scored, and in mode multi every one of them. `explain` fills in why each is a hit (`Hit.explanation`).
+        `rerank` is a cross-encoder that puts the best 50 in order: a `Reranker`, a model folder, or True for the
+        bundled one.
         """
         found = self.search_many(
             [query],
@@ -277,6 +285,7 @@ class Index:
             options=options,
             trace=trace,
             explain=explain,
+            rerank=rerank,
         )
         return found[0]
 
@@ -292,6 +301,7 @@ class Index:
         options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
+        rerank: Rerank = None,
     ) -> list[list[Hit]]:
         """`search` for each of the queries, encoded together."""
         if isinstance(queries, str):
@@ -300,7 +310,7 @@ class Index:
         exact = exact or (candidates is not None and mode == "multi")
         snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
         batch = self._encode(queries, plan, trace)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
+        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates, rerank=rerank)
         with trace.stage("fetch"):
             hits = [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
         return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
@@ -359,6 +369,7 @@ class Index:
         mode: str = "hybrid",
         exact: bool = False,
         options: Mapping[str, object] | None = None,
+        rerank: Rerank = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Ids and scores alone, for evaluation over many queries."""
@@ -366,12 +377,19 @@ class Index:
         ranked = []
         for start in range(0, len(queries), RANK_BATCH):
             batch = self._encode(queries[start : start + RANK_BATCH], plan, trace)
-            for found in self._run(snapshot, plan, batch, k, None, trace):
+            for found in self._run(snapshot, plan, batch, k, None, trace, rerank=rerank):
                 ids = snapshot.fetch_ids([int(doc) for doc in found.docs])
                 ranked.append([(id, float(score)) for id, score in zip(ids, found.scores, strict=True)])
             if on_progress is not None:
                 on_progress(len(ranked))
         return ranked
+
+    def texts(self, ids: Sequence[str]) -> list[str]:
+        """Title and text of each of these documents, in this order; an id that is not there is a QueryError."""
+        snapshot = self._snapshot()
+        numbers_of(snapshot, ids)  # names what is missing
+        found = snapshot.lookup(ids)
+        return [with_title(one.title, one.text) for one in snapshot.fetch([found[id] for id in ids])]
 
     # -- within
 
@@ -428,6 +446,7 @@ class Index:
         trace: Trace,
         *,
         candidates: Sequence[str] | None = None,
+        rerank: Rerank = None,
     ) -> list[Ranking]:
         if not isinstance(k, int) or k < 1:
             raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
@@ -440,7 +459,23 @@ class Index:
                 allowed = snapshot.matching(condition.sql, condition.parameters)
         if candidates is not None:
             allowed = numbers_of(snapshot, candidates, among=allowed)
-        return plan.run(snapshot, batch, k, allowed, trace)
+        if rerank is None or rerank is False:
+            return plan.run(snapshot, batch, k, allowed, trace)
+        reranker = self._reranker(rerank, trace)
+        found = plan.run(snapshot, batch, max(k, reranker.depth), allowed, trace)
+        return reranker.rerank(snapshot, batch.texts, found, k, trace)
+
+    def _reranker(self, given: Reranker | str | Path | bool, trace: Trace) -> Reranker:
+        from plait.cross.encoder import load_cross  # most searches are not reranked
+        from plait.cross.reranker import Reranker
+
+        if isinstance(given, Reranker):
+            return given
+        model = None if isinstance(given, bool) else str(given)
+        if model not in self._rerankers:
+            with trace.stage("load reranker"):
+                self._rerankers[model] = Reranker(load_cross(model, n_threads=self._n_threads))
+        return self._rerankers[model]
 
 
 def check_query(query: str) -> None:

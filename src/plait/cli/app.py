@@ -15,6 +15,7 @@ from plait.cli.ending import ends_well
 from plait.cli.eval import evaluate
 from plait.cli.index import index
 from plait.cli.info import info
+from plait.cli.rerank import rerank
 from plait.cli.search import search
 from plait.cli.train import train
 from plait.cli.tune import tune
@@ -23,6 +24,7 @@ from plait.version import __version__
 COMMANDS: dict[str, Callable[..., None]] = {
     "index": index,
     "search": search,
+    "rerank": rerank,
     "delete": delete,
     "info": info,
     "check": check,

@@ -6,12 +6,13 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plait.cli.ending import say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
+from plait.cli.rerank import Rerank, RerankDepth, RerankModel, reranking
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def evaluate(
     ] = False,
     as_json: AsJson = False,
     per_query: Annotated[bool, typer.Option("--per-query", help="With --json: also each query's measures.")] = False,
+    rerank: Rerank = False,
+    rerank_model: RerankModel = None,
+    rerank_depth: RerankDepth = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -67,7 +71,8 @@ def evaluate(
     beir = load_beir(data, split)
     if beir.n_without_text:
         say(f"{beir.n_without_text} judged queries are not in the queries file, and are left out")
-    options = settings_of(settings)
+    options: dict[str, Any] = {"options": settings_of(settings)}
+    options |= reranking(rerank, rerank_model, rerank_depth, threads)
     modes = _modes(mode or ["hybrid"])
     results = []
     with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:
@@ -100,20 +105,18 @@ def _modes(given: list[str]) -> list[str]:
     return list(MODES)
 
 
-def _measure(
-    opened: Index, beir: BeirSet, mode: str, k: int, *, drop_self: bool, options: dict[str, object] | None
-) -> Result:
+def _measure(opened: Index, beir: BeirSet, mode: str, k: int, *, drop_self: bool, options: dict[str, Any]) -> Result:
     from plait.cli.progress import progress
     from plait.evaluate import measure, usual_measures, without_self
 
     ids, texts = list(beir.queries), list(beir.queries.values())
     run: dict[str, list[tuple[str, float]]] = {}
     seconds = 0.0
-    opened.rank(texts[:1], 1, mode=mode, options=options)  # loads the model, which is not to be timed
+    opened.rank(texts[:1], 1, mode=mode, **options)  # loads the model, which is not to be timed
     with progress(mode, "queries", total=len(ids)) as update:
         for start in range(0, len(ids), _BATCH):
             began = time.perf_counter()
-            ranked = opened.rank(texts[start : start + _BATCH], k + drop_self, mode=mode, options=options)
+            ranked = opened.rank(texts[start : start + _BATCH], k + drop_self, mode=mode, **options)
             seconds += time.perf_counter() - began
             run.update(zip(ids[start : start + _BATCH], ranked, strict=True))
             update(len(run), len(run))

@@ -13,6 +13,7 @@ import typer
 from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
+from plait.cli.rerank import Rerank, RerankDepth, RerankModel, reranking
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -39,6 +40,9 @@ def search(
         bool, typer.Option("--explain-all", help="The same, with every token rather than the telling words.")
     ] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show how long each stage took, on stderr.")] = False,
+    rerank: Rerank = False,
+    rerank_model: RerankModel = None,
+    rerank_depth: RerankDepth = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -59,12 +63,13 @@ def search(
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
     options, trace = settings_of(settings), Trace()
+    refined = reranking(rerank, rerank_model, rerank_depth, threads)
     ahead = early.take(model, threads)
     with trace.stage("open"):
         opening = plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead)
     with opening as opened:
         hits = opened.search(
-            text, k, mode=mode, filter=filter, exact=exact, options=options, trace=trace, explain=explain
+            text, k, mode=mode, filter=filter, exact=exact, options=options, trace=trace, explain=explain, **refined
         )
     if as_json:
         print_json(hits, full=full)

@@ -30,7 +30,7 @@ def load_beir(path: str | Path, split: str = "test") -> BeirSet:
     if not path.is_dir():
         raise InputError(f"there is no folder {str(path)!r}; a BEIR folder has queries.jsonl and qrels/{split}.tsv")
     qrels = _read_qrels(_existing(path / "qrels", f"{split}.tsv", hint=_splits(path)))
-    texts = _read_queries(_existing(path, "queries.jsonl", hint="is this a BEIR folder?"))
+    texts = read_queries(_existing(path, "queries.jsonl", hint="is this a BEIR folder?"))
     queries = {id: text for id, text in texts.items() if id in qrels}
     if not queries:
         raise InputError(f"{path}: none of the {len(qrels)} judged queries of split {split!r} is in the queries file")
@@ -67,7 +67,8 @@ def _lines(file: Path) -> list[Line]:
     return lines
 
 
-def _read_queries(file: Path) -> dict[str, str]:
+def read_queries(file: Path) -> dict[str, str]:
+    """The queries of a file of JSON lines with `_id` and `text`, by id."""
     queries: dict[str, str] = {}
     for line in _lines(file):
         try:

@@ -35,7 +35,7 @@ class Explainer:
         self._query, strands = batch.texts[number], batch.strands
         self._used = tuple(ranking.parts)
         # Any list that is not one of these was made from the multi strand, whatever its plan is called.
-        uses_multi = any(name not in ("bm25", "dense", "sparse") for name in self._used)
+        uses_multi = any(name not in ("bm25", "dense", "sparse", "rerank") for name in self._used)
         self._dense = strands.dense[number] if strands.dense is not None and "dense" in self._used else None
         self._multi = None
         if strands.multi is not None and uses_multi:

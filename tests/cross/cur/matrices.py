@@ -39,11 +39,10 @@ def smooth(
     items = rng.normal(size=(n_items, dim))
     scores = queries @ items.T
     scores += noise * scores.std() * rng.normal(size=scores.shape)
-    scores = scores.astype(np.float32)
+    cross = scores.astype(np.float32)
     seen = (items + 0.3 * rng.normal(size=items.shape)).astype(np.float32)
     asked = queries[-n_test:] + 0.5 * weights * rng.normal(size=(n_test, dim))
-    split = [n_queries, n_queries + n_test]
-    anchors, dev, test = scores[: split[0]], scores[split[0] : split[1]], scores[split[1] :]
+    anchors, dev, test = cross[:n_queries], cross[n_queries : n_queries + n_test], cross[n_queries + n_test :]
     return Smooth(ScoreMatrix(anchors), dev, test, seen, asked.astype(np.float32))
 
 
