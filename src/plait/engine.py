@@ -19,7 +19,7 @@ from plait.index.store import Snapshot, Store, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
-from plait.search.plans import Plan, plan_for
+from plait.search.plans import CUR_MODES, Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
 from plait.strands import Strands
@@ -98,6 +98,7 @@ class Index:
     def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
         self._view: Snapshot | None = None
+        self._cross: dict[str, object] = {}  # what modes that ask a cross-encoder keep between searches
         self._rerankers: dict[str | None, Reranker] = {}  # those that were loaded, by model
 
     # -- looking after it
@@ -399,6 +400,10 @@ class Index:
         return self._view
 
     def _plan(self, mode: str, *, exact: bool, options: Mapping[str, object] | None) -> Plan:
+        if mode in CUR_MODES:
+            from plait.cross.modes import cur_plan  # most searches ask no cross-encoder
+
+            return cur_plan(mode, self._store, options or {}, exact=exact, kept=self._cross, n_threads=self._n_threads)
         return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads, options=options)
 
     def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:

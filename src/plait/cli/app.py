@@ -9,6 +9,7 @@ import typer
 
 from plait.cli.check import check
 from plait.cli.compact import compact
+from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compact": compact,
     "tune": tune,
     "eval": evaluate,
+    "cur": cur,
     "train": train,
     "demo": demo,
 }

@@ -12,7 +12,7 @@ import typer
 
 from plait.cli.ending import say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
-from plait.cli.rerank import Rerank, RerankDepth, RerankModel, reranking
+from plait.cli.rerank import Budget, Rerank, RerankDepth, RerankModel, reranking, with_budget
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def evaluate(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="A BEIR folder: queries.jsonl, qrels/SPLIT.tsv.")],
     split: Annotated[str, typer.Option(help="Which judgements to use.")] = "test",
     mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; all is every mode.")] = None,
+    budget: Budget = None,
     settings: Settings = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents to retrieve for each query.")] = 100,
     run: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found, as a TREC run.")] = None,
@@ -65,14 +66,16 @@ def evaluate(
     """
     import plait
     from plait.evaluate import load_beir, write_run
+    from plait.search.plans import CUR_MODES
 
     if per_query and not as_json:
         raise ConfigError("--per-query needs --json: a table has no room for every query")
     beir = load_beir(data, split)
     if beir.n_without_text:
         say(f"{beir.n_without_text} judged queries are not in the queries file, and are left out")
-    options: dict[str, Any] = {"options": settings_of(settings)}
-    options |= reranking(rerank, rerank_model, rerank_depth, threads)
+    cur_mode = next((name for name in mode or [] if name in CUR_MODES), None)
+    options: dict[str, Any] = {"options": with_budget(settings_of(settings), budget, rerank_model, cur_mode or "")}
+    options |= reranking(rerank, None if cur_mode else rerank_model, rerank_depth, threads)
     modes = _modes(mode or ["hybrid"])
     results = []
     with plait.open(index, model=model, n_threads=threads, read_only=True) as opened:

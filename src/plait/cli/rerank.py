@@ -28,6 +28,26 @@ RerankDepth = Annotated[
 ]
 
 
+Budget = Annotated[
+    int | None,
+    typer.Option(min=1, help="Calls of a cross-encoder, for anncur, adacur and axn.", show_default=False),
+]
+
+
+def with_budget(
+    settings: dict[str, object] | None, budget: int | None, model: str | None, mode: str
+) -> dict[str, object] | None:
+    """The settings of a mode that asks a cross-encoder, with the budget and the model among them."""
+    from plait.search.plans import CUR_MODES
+
+    if mode not in CUR_MODES:
+        if budget is not None:
+            raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
+        return settings
+    given = {"budget": budget, "model": model}
+    return {**(settings or {}), **{name: value for name, value in given.items() if value is not None}}
+
+
 def reranking(wanted: bool, model: str | None, depth: int | None, threads: int | None) -> dict[str, Any]:
     """The options as `Index.search` takes them: nothing at all where nothing is reranked."""
     if not wanted and model is None:

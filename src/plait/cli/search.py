@@ -13,7 +13,7 @@ import typer
 from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
-from plait.cli.rerank import Rerank, RerankDepth, RerankModel, reranking
+from plait.cli.rerank import Budget, Rerank, RerankDepth, RerankModel, reranking, with_budget
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -27,9 +27,11 @@ def search(
     mode: Annotated[
         str,
         typer.Option(
-            help="hybrid, dense, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi or bm25>multi."
+            help="hybrid, dense, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi or bm25>multi; "
+            "anncur, adacur or axn."
         ),
     ] = "hybrid",
+    budget: Budget = None,
     settings: Settings = None,
     filter: Annotated[str | None, typer.Option(help="A condition on metadata: 'year >= 2020 and not draft'.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
@@ -57,12 +59,14 @@ def search(
       plait search my-index "how are vectors combined" -k 3 --explain
     """
     import plait
+    from plait.search.plans import CUR_MODES
     from plait.search.trace import Trace
 
     explain = explain or explain_all
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
-    options, trace = settings_of(settings), Trace()
+    options, trace = with_budget(settings_of(settings), budget, rerank_model, mode), Trace()
+    rerank_model = None if mode in CUR_MODES else rerank_model
     refined = reranking(rerank, rerank_model, rerank_depth, threads)
     ahead = early.take(model, threads)
     with trace.stage("open"):

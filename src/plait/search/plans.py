@@ -39,6 +39,12 @@ MODES = {
     "bm25>multi": "what BM25 finds, rescored by MaxSim",
 }
 
+# Modes that ask a cross-encoder, a budget of times; plait.cross makes their plans.
+CUR_MODES = {
+    "anncur": "fixed anchors predict what a cross-encoder would score",
+    "adacur": "the same in rounds, with anchors chosen for the query",
+    "axn": "rounds over dense vectors; needs no CUR index",
+}
 EXACT = ("hybrid", "dense", "multi", "bm25", "exhaustive")
 METHODS: dict[str, type[Method]] = {
     "exhaustive": Exhaustive,
@@ -70,7 +76,7 @@ class Plan:
 
     @property
     def needs_encoder(self) -> bool:
-        return any(not isinstance(generator, Bm25) for generator in self.generators)
+        return any(getattr(generator, "needs_encoder", True) for generator in self.generators)
 
     def without_text(self) -> Plan:
         """The same plan for queries that are vectors only: what reads text is left out."""
@@ -116,7 +122,7 @@ def plan_for(
     """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
     mode's settings by name."""
     if mode not in MODES:
-        raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}")
+        raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}")
     if exact and (mode not in EXACT or options):
         raise ConfigError(
             f"exact search has no settings and is for the modes {', '.join(EXACT)}; leave out one of exact, "

@@ -8,6 +8,7 @@ Item-CUR is the same with items in the place of anchor queries, and fixed-item s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +55,20 @@ def fit_fixed(item_scores: ScoreMatrix, anchors: Items) -> CurIndex:
     return CurIndex(anchors, item_scores.values)
 
 
+class Predicts(Protocol):
+    """What ANNCUR asks of an index: anchors, and what their scores say of all items."""
+
+    @property
+    def anchors(self) -> Items: ...
+
+    def approximate(self, anchor_scores: Scores) -> Scores: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Anncur:
     """Spends the anchors first, then the rest of the budget on what they promise."""
 
-    index: CurIndex
+    index: Predicts
     # False leaves anchors out of the answer unless the approximation ranks them, as the authors' scripts do.
     anchors_in_pool: bool = True
 

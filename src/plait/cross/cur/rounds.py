@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plait.cross.cur.algebra import DEFAULT_CUT, pseudo_inverse
 from plait.cross.cur.calls import Calls, Found, Items, Scores
 from plait.cross.cur.order import best_unseen, drawn, share
-from plait.cross.cur.scale import AS_IT_IS, ScoreMap
+from plait.cross.cur.scale import AS_IT_IS, ScoreMap, fit_scale
 from plait.errors import ConfigError
 
 CHOICES = ("top", "sample")
@@ -54,7 +54,9 @@ class InRounds:
 
     vectors: NDArray[np.floating]  # (items, dim)
     config: RoundsConfig = RoundsConfig()
-    scale: ScoreMap = AS_IT_IS  # brings exact scores to the range of the vectors' inner products
+    # Brings exact scores to the range of the vectors' inner products; None fits it to the first round, which needs the
+    # query's own vector.
+    scale: ScoreMap | None = AS_IT_IS
 
     def search(
         self,
@@ -73,24 +75,42 @@ class InRounds:
         sizes = share(calls.left, self.config.n_rounds)
         started = first if among is None else first[np.isin(first, among)]
         calls.score(_unseen(started, calls.items)[: sizes[0]], name="round 1")
+        scale = self._scale(calls, query)
         for number, size in enumerate(sizes[1:], 2):
-            promised = self.vectors @ self.fitted(calls.items, calls.scores, query)
+            promised = self.vectors @ self.fitted(calls.items, calls.scores, query, scale)
             if self.config.choose == "sample":
                 promised = drawn(promised, temperature=self.config.temperature, rng=rng)
             calls.score(best_unseen(promised, calls.items, size, among=among), name=f"round {number}")
         # A short first list leaves calls over; the last fit spends them.
         if calls.left and len(sizes) > 1:
-            promised = self.vectors @ self.fitted(calls.items, calls.scores, query)
+            promised = self.vectors @ self.fitted(calls.items, calls.scores, query, scale)
             calls.score(best_unseen(promised, calls.items, calls.left, among=among), name="the rest")
         return calls.best(k, among=among)
 
-    def fitted(self, items: Items, scores: Scores, query: NDArray[np.floating] | None = None) -> Scores:
+    def _scale(self, calls: Calls, query: NDArray[np.floating] | None) -> ScoreMap:
+        if self.scale is not None:
+            return self.scale
+        if query is None:
+            raise ConfigError("scores are to be scaled to those of the query's own vector, and there is none; give one")
+        dense = self.vectors[calls.items] @ query
+        # Scores that are all equal have no range; they are fitted as they are.
+        if len(dense) < 2 or not np.std(dense) or not np.std(calls.scores):
+            return AS_IT_IS
+        return fit_scale(calls.scores, dense)
+
+    def fitted(
+        self,
+        items: Items,
+        scores: Scores,
+        query: NDArray[np.floating] | None = None,
+        scale: ScoreMap = AS_IT_IS,
+    ) -> Scores:
         """The query vector (dim,) whose inner products with these items come nearest to their scores."""
         if not len(items):
             vector = np.zeros(self.vectors.shape[1])
         else:
             inverse = pseudo_inverse(self.vectors[items], cut=self.config.cut, ridge=self.config.ridge)
-            vector = inverse @ self.scale.of(scores)
+            vector = inverse @ scale.of(scores)
         if query is None or not self.config.mix:
             return vector
         return (1 - self.config.mix) * vector + self.config.mix * np.asarray(query, np.float64)

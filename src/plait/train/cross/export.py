@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,8 @@ def _quantise(graph: Path, to: Path) -> None:
     """Weights to 8 bits, one scale for each channel; activations are rounded as they come."""
     import logging
 
+    if find_spec("onnx") is None:
+        raise ConfigError("exporting to int8 needs the package onnx; install with: pip install 'plait[train]'")
     from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped,unused-ignore]
 
     logging.getLogger().addFilter(_quiet)
