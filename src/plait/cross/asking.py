@@ -58,8 +58,11 @@ def queries_from_corpus(snapshot: Snapshot, kind: str, n: int, *, seed: int = 0)
         if len(found) >= n:
             break
     queries = list(found)[:n]
-    where = f"the corpus ({kind})"
-    check_anchor_queries(queries, where=where, fewest=n)
+    if len(queries) < n:
+        raise InputError(
+            f"the documents have {len(queries)} different {kind} to ask for, and {n} anchor queries are wanted; ask "
+            f"for fewer (--n-queries), for {KINDS[kind == KINDS[0]]}, or give a file of queries"
+        )
     return queries
 
 

@@ -17,7 +17,7 @@ from plait.errors import ConfigError
 from plait.index.store import Snapshot
 from plait.search.generator import Allowed, Generator
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
-from plait.search.trace import Trace
+from plait.search.trace import Stage, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,14 +94,16 @@ class CurGenerator:
             dense = batch.strands.dense[number] if self.dense_query and batch.strands.dense is not None else None
             method = InRounds(table.vectors, self.rounds, **({"scale": None} if dense is not None else {}))
             found = method.search(calls, k, first=first, among=among, query=dense)
-        for own in calls.rounds:
-            with trace.stage(own.name) as stage:
-                stage.counts["calls"] = len(own.items)
-        parts = {"round": _round_of(calls, found.items)}
+        trace.stages += [Stage(own.name, own.seconds, {"calls": len(own.items)}) for own in calls.rounds]
+        numbers, places = _in_rounds(calls, found.items)
+        parts, ranks = {"round": numbers}, {"round": places}
         if predicted is not None:
             parts["predicted"] = predicted[found.items].astype(np.float32)
+            ranks["predicted"] = np.array([1 + int((predicted[among] > own).sum()) for own in predicted[found.items]])
         rows = np.full(len(found), UNKNOWN_ROW, np.int64)
-        return Ranking(table.docs[found.items], found.scores.astype(np.float32), rows, parts)
+        # Neither adds to the score, which is the cross-encoder's alone.
+        gains = {name: np.zeros(len(found)) for name in parts}
+        return Ranking(table.docs[found.items], found.scores.astype(np.float32), rows, parts, ranks, gains)
 
     def _scores_of(self, snapshot: Snapshot, query: str, table: ItemTable) -> Callable[[Items], NDArray[np.float32]]:
         def scores(items: Items) -> NDArray[np.float32]:
@@ -140,10 +142,15 @@ def _places(docs: NDArray[np.int64], wanted: NDArray[np.int64]) -> Items:
     return np.asarray(items[docs[items] == wanted], np.int64)
 
 
-def _round_of(calls: Calls, items: Items) -> NDArray[np.float32]:
-    """Which round scored each item, from 1."""
-    of = {int(item): number for number, own in enumerate(calls.rounds, 1) for item in own.items}
-    return np.array([of[int(item)] for item in items], np.float32)
+def _in_rounds(calls: Calls, items: Items) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Which round scored each item, from 1, and its rank among what that round scored."""
+    of = {
+        int(own.items[place]): (number, rank)
+        for number, own in enumerate(calls.rounds, 1)
+        for rank, place in enumerate(np.argsort(-own.scores, kind="stable"), 1)
+    }
+    found = np.array([of[int(item)] for item in items]).reshape(-1, 2)
+    return found[:, 0].astype(np.float32), found[:, 1].astype(np.int64)
 
 
 def check_budget(budget: int, n_anchors: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ class Round:
     name: str
     items: Items
     scores: Scores
+    seconds: float = 0.0  # that the scorer took
 
 
 @dataclass(slots=True, eq=False)
@@ -75,10 +77,11 @@ class Calls:
                 f"{self.budget} are left; give a larger budget or fewer anchors"
             )
         if new:
+            began = time.perf_counter()
             scored = np.asarray(self.scorer(np.asarray(new, np.int64)), np.float64)
             _check(scored, new)
             self._known.update(zip(new, scored.tolist(), strict=True))
-            self.rounds.append(Round(name, np.asarray(new, np.int64), scored))
+            self.rounds.append(Round(name, np.asarray(new, np.int64), scored, time.perf_counter() - began))
         return np.asarray([self._known[item] for item in wanted], np.float64)
 
     def best(self, k: int, *, among: Items | None = None) -> Found:
