@@ -32,7 +32,7 @@ from plait.cross.cur.scale import ScoreMap, fit_scale
 BUDGETS = (10, 50, 100, 200, 500, 1000)
 KS = (1, 10, 50, 100)
 SPLITS = (0.1, 0.2, 0.3, 0.5, 0.7)
-CUTS = (1e-3, 1e-2, 5e-2, 0.1)
+CUTS = (1e-4, 1e-3, 1e-2, 5e-2)
 MIXES = (0.0, 0.8)
 N_DEV = 30
 KNOWN = 50  # items of each anchor query that the factors know the scores of

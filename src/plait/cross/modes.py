@@ -61,6 +61,9 @@ def cur_plan(
             raise ConfigError("mode 'anncur' begins with its anchors; start is a setting of adacur and axn")
         budget, rounds = configured(AnncurSettings, numbers, mode=mode).budget, RoundsConfig()
     else:
+        if mode == "adacur":
+            # The cut that dev queries chose for the same scores.
+            numbers = {"cut": CurFolder(store.path).facts().cut, **numbers}
         settings = configured(RoundsSettings, numbers, mode=mode)
         budget = settings.budget
         own = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "budget"}
