@@ -20,6 +20,7 @@ ORDER = [
     ["codec", "encode"],
     ["index"],
     ["search"],
+    ["cross"],
     ["sources", "adding", "encoders"],
     ["tuning", "weighing"],
     ["engine"],

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from plait.codec.pooling import Pooling
-from plait.encode.protocol import Encoder, StrandShape, TokenReader
+from plait.encode.passages import with_title
+from plait.encode.protocol import Encoder, StrandShape
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
@@ -18,9 +19,9 @@ from plait.index.store import Snapshot, Store, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
-from plait.search.plans import Plan, plan_for
-from plait.search.ranking import QueryBatch, Ranking
+from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
+from plait.searcher import Searcher
 from plait.strands import Strands
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from plait.search.fitting import Fitted
     from plait.search.pseudo import Queries
     from plait.search.tuner import OnProgress, Tuned
+    from plait.searcher import Rerank
 
 RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
 
@@ -96,6 +98,7 @@ class Index:
     def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
         self._view: Snapshot | None = None
+        self._searcher = Searcher(store, source, n_threads=n_threads)
 
     # -- looking after it
 
@@ -326,11 +329,14 @@ class Index:
         options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
+        rerank: Rerank = None,
     ) -> list[Hit]:
         """The k best documents for a query, best first.
 
         `options` are settings of the mode by name, such as {"n_probe": 16}. `candidates` are ids: only these documents
         are scored, and in mode multi every one of them. `explain` fills in why each is a hit (`Hit.explanation`).
+        `rerank` is a cross-encoder that puts the best 50 in order: a `Reranker`, a model folder, or True for the
+        bundled one.
         """
         found = self.search_many(
             [query],
@@ -342,6 +348,7 @@ class Index:
             options=options,
             trace=trace,
             explain=explain,
+            rerank=rerank,
         )
         return found[0]
 
@@ -357,18 +364,21 @@ class Index:
         options: Mapping[str, object] | None = None,
         trace: Trace | None = None,
         explain: bool = False,
+        rerank: Rerank = None,
     ) -> list[list[Hit]]:
         """`search` for each of the queries, encoded together."""
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         trace = trace or Trace()
         exact = exact or (candidates is not None and mode == "multi")
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
-        batch = self._encode(queries, plan, trace)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
+        snapshot, plan = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options)
+        batch = self._searcher.encode(queries, plan, trace)
+        rankings = self._searcher.run(
+            snapshot, plan, batch, k, trace, filter=filter, candidates=candidates, rerank=rerank
+        )
         with trace.stage("fetch"):
             hits = [hits_of(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
-        return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
+        return self._searcher.explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
 
     def search_arrays(
         self,
@@ -387,15 +397,15 @@ class Index:
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
         exact = exact or (candidates is not None and mode == "multi")
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
+        snapshot, plan = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options)
         if texts is None:
             plan = plan.without_text()
         elif len(texts) != len(strands):
             raise QueryError(f"{len(texts)} texts were given for {len(strands)} queries")
         batch = QueryBatch(texts if texts is not None else [""] * len(strands), strands)
-        rankings = self._run(snapshot, plan, batch, k, filter, trace, candidates=candidates)
+        rankings = self._searcher.run(snapshot, plan, batch, k, trace, filter=filter, candidates=candidates)
         hits = [hits_of(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
-        return self._explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
+        return self._searcher.explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
 
     def explain(
         self,
@@ -409,12 +419,12 @@ class Index:
     ) -> Explanation:
         """Why a document, given as a hit or by its id, is where it is for this query. One that the search does not find
         is explained all the same, without score and rank."""
-        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact, options=options), Trace()
-        batch = self._encode([query], plan, trace)
-        ranking = self._run(snapshot, plan, batch, plan.depth, filter, trace)[0]
+        snapshot, plan, trace = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), Trace()
+        batch = self._searcher.encode([query], plan, trace)
+        ranking = self._searcher.run(snapshot, plan, batch, plan.depth, trace, filter=filter)[0]
         from plait.search.explain import Explainer
 
-        return Explainer(snapshot, batch, 0, ranking, self._tokens(plan)).explain(hit)
+        return Explainer(snapshot, batch, 0, ranking, self._searcher.tokens(plan)).explain(hit)
 
     def rank(
         self,
@@ -424,37 +434,39 @@ class Index:
         mode: str = "hybrid",
         exact: bool = False,
         options: Mapping[str, object] | None = None,
+        rerank: Rerank = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Ids and scores alone, for evaluation over many queries."""
-        snapshot, plan, trace = self._snapshot(), self._plan(mode, exact=exact, options=options), Trace()
+        snapshot, plan, trace = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), Trace()
         ranked = []
         for start in range(0, len(queries), RANK_BATCH):
-            batch = self._encode(queries[start : start + RANK_BATCH], plan, trace)
-            for found in self._run(snapshot, plan, batch, k, None, trace):
+            batch = self._searcher.encode(queries[start : start + RANK_BATCH], plan, trace)
+            for found in self._searcher.run(snapshot, plan, batch, k, trace, rerank=rerank):
                 ids = snapshot.fetch_ids([int(doc) for doc in found.docs])
                 ranked.append([(id, float(score)) for id, score in zip(ids, found.scores, strict=True)])
             if on_progress is not None:
                 on_progress(len(ranked))
         return ranked
 
-    def state(self, *, mode: str = "hybrid", exact: bool = False, options: Mapping[str, object] | None = None) -> str:
+    def state(
+        self,
+        *,
+        mode: str = "hybrid",
+        exact: bool = False,
+        options: Mapping[str, object] | None = None,
+        rerank: Rerank = None,
+    ) -> str:
         """Names what `rank` answers from: the index at this commit, its encoder, and the plan of the mode. While it is
         the same, so are the answers."""
-        import hashlib
+        return self._searcher.state(self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), rerank)
 
-        snapshot, plan = self._snapshot(), self._plan(mode, exact=exact, options=options)
-        files = [file.facts for segment in snapshot.segments for file in segment.files.values()]
-        seen = (
-            self._store.created,
-            snapshot.commit,
-            self._store.fingerprint,
-            files,
-            plan,
-            plan.fusion_on(snapshot),
-            snapshot.tuned,
-        )
-        return hashlib.sha256(repr(seen).encode()).hexdigest()
+    def texts(self, ids: Sequence[str]) -> list[str]:
+        """Title and text of each of these documents, in this order; an id that is not there is a QueryError."""
+        snapshot = self._snapshot()
+        numbers_of(snapshot, ids)  # names what is missing
+        found = snapshot.lookup(ids)
+        return [with_title(one.title, one.text) for one in snapshot.fetch([found[id] for id in ids])]
 
     # -- within
 
@@ -462,78 +474,3 @@ class Index:
         if self._view is None:
             self._view = self._store.snapshot()
         return self._view
-
-    def _plan(self, mode: str, *, exact: bool, options: Mapping[str, object] | None) -> Plan:
-        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads, options=options)
-
-    def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
-        for query in queries:
-            check_query(query)
-        if not plan.needs_encoder:
-            return QueryBatch(queries, Strands())
-        with trace.stage("load"):
-            encoder = self._source.get()
-        with trace.stage("encode"):
-            return QueryBatch(queries, encoder.encode_queries(queries))
-
-    def _tokens(self, plan: Plan) -> TokenReader | None:
-        """What knows the tokens behind vectors, if the encoder does."""
-        if not plan.needs_encoder or self._store.fingerprint == ARRAYS:
-            return None
-        encoder = self._source.get()
-        return encoder if isinstance(encoder, TokenReader) else None
-
-    def _explained(
-        self,
-        snapshot: Snapshot,
-        plan: Plan,
-        batch: QueryBatch,
-        rankings: Sequence[Ranking],
-        hits: Sequence[Sequence[Hit]],
-        trace: Trace,
-    ) -> list[list[Hit]]:
-        from plait.search.explain import Explainer  # most searches are not explained
-
-        with trace.stage("explain"):
-            tokens = self._tokens(plan)
-            return [
-                Explainer(snapshot, batch, number, ranking, tokens).explained(own)
-                for number, (ranking, own) in enumerate(zip(rankings, hits, strict=True))
-            ]
-
-    def _run(
-        self,
-        snapshot: Snapshot,
-        plan: Plan,
-        batch: QueryBatch,
-        k: int,
-        filter: str | None,
-        trace: Trace,
-        *,
-        candidates: Sequence[str] | None = None,
-    ) -> list[Ranking]:
-        if not isinstance(k, int) or k < 1:
-            raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
-        allowed = None
-        if filter is not None:
-            with trace.stage("filter"):
-                allowed = snapshot.filtered(filter)
-                if len(allowed) == snapshot.n_documents:
-                    allowed = None  # it keeps every document, and choosing among rows would only take time
-        if candidates is not None:
-            allowed = numbers_of(snapshot, candidates, among=allowed)
-        return plan.run(snapshot, batch, k, allowed, trace)
-
-
-def check_query(query: str) -> None:
-    """Refuses a query that cannot mean anything."""
-    if not isinstance(query, str):
-        raise QueryError(f"a query must be text; got {type(query).__name__}: {query!r:.60}")
-    if not query.strip():
-        raise QueryError("the query is empty; say what to search for")
-    try:
-        query.encode()
-    except UnicodeEncodeError as error:
-        raise QueryError(
-            f"the query has a lone surrogate at character {error.start}, which is not valid text; decode it anew"
-        ) from None

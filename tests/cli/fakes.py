@@ -72,8 +72,8 @@ class FakeIndex:
             raise ConfigError(f"mode {mode!r} needs a strand that this index does not have")
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]
 
-    def state(self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None) -> str:
-        return f"{self.path} {sorted(self.documents)} {mode} {options}"
+    def state(self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None, rerank: object = None) -> str:
+        return f"{self.path} {sorted(self.documents)} {mode} {options} {rerank}"
 
     def info(self) -> StoreInfo:
         n = len(self.documents)

@@ -48,7 +48,7 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
     asked = {
         "query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True,
-        "options": None, "explain": False,
+        "options": None, "explain": False, "rerank": None,
     }  # fmt: skip
     assert [{name: value for name, value in one.items() if name != "trace"} for one in index.asked] == [asked]
     opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "ahead": None}

@@ -10,19 +10,30 @@ from safetensors.torch import load_file
 
 from plait.errors import ConfigError
 from plait.train import checkpoint
-from plait.train.build import build, read_plan
+from plait.train.build import build, check_plan, read_plan
 from plait.train.recipe import Recipe, parse_recipe, read_recipe
 from plait.train.resume import last
 from plait.train.run import Run
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
-SYSTEMS = ("colbertv2", "colxtr", "constbert", "m3", "retromae", "tiny", "xtr")
+SYSTEMS = (
+    "colbertv2",
+    "colxtr",
+    "constbert",
+    "cross-cls",
+    "cross-emb",
+    "distil-dense",
+    "m3",
+    "retromae",
+    "tiny",
+    "xtr",
+)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_recipe_is_valid_and_written_whole(name: str) -> None:
     recipe = read_recipe(RECIPES / f"{name}.toml")
-    read_plan(recipe)
+    check_plan(recipe)
     assert parse_recipe(recipe.toml()) == recipe
 
 

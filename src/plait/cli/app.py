@@ -11,6 +11,7 @@ from plait.cli.backup import backup
 from plait.cli.check import check
 from plait.cli.compact import compact
 from plait.cli.compare import compare_runs
+from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
 from plait.cli.ending import ends_well
@@ -19,6 +20,7 @@ from plait.cli.export import export
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.mine import mine
+from plait.cli.rerank import rerank
 from plait.cli.search import search
 from plait.cli.train import train
 from plait.cli.tune import tune
@@ -27,6 +29,7 @@ from plait.version import __version__
 COMMANDS: dict[str, Callable[..., None]] = {
     "index": index,
     "search": search,
+    "rerank": rerank,
     "delete": delete,
     "info": info,
     "check": check,
@@ -35,6 +38,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "eval": evaluate,
     "mine": mine,
+    "cur": cur,
     "train": train,
     "compare": compare_runs,
     "export": export,

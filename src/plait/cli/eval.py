@@ -10,6 +10,7 @@ import typer
 
 from plait.cli.ending import say
 from plait.cli.options import AsJson, Model, Settings, Threads, settings_of
+from plait.cli.rerank import Asks, Budget, Rerank, RerankDepth, RerankModel
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def evaluate(
         Path | None, typer.Option("--indexes", metavar="FOLDER", help="Find or build each set's index in here.")
     ] = None,
     mode: Annotated[list[str] | None, typer.Option(help="May be given more than once; every is all of them.")] = None,
+    budget: Budget = None,
     settings: Settings = None,
     measure: Annotated[
         list[str] | None, typer.Option(help="Such as nDCG@10, R@100, AP; may be given more than once.")
@@ -50,6 +52,9 @@ def evaluate(
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to keep what was found; ~/.cache/plait/eval.")
     ] = None,
+    rerank: Rerank = False,
+    rerank_model: RerankModel = None,
+    rerank_depth: RerankDepth = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -86,8 +91,10 @@ def evaluate(
     measures = measure or usual_measures(k)
     for name in beyond(measures, k):
         say(f"{name} looks further down than the {k} documents that are retrieved; add -k")
-    work = Work(modes=mode or ["hybrid"], measures=measures, k=k, drop_self=drop_self, fresh=fresh,
-                keep=writable(cache), model=model, threads=threads, options=settings_of(settings))  # fmt: skip
+    modes = mode or ["hybrid"]
+    asks = Asks(modes, settings_of(settings), budget, rerank, rerank_model, rerank_depth)
+    work = Work(modes=modes, measures=measures, k=k, drop_self=drop_self, fresh=fresh, keep=writable(cache),
+                model=model, threads=threads, options=asks.options, rerank=asks.reranker(threads))  # fmt: skip
     splits = _for_each(split or ["test"], data, "--split")
     sets = [load_set(source, own) for source, own in zip(data, splits, strict=True)]
     for judged in sets:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import plait
 from plait import Index
@@ -14,7 +15,10 @@ from plait.cli.progress import progress
 from plait.cli.results import Result
 from plait.errors import ConfigError
 from plait.evaluate import JudgedSet, SetRun, measure_each, rank_set
-from plait.search.plans import MODES
+from plait.search.plans import CUR_MODES, MODES
+
+if TYPE_CHECKING:
+    from plait.cross.reranker import Reranker
 
 EVERY = ["every"]
 
@@ -31,12 +35,15 @@ class Work:
     keep: Path | None
     model: str | None
     threads: int | None
-    options: Mapping[str, object] | None = None  # settings of the mode
+    options: Callable[[str], Mapping[str, object] | None] = dict[str, dict[str, object]]().get  # settings of a mode
+    rerank: Reranker | None = None
 
     def __post_init__(self) -> None:
         for mode in self.modes:  # before an index is built for nothing
-            if mode not in MODES and self.modes != EVERY:
-                raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}, or every")
+            if mode not in (*MODES, *CUR_MODES) and self.modes != EVERY:
+                raise ConfigError(
+                    f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}, or every"
+                )
 
 
 def writable(folder: Path | None) -> Path | None:
@@ -77,7 +84,8 @@ def _ranked(opened: Index, judged: JudgedSet, mode: str, work: Work) -> SetRun:
                 judged,
                 mode,
                 work.k,
-                options=work.options,
+                options=work.options(mode),
+                rerank=work.rerank,
                 drop_self=work.drop_self,
                 keep=work.keep,
                 fresh=work.fresh,

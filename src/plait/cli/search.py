@@ -13,6 +13,7 @@ import typer
 from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
+from plait.cli.rerank import Asks, Budget, Rerank, RerankDepth, RerankModel
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -27,9 +28,10 @@ def search(
         str,
         typer.Option(
             help="hybrid, dense, sparse, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi, "
-            "bm25>multi, dense+sparse or all."
+            "bm25>multi, dense+sparse or all; anncur, adacur or axn."
         ),
     ] = "hybrid",
+    budget: Budget = None,
     settings: Settings = None,
     filter: Annotated[str | None, typer.Option(help="A condition on metadata: 'year >= 2020 and not draft'.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
@@ -40,6 +42,9 @@ def search(
         bool, typer.Option("--explain-all", help="The same, with every token rather than the telling words.")
     ] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show how long each stage took, on stderr.")] = False,
+    rerank: Rerank = False,
+    rerank_model: RerankModel = None,
+    rerank_depth: RerankDepth = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -59,13 +64,22 @@ def search(
     explain = explain or explain_all
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
-    options, trace = settings_of(settings), Trace()
+    asks, trace = Asks([mode], settings_of(settings), budget, rerank, rerank_model, rerank_depth), Trace()
+    options, reranker = asks.options(mode), asks.reranker(threads)
     ahead = early.take(model, threads)
     with trace.stage("open"):
         opening = plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead)
     with opening as opened:
         hits = opened.search(
-            text, k, mode=mode, filter=filter, exact=exact, options=options, trace=trace, explain=explain
+            text,
+            k,
+            mode=mode,
+            filter=filter,
+            exact=exact,
+            options=options,
+            trace=trace,
+            explain=explain,
+            rerank=reranker,
         )
     if as_json:
         print_json(hits, full=full)

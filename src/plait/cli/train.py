@@ -51,11 +51,11 @@ def train(
       plait train recipes/m3.toml --to runs/m3 --resume
     """
     _check_installed()
-    from plait.train.build import read_plan
+    from plait.train.build import check_plan
     from plait.train.recipe import read_recipe
 
     read = read_recipe(recipe, change or [])
-    read_plan(read)
+    check_plan(read)
     if dry_run:
         print(read.toml(), end="")
         return

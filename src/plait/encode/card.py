@@ -16,6 +16,7 @@ from plait.errors import ModelError
 
 CARD_NAME = "plait.json"
 FORMAT = 1
+CROSS_KIND = "cross-encoder"  # the `kind` of cards that plait.cross reads
 POOLINGS = ("mean", "cls")
 SIMILARITIES = ("cosine",)
 
@@ -152,7 +153,11 @@ def read_card(folder: Path) -> ModelCard:
 
 def parse_card(raw: object, where: str) -> ModelCard:
     """The card in `raw`, which json.loads gave; `where` names it in messages."""
-    top = _Section(raw, where)
+    if isinstance(raw, dict) and raw.get("kind") == CROSS_KIND:
+        raise ModelError(
+            f"{where} is the card of a {CROSS_KIND}, which gives no vectors; rerank with it (--rerank-model)"
+        )
+    top = Section(raw, where)
     number = top.take("format", int)
     if number != FORMAT:
         raise ModelError(
@@ -184,8 +189,8 @@ def parse_card(raw: object, where: str) -> ModelCard:
         ),
         similarity=top.take_one_of("similarity", SIMILARITIES),
         weights=top.take("weights", str),
-        tokenizer=_file(top.section("tokenizer")),
-        precisions=top.each_section("precisions", _file),
+        tokenizer=file_record(top.section("tokenizer")),
+        precisions=top.each_section("precisions", file_record),
         languages=top.take_strings("languages"),
         licence=top.take("licence", str),
         attribution=top.take("attribution", str),
@@ -202,19 +207,19 @@ def parse_card(raw: object, where: str) -> ModelCard:
     return card
 
 
-def _dense(section: _Section) -> DenseStrand:
+def _dense(section: Section) -> DenseStrand:
     strand = DenseStrand(dim=section.take_count("dim"), pooling=section.take_one_of("pooling", POOLINGS))
     section.close()
     return strand
 
 
-def _sparse(section: _Section) -> SparseStrand:
+def _sparse(section: Section) -> SparseStrand:
     strand = SparseStrand(vocabulary=section.take_count("vocabulary"))
     section.close()
     return strand
 
 
-def _multi(section: _Section) -> MultiStrand:
+def _multi(section: Section) -> MultiStrand:
     strand = MultiStrand(
         dim=section.take_count("dim"),
         special_rows=section.take("special_rows", bool),
@@ -233,7 +238,7 @@ def _identity_of(multi: MultiStrand) -> dict[str, Any]:
     return {name: value for name, value in asdict(multi).items() if name not in as_before or value != as_before[name]}
 
 
-def _expansion(section: _Section) -> Expansion:
+def _expansion(section: Section) -> Expansion:
     expansion = Expansion(
         token=section.take("token", str),
         length=section.take_count("length"),
@@ -243,7 +248,8 @@ def _expansion(section: _Section) -> Expansion:
     return expansion
 
 
-def _file(section: _Section) -> FileRecord:
+def file_record(section: Section) -> FileRecord:
+    """The file that a section names."""
     record = FileRecord(
         file=section.take("file", str), sha256=section.take("sha256", str), bytes=section.take_count("bytes")
     )
@@ -253,7 +259,7 @@ def _file(section: _Section) -> FileRecord:
     return record
 
 
-class _Section:
+class Section:
     """A JSON object that is taken apart key by key; what is left at the end is unknown, and refused."""
 
     def __init__(self, raw: object, where: str) -> None:
@@ -304,10 +310,10 @@ class _Section:
             raise ModelError(f"{self.where}: {key!r} must be a list of strings; it is {values!r}")
         return tuple(values)
 
-    def section(self, key: str) -> _Section:
-        return _Section(self.take(key, dict), f"{self.where}, {key}")
+    def section(self, key: str) -> Section:
+        return Section(self.take(key, dict), f"{self.where}, {key}")
 
-    def section_or_none(self, key: str) -> _Section | None:
+    def section_or_none(self, key: str) -> Section | None:
         if self._left.get(key) is None:
             self._known.append(key)
             self._left.pop(key, None)
@@ -316,7 +322,7 @@ class _Section:
 
     def each_section(self, key: str, parse: Any) -> dict[str, FileRecord]:
         inner = self.section(key)
-        return {name: parse(_Section(raw, f"{inner.where}, {name}")) for name, raw in inner._left.items()}
+        return {name: parse(Section(raw, f"{inner.where}, {name}")) for name, raw in inner._left.items()}
 
     def close(self) -> None:
         """Refuse the keys that nothing asked for."""

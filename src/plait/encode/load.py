@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,11 @@ def load(model: str | Path | None = None, *, precision: str | None = None, n_thr
     """
     folder = find(model)
     card = read_card(folder)
-    graph = _file_of(folder, _record(card, folder, precision))
-    tokenizer_path = _file_of(folder, card.tokenizer)
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(tokenizer_path))
-    except Exception as error:  # tokenizers raises bare Exception
-        raise ModelError(f"{tokenizer_path} cannot be read: {error}; fetch or build the model again") from error
-    return OnnxEncoder(card, Reader(tokenizer, card), _session(graph, card, n_threads))
+    graph = file_of(folder, record_of(card.precisions, card.name, folder, precision))
+    tokenizer = open_tokenizer(file_of(folder, card.tokenizer))
+    session = open_session(graph, n_threads)
+    _check_outputs(session, card, graph)
+    return OnnxEncoder(card, Reader(tokenizer, card), session)
 
 
 def find(model: str | Path | None = None) -> Path:
@@ -66,7 +63,7 @@ def verify(model: str | Path | None = None) -> list[str]:
     card = read_card(folder)
     checked = []
     for record in (card.tokenizer, *card.precisions.values()):
-        path = _file_of(folder, record)
+        path = file_of(folder, record)
         with path.open("rb") as handle:
             seen = hashlib.file_digest(handle, "sha256").hexdigest()
         if seen != record.sha256:
@@ -77,21 +74,23 @@ def verify(model: str | Path | None = None) -> list[str]:
     return checked
 
 
-def _record(card: ModelCard, folder: Path, precision: str | None) -> FileRecord:
+def record_of(precisions: Mapping[str, FileRecord], name: str, folder: Path, precision: str | None) -> FileRecord:
+    """The graph of a precision, the usual one if none is asked for; ModelError if the model does not have it."""
     if precision is None:
         precision = next(
-            (name for name in (DEFAULT_PRECISION, *card.precisions) if name in card.precisions), DEFAULT_PRECISION
+            (usual for usual in (DEFAULT_PRECISION, *precisions) if usual in precisions), DEFAULT_PRECISION
         )
-    if precision in card.precisions:
-        return card.precisions[precision]
-    there = ", ".join(card.precisions) or "none"
+    if precision in precisions:
+        return precisions[precision]
+    there = ", ".join(precisions) or "none"
     raise ModelError(
-        f"the model {card.name} in {folder} has no precision {precision!r}; it has {there}. "
+        f"the model {name} in {folder} has no precision {precision!r}; it has {there}. "
         f"docs/models.md says how to build a model folder with more"
     )
 
 
-def _file_of(folder: Path, record: FileRecord) -> Path:
+def file_of(folder: Path, record: FileRecord) -> Path:
+    """A file that a card names, of the size that it records."""
     path = folder / record.file
     try:
         seen = path.stat().st_size
@@ -104,7 +103,18 @@ def _file_of(folder: Path, record: FileRecord) -> Path:
     return path
 
 
-def _session(graph: Path, card: ModelCard, n_threads: int | None) -> Any:
+def open_tokenizer(path: Path) -> Any:
+    """The tokeniser of a file."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
+
+
+def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) -> Any:
+    """A graph, ready to run. `optimise` lets onnxruntime rewrite it first."""
     if n_threads is not None and n_threads < 1:
         raise ConfigError(f"n_threads is {n_threads}; a model needs at least one thread")
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
@@ -114,16 +124,16 @@ def _session(graph: Path, card: ModelCard, n_threads: int | None) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.use_deterministic_compute = True
-    # The graph was written as it should run; rewriting it takes time at every start and undoes choices made on purpose.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # plait's own graphs were written as they should run; rewriting takes time at every start and undoes choices made on
+    # purpose.
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
     # Idle threads that spin take the time of whatever else runs: the other half of an index build, or another process.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no public class
         raise ModelError(f"{graph} cannot be run: {error}; fetch or build the model again") from error
-    _check_outputs(session, card, graph)
-    return session
 
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:

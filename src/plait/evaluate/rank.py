@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plait.engine import Index
 from plait.evaluate.judged import JudgedSet
 from plait.evaluate.kept import Kept, Rankings, hash_of
 from plait.evaluate.runs import without_self
 from plait.version import __version__
+
+if TYPE_CHECKING:
+    from plait.searcher import Rerank
 
 BATCH = 64  # queries between two steps of a progress bar, and that are kept together
 
@@ -36,29 +40,31 @@ def rank_set(
     k: int,
     *,
     options: Mapping[str, object] | None = None,
+    rerank: Rerank = None,
     drop_self: bool = False,
     keep: str | Path | None = None,
     fresh: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> SetRun:
-    """Ranks k documents for each query of the set; `options` are settings of the mode.
+    """Ranks k documents for each query of the set; `options` are settings of the mode, `rerank` as for `Index.search`.
 
     With `drop_self` a document with the id of the query is left out. `keep` is a folder for rankings: what is there
     for the same state of the index, plan, queries and k is not made again, unless `fresh`.
     """
     depth = k + drop_self
-    kept = None if keep is None else Kept(keep, key_of(index, judged, mode, depth, options))
+    kept = None if keep is None else Kept(keep, key_of(index, judged, mode, depth, options, rerank))
     if kept is not None and fresh:
         kept.forget()
     run, seconds = ({}, 0.0) if kept is None else kept.read()
     n_before = len(run)
     missing = [id for id in judged.queries if id not in run]
     if missing:
-        index.rank([judged.queries[missing[0]]], 1, mode=mode, options=options)  # loading is not to be timed
+        first = judged.queries[missing[0]]
+        index.rank([first], 1, mode=mode, options=options, rerank=rerank)  # loading is not to be timed
     for start in range(0, len(missing), BATCH):
         ids = missing[start : start + BATCH]
         began = time.perf_counter()
-        ranked = index.rank([judged.queries[id] for id in ids], depth, mode=mode, options=options)
+        ranked = index.rank([judged.queries[id] for id in ids], depth, mode=mode, options=options, rerank=rerank)
         took = time.perf_counter() - began
         found = dict(zip(ids, ranked, strict=True))
         run.update(found)
@@ -74,12 +80,17 @@ def rank_set(
 
 
 def key_of(
-    index: Index, judged: JudgedSet, mode: str, depth: int, options: Mapping[str, object] | None
+    index: Index,
+    judged: JudgedSet,
+    mode: str,
+    depth: int,
+    options: Mapping[str, object] | None,
+    rerank: Rerank = None,
 ) -> dict[str, object]:
     """All that decides the rankings of a set."""
     return {
         "plait": __version__,
-        "index": index.state(mode=mode, options=options),
+        "index": index.state(mode=mode, options=options, rerank=rerank),
         "mode": mode,
         "queries": hash_of(list(judged.queries.items())),
         "k": depth,

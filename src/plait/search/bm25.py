@@ -17,6 +17,7 @@ class Bm25:
     """Full text, scored by BM25 over whole documents. Needs no model."""
 
     name: str = "bm25"
+    needs_encoder: bool = False
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         del trace

@@ -23,6 +23,8 @@ from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.sparse import sparse_queries
 from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
 
+# Lists that are not made from the multi strand: other strands, and what a cross-encoder gives.
+OTHER_LISTS = {"bm25", "dense", "sparse", "rerank", "anncur", "adacur", "axn", "predicted", "round"}
 SMALLEST_IDF = 1e-6  # FTS5's: a word that most documents hold still adds a little
 
 
@@ -37,7 +39,7 @@ class Explainer:
         self._query, strands = batch.texts[number], batch.strands
         self._used = tuple(ranking.parts)
         # Any list that is not one of these was made from the multi strand, whatever its plan is called.
-        uses_multi = any(name not in ("bm25", "dense", "sparse") for name in self._used)
+        uses_multi = any(name not in OTHER_LISTS for name in self._used)
         self._dense = strands.dense[number] if strands.dense is not None and "dense" in self._used else None
         self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._used else None
         self._multi = None

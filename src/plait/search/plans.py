@@ -46,6 +46,12 @@ MODES = {
     "all": "what dense finds, by a weighted sum of dense, sparse and multi (BGE-M3)",
 }
 
+# Modes that ask a cross-encoder, a budget of times; plait.cross makes their plans.
+CUR_MODES = {
+    "anncur": "fixed anchors predict what a cross-encoder would score",
+    "adacur": "the same in rounds, with anchors chosen for the query",
+    "axn": "rounds over dense vectors; needs no CUR index",
+}
 EXACT = ("hybrid", "dense", "sparse", "multi", "bm25", "exhaustive")
 METHODS: dict[str, type[Method]] = {
     "exhaustive": Exhaustive,
@@ -87,7 +93,7 @@ class Plan:
     @property
     def needs_encoder(self) -> bool:
         return any(name != "bm25" for name in self.rescored) or any(
-            not isinstance(generator, Bm25) for generator in self.generators
+            getattr(generator, "needs_encoder", True) for generator in self.generators
         )
 
     def without_text(self) -> Plan:
@@ -170,7 +176,7 @@ def plan_for(
     """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
     mode's settings by name."""
     if mode not in MODES:
-        raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}")
+        raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}")
     if exact and (mode not in EXACT or options):
         raise ConfigError(
             f"exact search has no settings and is for the modes {', '.join(EXACT)}; leave out one of exact, "

@@ -20,6 +20,7 @@ from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone
 from plait.train.batching.gather import process
 from plait.train.cache import DTYPES, CachedModel, StateCache
+from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.encoded import Loss
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
@@ -68,6 +69,14 @@ class Plan:
     objective: Any
 
 
+def check_plan(recipe: Recipe) -> None:
+    """Checks the sections model and objective of a recipe of any kind. Loads nothing."""
+    if is_cross(recipe):
+        read_cross_plan(recipe)
+    else:
+        read_plan(recipe)
+
+
 def read_plan(recipe: Recipe) -> Plan:
     """Checks the sections model and objective; ConfigError says what is wrong with them. Loads nothing."""
     place, values = recipe.place("model"), dict(recipe.model)
@@ -101,6 +110,10 @@ def _check_strand(objective: Any, model: ModelConfig, place: Place) -> None:
 
 def build(recipe: Recipe, folder: Path) -> Parts:
     """What the recipe trains; `folder` is that of the run."""
+    if is_cross(recipe):
+        from plait.train.cross.build import build_cross
+
+        return build_cross(recipe)
     plan = read_plan(recipe)
     tokenizer = _tokenizer(plan)
     if isinstance(plan.objective, RetroMaeConfig):

@@ -28,8 +28,9 @@ from plait.train.encoder import TorchEncoder, moved
 from plait.train.evaluation import Judged, evaluate, read_judged
 from plait.train.facts import facts_of
 from plait.train.loop import StepReport, steps
+from plait.train.objective import Summed
 from plait.train.optimiser import make_optimiser, rate_at
-from plait.train.parts import Parts
+from plait.train.parts import Joint, Parts
 from plait.train.recipe import Recipe, parse_recipe
 from plait.train.resume import State
 from plait.train.rounds import end_of, round_at, round_pool
@@ -203,6 +204,8 @@ class Run:
                 loss = self._parts.pretraining(batch.queries, step)
             (loss.total / n_processes()).backward()
             return loss
+        if self._parts.joint is not None and batch.documents:
+            return self._joint(self._parts.joint, batch)
         if self._parts.objective is None or not batch.documents:
             raise ConfigError(
                 "the data and the objective do not fit: bare texts are for pre-training, queries with passages for all "
@@ -214,13 +217,28 @@ class Run:
         documents = moved(self._parts.texts.documents(batch.documents), self._device.torch)
         return self._step(self._encode, self._parts.objective, queries, documents, facts)
 
+    def _joint(self, losses: Joint, batch: TextBatch) -> Loss:
+        """Part by part, so that the pairs of one part alone are in memory."""
+        total, parts = torch.zeros((), device=self._device.torch), dict[str, float]()
+        with self._device.precision():
+            for loss, share in losses(batch):
+                (loss.total * (share / n_processes())).backward()
+                total += loss.total.detach() * share
+                for name, value in loss.parts.items():
+                    parts[name] = parts.get(name, 0.0) + value * share
+        return Summed(total, parts)
+
     def _measure(self) -> None:
         """Searches with the model as it is; keeps it if it is the best so far."""
         assert self._state is not None
         config, value = self._recipe.evaluation, 0.0
         if self._device.is_first:
             assert self._judged is not None
-            value = evaluate(self._encoder(), self._judged, config, self._folder / DATA / "evaluation")
+            folder = self._folder / DATA / "evaluation"
+            if self._parts.evaluate is not None:
+                value = self._parts.evaluate(self._judged, config, folder)
+            else:
+                value = evaluate(self._encoder(), self._judged, config, folder)
         value = self._shared(value)
         step, best = self._state.step, self._state.best is None or value > self._state.best
         self._values[step] = value

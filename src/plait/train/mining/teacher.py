@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.cross.encoder import load_cross
+from plait.encode.card import CARD_NAME
 from plait.encode.protocol import Encoder
 from plait.errors import ModelError
 from plait.scoring.maxsim import maxsim
@@ -176,5 +178,7 @@ def without_false_negatives(example: Example, *, margin: float, kind: str) -> Ex
 def teacher_of(config: MiningConfig) -> Scorer:
     """The teacher that a recipe names."""
     if config.teacher_kind == "cross-encoder":
+        if (Path(config.teacher) / CARD_NAME).is_file():
+            return load_cross(config.teacher)
         return CrossEncoderScorer(config.teacher, length=config.teacher_length)
     return EncoderScorer(encoder_of(config.teacher, length=config.teacher_length))

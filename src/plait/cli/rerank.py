@@ -1,0 +1,189 @@
+"""`plait rerank`, and the options of reranking that other verbs share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plait.cli.ending import say
+from plait.cli.options import Threads
+from plait.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from plait.cross.encoder import CrossEncoder
+    from plait.cross.reranker import Reranker
+
+Rerank = Annotated[bool, typer.Option("--rerank", help="Let a cross-encoder put the best hits in order.")]
+RerankModel = Annotated[
+    str | None,
+    typer.Option("--rerank-model", metavar="FOLDER", help="The cross-encoder; means --rerank.", show_default=False),
+]
+RerankDepth = Annotated[
+    int | None,
+    typer.Option("--rerank-depth", min=1, help="How many hits it reads; 50 by default.", show_default=False),
+]
+
+
+Budget = Annotated[
+    int | None,
+    typer.Option(min=1, help="Calls of a cross-encoder, for anncur, adacur and axn.", show_default=False),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What the options of a command line say about cross-encoders, checked against the modes."""
+
+    modes: Sequence[str]
+    settings: Mapping[str, object] | None
+    budget: int | None
+    wanted: bool  # --rerank
+    model: str | None
+    depth: int | None
+
+    def __post_init__(self) -> None:
+        from plait.search.plans import CUR_MODES
+
+        if self.budget is not None and not any(mode in CUR_MODES for mode in self.modes):
+            raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
+        if self.depth is not None and not self._reranks:
+            raise ConfigError("--rerank-depth says how much is reranked, and nothing is; add --rerank")
+
+    @property
+    def _reranks(self) -> bool:
+        """A model is meant for reranking unless every mode asks one itself."""
+        from plait.search.plans import CUR_MODES
+
+        return self.wanted or (self.model is not None and not all(mode in CUR_MODES for mode in self.modes))
+
+    def options(self, mode: str) -> dict[str, object] | None:
+        """The settings of a mode; those that ask a cross-encoder have the budget and the model among them."""
+        from plait.search.plans import CUR_MODES
+
+        if mode not in CUR_MODES:
+            return None if self.settings is None else dict(self.settings)
+        given = {"budget": self.budget, "model": self.model}
+        return {**(self.settings or {}), **{name: value for name, value in given.items() if value is not None}}
+
+    def reranker(self, threads: int | None) -> Reranker | None:
+        if not self._reranks:
+            return None
+        from plait.cross.encoder import load_cross
+        from plait.cross.reranker import DEPTH, Reranker
+
+        return Reranker(load_cross(self.model, n_threads=threads), self.depth or DEPTH)
+
+
+def rerank(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="JSON lines, or a TREC run with --index.", show_default=False)
+    ] = "-",
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="The cross-encoder; by default the bundled one.", show_default=False),
+    ] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Keep only the k best.", show_default=False)] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(metavar="INDEX", help="FILE is a run; the index has its texts.", show_default=False),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --index: the queries, as queries.jsonl of BEIR.", show_default=False),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="With --index: how many of each query.")] = 50,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --index: where the new run goes.", show_default=False)
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Put candidates in the order of a cross-encoder.
+
+    A line is an object with `query` and `candidates`: texts, or objects with `text`, and perhaps `id` and `title`.
+    Each answer is one line: the query, and the candidates with `score`, best first.
+
+    \b
+    Examples:
+      plait rerank candidates.jsonl --model my-cross-encoder
+      plait rerank found.trec --index my-index --queries scifact/queries.jsonl --to better.trec
+    """
+    run_options = {"--queries": queries, "--to": to}
+    if index is None and any(run_options.values()):
+        raise ConfigError(
+            f"{', '.join(name for name, value in run_options.items() if value)} goes with --index and a run"
+        )
+    if index is not None and not all(run_options.values()):
+        raise ConfigError("a run needs --queries, for its texts, and --to, where the new run is written")
+    from plait.cross.encoder import load_cross
+
+    encoder = load_cross(model, n_threads=threads)
+    if index is not None:
+        assert queries is not None
+        assert to is not None
+        _rerank_run(encoder, Path(source), index, queries, to, depth=depth, k=k)
+        return
+    for query, candidates in _asked(source):
+        print(json.dumps({"query": query, "candidates": _ranked(encoder, query, candidates, k)}))
+
+
+def _ranked(
+    encoder: CrossEncoder, query: str, candidates: Sequence[Mapping[str, Any]], k: int | None
+) -> list[dict[str, Any]]:
+    from plait.encode.passages import with_title
+
+    scores = encoder.score([(query, with_title(one.get("title", ""), one["text"])) for one in candidates])
+    order = sorted(range(len(candidates)), key=lambda place: (-scores[place], place))[:k]
+    return [{**candidates[place], "score": float(scores[place])} for place in order]
+
+
+def _asked(source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    with sys.stdin if source == "-" else Path(source).open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _parsed(line, f"{'standard input' if source == '-' else source}, line {number}")
+
+
+def _parsed(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:
+    wrong = InputError(f"{where}: expected an object with 'query' and a list 'candidates' of texts; got {line:.60}")
+    try:
+        fields = json.loads(line)
+        query, given = fields["query"], fields["candidates"]
+    except (ValueError, KeyError, TypeError):
+        raise wrong from None
+    if not isinstance(query, str) or not query.strip() or not isinstance(given, list):
+        raise wrong
+    candidates = [{"id": str(place), "text": one} if isinstance(one, str) else one for place, one in enumerate(given)]
+    for one in candidates:
+        texts = [one.get("text"), one.get("title", "")] if isinstance(one, dict) else [None]
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{where}: a candidate is a text, or an object with 'text'; got {one!r:.60}")
+    return query, candidates
+
+
+def _rerank_run(
+    encoder: CrossEncoder, source: Path, index: Path, queries: Path, to: Path, *, depth: int, k: int | None
+) -> None:
+    import plait
+    from plait.cli.progress import progress
+    from plait.evaluate import ordered, read_run, write_run
+    from plait.evaluate.queries import read_queries
+
+    found, texts = read_run(source), read_queries(queries)
+    missing = [query for query in found if query not in texts]
+    if missing:
+        raise InputError(f"{source} has {len(missing)} queries that {queries} lacks, {missing[0]!r} first; add them")
+    better: dict[str, list[tuple[str, float]]] = {}
+    with plait.open(index, read_only=True) as opened, progress("rerank", "queries", total=len(found)) as update:
+        for query, ranking in found.items():
+            ids = [id for id, _ in ranking[:depth]]
+            scores = encoder.score([(texts[query], passage) for passage in opened.texts(ids)])
+            better[query] = ordered([(id, float(score)) for id, score in zip(ids, scores, strict=True)])[:k]
+            update(len(better), len(better))
+    write_run(to, better)
+    say(f"wrote {to}")

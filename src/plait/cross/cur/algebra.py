@@ -1,0 +1,55 @@
+"""The linear algebra of all methods: a least-squares fit that leaves out what is too weak to be told from noise."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import ConfigError, InputError
+
+Matrix = NDArray[np.float64]
+
+# Singular values below this part of the largest are noise unless measured to be otherwise; see docs/cross.md.
+DEFAULT_CUT = 1e-2
+
+
+def pseudo_inverse(block: NDArray[np.floating], *, cut: float = 0.0, ridge: float = 0.0) -> Matrix:
+    """The pseudo-inverse (columns, rows) of (rows, columns). Singular values below `cut` times the largest are left
+    out; `ridge`, in the same measure, damps the rest. With both 0 only what is 0 to rounding is left out.
+
+    Near a square block the smallest values are tiny by chance, and dividing by them blows up every error.
+    """
+    if not 0 <= cut < 1:
+        raise ConfigError(f"the cut is {cut}; it is a part of the largest singular value, from 0 up to but without 1")
+    if ridge < 0:
+        raise ConfigError(f"the ridge is {ridge}; it must be 0 or more")
+    block = np.asarray(block, np.float64)
+    if not block.size:
+        return np.zeros(block.shape[::-1])
+    left, values, right = np.linalg.svd(block, full_matrices=False)
+    if values[0] == 0:
+        raise InputError(
+            f"the anchor block of {block.shape[0]} by {block.shape[1]} scores is all zero, so nothing can be told "
+            f"from it; check the scorer, or choose other anchors"
+        )
+    floor = max(cut, max(block.shape) * np.finfo(np.float64).eps) * values[0]
+    kept = values > floor
+    values = values[kept]
+    return np.asarray((right[kept].T * (values / (values**2 + (ridge * values[0]) ** 2))) @ left[:, kept].T)
+
+
+def numerical_rank(matrix: NDArray[np.floating], threshold: float) -> int:
+    """How many singular values are above `threshold` times the largest."""
+    values = np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False)
+    return int((values > threshold * values[0]).sum()) if values.size and values[0] > 0 else 0
+
+
+def rank_for_energy(matrix: NDArray[np.floating], share: float) -> int:
+    """How many of the largest singular values hold `share` of the sum of squares."""
+    if not 0 < share <= 1:
+        raise ConfigError(f"the share of the energy is {share}; it must be above 0 and at most 1")
+    squares = np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False) ** 2
+    if not squares.size or squares[0] == 0:
+        return 0
+    # Rounding may keep the running sum a hair below its own total.
+    return int(np.searchsorted(np.cumsum(squares) / squares.sum(), share - 1e-12) + 1)

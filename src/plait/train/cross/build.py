@@ -1,0 +1,124 @@
+"""From a recipe to a cross-encoder in training."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from plait.cross.pairs import PairReader
+from plait.cross.reranker import Reranker
+from plait.encode.card import DocumentReading, QueryReading
+from plait.encode.load import bundled_models, find
+from plait.engine import open_index
+from plait.errors import ConfigError
+from plait.evaluate import measure
+from plait.train.backbone import Backbone, load_backbone, make_backbone
+from plait.train.batching.collate import TextBatch
+from plait.train.cross.checkpoint import save
+from plait.train.cross.config import CrossConfig, CrossPlan, read_cross_plan
+from plait.train.cross.model import CrossModel
+from plait.train.cross.objective import list_loss, own_facts
+from plait.train.cross.scorer import TorchPairScorer, padded
+from plait.train.encoded import Loss
+from plait.train.evaluation import Judged
+from plait.train.mining.negatives import WordsOnly
+from plait.train.model_config import DenseHeadConfig, ModelConfig
+from plait.train.objective import Summed
+from plait.train.optimiser import OptimiserConfig
+from plait.train.parts import Parts
+from plait.train.rates import parameter_groups
+from plait.train.reading import Reading
+from plait.train.recipe import EvaluationConfig, Recipe
+from plait.train.texts import Texts, load_tokenizer, with_markers
+
+
+def build_cross(recipe: Recipe) -> Parts:
+    """What the recipe trains."""
+    plan = read_cross_plan(recipe)
+    config, tokenizer = plan.model, _tokenizer(plan)
+    reader = PairReader(tokenizer, config.frame)
+    model = CrossModel(config, _backbone(plan, tokenizer), reader.marker_ids)
+    scorer = TorchPairScorer(model, reader)
+
+    def losses(batch: TextBatch) -> Iterator[tuple[Loss, float]]:
+        known, teacher = own_facts(batch)
+        device, n = next(model.parameters()).device, len(batch.queries)
+        size = plan.objective.part or n
+        for start in range(0, n, size):
+            own = slice(start, start + size)
+            pairs = [
+                (query, document)
+                for number, query in enumerate(batch.queries[own], start)
+                for document in batch.documents[number * batch.group : (number + 1) * batch.group]
+            ]
+            scores = model(padded(reader.read(pairs), range(len(pairs)), device)).float().view(-1, batch.group)
+            taught = None if teacher is None else teacher[own].to(device)
+            loss: Summed = list_loss(scores, known[own].to(device), taught, plan.objective)
+            yield loss, len(scores) / n
+
+    return Parts(
+        model,
+        Reading(Texts(tokenizer, _as_encoder(config))),
+        groups=lambda optimiser: _groups(model, optimiser),
+        save=lambda to: save(model, tokenizer, to),
+        joint=losses,
+        evaluate=lambda judged, settings, folder: evaluate_reranking(scorer, judged, settings, folder),
+    )
+
+
+def evaluate_reranking(scorer: TorchPairScorer, judged: Judged, config: EvaluationConfig, folder: Path) -> float:
+    """The measure of the recipe for what BM25 finds, `k` of it, in the order of the cross-encoder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with open_index(folder, create=True, encoder=WordsOnly()) as index:
+            index.add(judged.documents)
+            reranker = Reranker(scorer, config.k)
+            ranked = index.rank(list(judged.queries.values()), config.k, mode="bm25", rerank=reranker)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return measure(dict(zip(judged.queries, ranked, strict=True)), judged.qrels, [config.measure])[config.measure]
+
+
+def _tokenizer(plan: CrossPlan) -> Tokenizer:
+    name = plan.tokenizer or plan.model.backbone
+    found = load_tokenizer(find(name) if name in bundled_models() else name)
+    # A marker is then one token wherever it is read, and a text that holds its name cannot pass for it.
+    return with_markers(found, plan.model.markers if plan.model.head == "emb" else ())
+
+
+def _backbone(plan: CrossPlan, tokenizer: Tokenizer) -> Backbone:
+    if not plan.random:
+        return load_backbone(plan.model.backbone)
+    from transformers import AutoConfig
+
+    settings = {"vocab_size": tokenizer.get_vocab_size(), **plan.random}
+    try:
+        return make_backbone(AutoConfig.for_model(**settings))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"[model] random is not a config of transformers: {error}") from None
+
+
+def _as_encoder(config: CrossConfig) -> ModelConfig:
+    """How long documents are, for putting those of like length into one batch."""
+    length = config.length - config.query_length // 2
+    return ModelConfig(
+        name=config.name,
+        backbone=config.backbone,
+        dense=DenseHeadConfig(),
+        query=QueryReading(config.query_length, "", None),
+        document=DocumentReading(length, "", 0),
+    )
+
+
+def _groups(model: Any, optimiser: OptimiserConfig) -> list[dict[str, Any]]:
+    return parameter_groups(
+        model,
+        optimiser.lr,
+        layer_decay=optimiser.layer_decay,
+        head_lr=optimiser.head_lr or None,
+        weight_decay=optimiser.weight_decay,
+    )

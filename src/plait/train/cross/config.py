@@ -1,0 +1,127 @@
+"""What a recipe says of a cross-encoder: the sections model and objective, read whole before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from plait.cross.card import Markers, PairReading
+from plait.encode.card import CROSS_KIND
+from plait.errors import ConfigError
+from plait.train.recipe import Recipe
+from plait.train.toml import read_section
+
+HEADS = ("cls", "emb")
+OBJECTIVE = "cross-entropy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossConfig:
+    """A cross-encoder, but for the weights and the tokeniser."""
+
+    kind: str = CROSS_KIND
+    name: str = CROSS_KIND
+    backbone: str  # a folder or a hub name
+    head: str = "cls"  # cls: a pooler and one output at the first token; emb: inner product of two markers' outputs
+    layers: int = 0  # only the first so many layers of the backbone; 0 is all
+    dropout: float = 0.1  # before the output of cls
+    scale: float = 1.0  # what the inner product of emb is multiplied by
+    length: int = 256  # of a pair, special tokens included
+    query_length: int = 64  # tokens that the query may always have
+    markers: tuple[str, ...] = ("[unused0]", "[unused1]")  # of emb: after the query, after the document
+
+    def __post_init__(self) -> None:
+        if self.head not in HEADS:
+            raise ConfigError(f"head is {self.head!r}; choose one of {', '.join(HEADS)}")
+        if self.layers < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
+            raise ConfigError(
+                f"layers is {self.layers}, dropout is {self.dropout} and scale is {self.scale}; they must be 0 or "
+                f"more, from 0 to below 1, and above 0"
+            )
+        if not 0 < self.query_length < self.length:
+            raise ConfigError(f"query_length is {self.query_length} of a length of {self.length}; documents need some")
+        if len(self.markers) != 2 or self.markers[0] == self.markers[1]:
+            raise ConfigError(f"markers are {list(self.markers)}; two different ones are needed")
+
+    @property
+    def frame(self) -> Frame:
+        markers = Markers(*self.markers) if self.head == "emb" else None
+        return Frame(self.name, PairReading(self.length, self.query_length), markers)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> CrossConfig:
+        return cls(**{**raw, "markers": tuple(raw["markers"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How pairs are read: what `plait.cross.pairs.PairReader` asks for."""
+
+    name: str
+    pair: PairReading
+    markers: Markers | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEntropyConfig:
+    """Cross-entropy of the positive against the query's own negatives, mixed with a teacher's distribution."""
+
+    name: str = OBJECTIVE
+    distil: float = 0.0  # the share of the teacher: 0 is labels alone, 1 the teacher alone
+    alpha: float = 1.0  # what teacher scores are multiplied by
+    part: int = 0  # queries whose pairs go through the model together; 0 is all of the batch
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.distil <= 1 or self.alpha <= 0 or self.part < 0:
+            raise ConfigError(
+                f"distil is {self.distil}, alpha is {self.alpha} and part is {self.part}; they must be a share, above "
+                f"0, and 0 or more"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CrossPlan:
+    """The two sections, checked."""
+
+    model: CrossConfig
+    objective: CrossEntropyConfig
+    tokenizer: str = ""
+    random: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_cross(recipe: Recipe) -> bool:
+    return recipe.model.get("kind") == CROSS_KIND
+
+
+def read_cross_plan(recipe: Recipe) -> CrossPlan:
+    """Checks the sections model and objective of a recipe for a cross-encoder. Loads nothing."""
+    place, values = recipe.place("model"), dict(recipe.model)
+    random, tokenizer = values.pop("random", {}), values.pop("tokenizer", "")
+    if not isinstance(random, Mapping) or (random and "model_type" not in random):
+        raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
+    if recipe.objective.get("name") != OBJECTIVE:
+        raise ConfigError(
+            f"{recipe.place('objective').of('name')}: a cross-encoder is trained with the objective {OBJECTIVE!r}; got "
+            f"{recipe.objective.get('name')!r}"
+        )
+    objective = read_section(CrossEntropyConfig, recipe.objective, recipe.place("objective"))
+    _check_data(recipe, objective)
+    return CrossPlan(read_section(CrossConfig, values, place), objective, str(tokenizer), random)
+
+
+def _check_data(recipe: Recipe, objective: CrossEntropyConfig) -> None:
+    mining = recipe.mining
+    if recipe.batching.n_negatives < 1:
+        raise ConfigError("batching.n_negatives is 0; a cross-encoder learns from each query's own negatives alone")
+    searchers = [mining.first, mining.later][: min(2, mining.rounds)] if mining.corpus else []
+    if "model" in searchers:
+        raise ConfigError(
+            "a cross-encoder cannot search for its own negatives; set mining.first (and later, for more rounds) to "
+            "bm25 or to the folder of an encoder"
+        )
+    if objective.distil and mining.corpus and not mining.teacher:
+        raise ConfigError(f"distil is {objective.distil}, and mining names no teacher; name one, or set it to 0")

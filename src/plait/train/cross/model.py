@@ -1,0 +1,84 @@
+"""`CrossModel`: a backbone that reads both texts at once, and one of two heads.
+
+[CLS]-CE takes one number from the first token. [EMB]-CE multiplies the outputs at two markers, one after each text.
+Both vectors come from the joint reading, so nothing can be kept between pairs; but a matrix of such scores is smoother.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plait.errors import ConfigError
+from plait.train.backbone import Backbone
+from plait.train.cross.config import CrossConfig
+from plait.train.families import family_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairTokens:
+    """A padded batch of pairs."""
+
+    ids: Tensor  # (pairs, length) int64
+    mask: Tensor  # (pairs, length) int64: 1 is attended
+    sides: Tensor  # (pairs, length) int64: 0 the query's, 1 the document's
+
+
+class CrossModel(nn.Module):
+    """Pairs to scores (pairs,). `marker_ids` are those of [EMB]-CE, of the query and of the document."""
+
+    def __init__(self, config: CrossConfig, backbone: Backbone, marker_ids: tuple[int, int] | None) -> None:
+        super().__init__()
+        if (marker_ids is not None) != (config.head == "emb"):
+            raise ConfigError(
+                f"the head {config.head!r} and the markers {marker_ids} do not fit: emb has them, cls not"
+            )
+        self.config, self.backbone, self.marker_ids = config, backbone, marker_ids
+        if config.layers:
+            keep_layers(backbone, config.layers)
+        self._takes_sides = takes_sides(backbone.encoder)
+        self.pooler: nn.Linear | None = None
+        self.output: nn.Linear | None = None
+        self.dropout = nn.Dropout(config.dropout)
+        if config.head == "cls":
+            self.pooler, self.output = nn.Linear(backbone.hidden, backbone.hidden), nn.Linear(backbone.hidden, 1)
+
+    @property
+    def takes_sides(self) -> bool:
+        """Whether the backbone is told which text a token is of."""
+        return self._takes_sides
+
+    def forward(self, tokens: PairTokens) -> Tensor:
+        given = {"token_type_ids": tokens.sides} if self._takes_sides else {}
+        states = self.backbone.encoder(input_ids=tokens.ids, attention_mask=tokens.mask, **given).last_hidden_state
+        if self.pooler is not None and self.output is not None:
+            pooled = torch.tanh(self.pooler(states[:, 0]))
+            scores: Tensor = self.output(self.dropout(pooled))[:, 0]
+            return scores
+        assert self.marker_ids is not None
+        query, document = (at_marker(states, tokens.ids, marker) for marker in self.marker_ids)
+        return (query * document).sum(dim=1) * self.config.scale
+
+
+def at_marker(states: Tensor, ids: Tensor, marker: int) -> Tensor:
+    """(pairs, hidden): the state where the marker stands, which is in one place of each pair."""
+    return (states * (ids == marker).unsqueeze(2).to(states.dtype)).sum(dim=1)
+
+
+def takes_sides(encoder: Any) -> bool:
+    """Whether an encoder of transformers tells two texts apart by number."""
+    known = inspect.signature(encoder.forward).parameters
+    return "token_type_ids" in known and getattr(encoder.config, "type_vocab_size", 0) > 1
+
+
+def keep_layers(backbone: Backbone, n: int) -> None:
+    """Takes all but the first n layers out of the backbone."""
+    layers = family_of(backbone.encoder).layers(backbone.encoder)
+    if n > len(layers):
+        raise ConfigError(f"layers is {n}, and the backbone has {len(layers)}; take as many or fewer")
+    del layers[n:]
+    backbone.encoder.config.num_hidden_layers = n
