@@ -17,7 +17,8 @@ CREATE, LOGS = 0x4, 0x800 | 0x80000  # flags of an open: may make the file; it i
 FAILED = {"write": IOERR | 3 << 8, "sync": IOERR | 4 << 8, "truncate": IOERR | 6 << 8, "remove": IOERR | 10 << 8}
 
 _pointer, _int, _int64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
-_Open = ctypes.CFUNCTYPE(_int, _pointer, ctypes.c_char_p, _pointer, _int, ctypes.POINTER(_int))
+# The name of an open is a pointer: SQLite keeps it, and a copy would be gone when the call returns.
+_Open = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer, _int, ctypes.POINTER(_int))
 _Delete = ctypes.CFUNCTYPE(_int, _pointer, ctypes.c_char_p, _int)
 _Write = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _int, _int64)
 _Truncate = ctypes.CFUNCTYPE(_int, _pointer, _int64)
@@ -68,10 +69,10 @@ def install(disk: Disk) -> None:
         except OSError as error:
             return FULL if error.errno == errno.ENOSPC else FAILED.get(what, CANTOPEN)
 
-    def opened(own: int, path: bytes | None, file: int, flags: int, answer: Any) -> int:
+    def opened(own: int, path: int | None, file: int, flags: int, answer: Any) -> int:
         if path is None:
             return int(real_open(own, path, file, flags, answer))
-        name = os.fsdecode(path)
+        name = os.fsdecode(ctypes.string_at(path))
         is_new = not os.path.exists(name)  # noqa: PTH110
 
         def act() -> int:
