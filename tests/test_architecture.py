@@ -23,6 +23,7 @@ ORDER = [
     ["cross"],
     ["sources", "adding", "encoders"],
     ["tuning", "weighing"],
+    ["searcher"],
     ["engine"],
     ["evaluate"],
     ["train"],
