@@ -41,35 +41,30 @@ MODULES = {
     "numpy": "numpy_exhaustive",
 }
 
-# More cells a row bring little once the first few were read: what limits recall is how many items get their codes read.
+# n_probe, n_gather, n_flood, n_fine. More cells a row bring little once the first few were read: what limits recall is
+# how many items get their codes read.
 PROBES = [
-    (1, 50, 16),
-    (2, 200, 32),
-    (4, 200, 32),
-    (4, 400, 64),
-    (8, 400, 64),
-    (4, 800, 128),
-    (4, 800, 256),
-    (8, 800, 128),
-    (4, 1600, 256),
-    (8, 1600, 256),
-    (16, 1600, 256),
-    (8, 1600, 512),
-    (8, 3200, 512),
-    (32, 3200, 512),
-    (16, 6400, 1024),
-    (64, 6400, 1024),
+    (4, 200, 48, 16),
+    (8, 300, 64, 20),
+    (8, 400, 96, 20),
+    (8, 400, 128, 24),
+    (16, 400, 192, 24),
+    (16, 600, 256, 24),
+    (16, 800, 320, 24),
+    (16, 800, 384, 32),
+    (16, 1200, 512, 32),
+    (16, 1600, 768, 48),
+    (32, 1600, 1024, 48),
+    (32, 3200, 1536, 48),
+    (32, 3200, 2048, 64),
+    (64, 6400, 3072, 96),
 ]
 
 
-def probes(level: str = "engine", *, fine: bool = False) -> list[Settings]:
-    """plait's curve; the last point of the level "engine" scores every passage by its codes."""
-    settings: list[Settings] = [
-        {"level": level, "n_probe": n_probe, "n_gather": n_gather, "n_flood": n_flood}
-        | ({"n_fine": max(16, n_flood // 4)} if fine else {})
-        for n_probe, n_gather, n_flood in PROBES
-    ]
-    return settings
+def probes(level: str = "engine") -> list[Settings]:
+    """plait's curve."""
+    names = ("n_probe", "n_gather", "n_flood", "n_fine")
+    return [{"level": level, **dict(zip(names, numbers, strict=True))} for numbers in PROBES]
 
 
 EXACT: Settings = {"level": "exact"}
@@ -82,14 +77,14 @@ def variants(targets: Sequence[str]) -> list[Variant]:
             Variant(f"plait {bits}-bit", "plait", {"bits": bits, "fine": False}, [*probes(), EXACT])
             for bits in (1, 2, 4)
         ),
-        Variant("plait 2-bit + fine", "plait", {"bits": 2, "fine": True}, [*probes(fine=True), EXACT]),
-        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "fine": True}, probes("call", fine=True)),
+        Variant("plait 2-bit + fine", "plait", {"bits": 2, "fine": True}, [*probes(), EXACT]),
+        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "fine": True}, probes("call")),
         *(
             Variant(
                 f"plait 2-bit + fine, {target}",
                 "plait",
                 {"bits": 2, "fine": True},
-                probes(fine=True),
+                probes(),
                 open={"target": target},
             )
             for target in targets

@@ -3,8 +3,6 @@ around them. Every instruction set gives the same bits. Arrays are used as they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,7 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait import _core
-from plait.errors import ConfigError, InputError
+from plait.errors import ConfigError, InputError, PlaitError
+
+
+class _Refusals:
+    """What the native module refuses becomes the caller's error. It names types and shapes in full itself. A class,
+    because a search enters it a dozen times, and a generator would take as long as the smaller kernels."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TypeError | ValueError | OverflowError) and not isinstance(error, PlaitError):
+            raise InputError(f"the arrays do not fit each other: {error}") from error
+
+
+_REFUSALS = _Refusals()
 
 Cells = NDArray[np.uint16] | NDArray[np.uint32]
 NO_SCORE = np.iinfo(np.int32).min  # what `nearest_rows` starts from
@@ -73,7 +86,7 @@ def score_cells(
     """(dot product - bias) >> shift of each centroid (cells, dim) with each query row, held within int16: (cells,
     lanes). Centroid values are 127 at most; larger ones give wrong scores."""
     table = np.empty((len(centroids), packed.shape[1] if packed.ndim == 3 else 0), np.int16)
-    with _refused():
+    with _REFUSALS:
         _core.score_cells(packed, centroids, bias, shift, table)
     return table
 
@@ -89,7 +102,7 @@ def nearest_rows(
     """For each query row, the largest dot product and its centroid's number, counted from `first_row`, are written to
     `best` and `which` (n_query,) where the product is larger than `best`: start from NO_SCORE, and give centroids in as
     many blocks as you like. The first of equals stays."""
-    with _refused():
+    with _REFUSALS:
         _core.nearest_rows(packed, centroids, first_row, best, which)
 
 
@@ -104,7 +117,7 @@ def nearest_listed(
 ) -> None:
     """`nearest_rows` for some of many: `rows` of numbers (all rows, dim), each named once; `best` and `which` have a
     value for every row."""
-    with _refused():
+    with _REFUSALS:
         _core.nearest_listed(numbers, rows, centroids, first_row, best, which)
 
 
@@ -112,7 +125,7 @@ def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int)
     """(table - floor) >> shift, held within a byte, with lanes rounded up to a multiple of 32: what `flood` reads."""
     lanes = table.shape[1] if table.ndim == 2 else 0
     narrow = np.empty((len(table), -(-lanes // 32) * 32), np.uint8)
-    with _refused():
+    with _REFUSALS:
         _core.narrow_table(table, floor, shift, narrow)
     return narrow
 
@@ -123,7 +136,7 @@ def select_cells(table: NDArray[np.int16], n_query: int, n_probe: int) -> tuple[
     if not 1 <= n_probe <= len(table):
         raise ConfigError(f"n_probe is {n_probe}; it must be from 1 to the number of cells, {len(table)}")
     cells, scores = np.empty((n_query, n_probe), np.int32), np.empty((n_query, n_probe), np.int16)
-    with _refused():
+    with _REFUSALS:
         _core.select_cells(table, cells, scores)
     return cells, scores
 
@@ -158,7 +171,7 @@ class Tally:
             raise ConfigError(f"n_keep is {n_keep}; it must be 0 or more")
         room = min(n_keep, self.n_docs)
         docs, sums = np.empty(room, np.uint32), np.empty(room, np.int32)
-        with _refused():
+        with _REFUSALS:
             n_found, n_met = _core.gather(
                 cells, scores, floor, offsets, postings, allowed, self._entries, self._touched, docs, sums
             )
@@ -171,7 +184,7 @@ def flood(
     """For each document, the rows [begins, ends) of `cells`: the sum over lanes of its largest narrow[cell]; 0 without
     rows."""
     scores = np.empty(len(begins), np.uint32)
-    with _refused():
+    with _REFUSALS:
         _core.flood(narrow, cells, begins, ends, scores)
     return scores
 
@@ -184,7 +197,7 @@ def promising(
     Their numbers, document after document, and where those of each document end."""
     if not 0 <= slack <= 255:
         raise ConfigError(f"slack is {slack}; it must be from 0 to 255")
-    with _refused():
+    with _REFUSALS:
         chosen, stops = np.empty(int((ends - begins).sum()) + 1, np.int64), np.empty(len(begins), np.int64)
         n_chosen = _core.promising(narrow, cells, begins, ends, slack, chosen, stops)
     return chosen[:n_chosen], stops
@@ -196,7 +209,7 @@ def residual_maxsim(
     """The score of each document, the rows [begins, ends): the sum over query rows, from the first on, of the best
     score of one of its rows; 0 without rows."""
     scores = np.empty(len(begins), np.float32)
-    with _refused():
+    with _REFUSALS:
         _core.residual_maxsim(**_arguments(query, rows), begins=begins, ends=ends, scores=scores)
     return scores
 
@@ -204,7 +217,7 @@ def residual_maxsim(
 def residual_fixed(query: ResidualQuery, rows: CodedRows, stride: int, items: NDArray[np.int64]) -> NDArray[np.float32]:
     """`residual_maxsim` where every document has `stride` rows, for the numbered ones: the same bits."""
     scores = np.empty(len(items), np.float32)
-    with _refused():
+    with _REFUSALS:
         _core.residual_fixed(**_arguments(query, rows), stride=stride, items=items, scores=scores)
     return scores
 
@@ -214,7 +227,7 @@ def residual_listed(
 ) -> NDArray[np.float32]:
     """`residual_maxsim` of documents whose rows are named: document i has numbers[stops[i - 1] : stops[i]]."""
     scores = np.empty(len(stops), np.float32)
-    with _refused():
+    with _REFUSALS:
         _core.residual_listed(**_arguments(query, rows), numbers=numbers, stops=stops, scores=scores)
     return scores
 
@@ -222,7 +235,7 @@ def residual_listed(
 def residual_scores(query: ResidualQuery, rows: CodedRows, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
     """The score of each numbered row with each query row: (numbers, lanes)."""
     scores = np.empty((len(numbers), len(query.offset)), np.float32)
-    with _refused():
+    with _REFUSALS:
         _core.residual_scores(**_arguments(query, rows), numbers=numbers, scores=scores)
     return scores
 
@@ -240,7 +253,7 @@ def encode_rows(
     units of `scale`; with a table, lengths are the nearest in it."""
     codes = np.empty((len(rows), rows.shape[1] * bits // 8 if rows.ndim == 2 else 0), np.uint8)
     lengths, factors = np.empty(len(rows), np.float32), np.empty(len(rows), np.float32)
-    with _refused():
+    with _REFUSALS:
         _core.encode_rows(rows, cells, centroids, scale, steps, bits, length_table, codes, lengths, factors)
     return codes, lengths, factors
 
@@ -250,14 +263,14 @@ def top_k(scores: NDArray[np.uint32] | NDArray[np.int32], k: int) -> NDArray[np.
     if k < 0:
         raise ConfigError(f"k is {k}; it must be 0 or more")
     best = np.empty(min(k, len(scores)), np.int64)
-    with _refused():
+    with _REFUSALS:
         _core.top_k(scores, best)
     return best
 
 
 def check_postings(offsets: NDArray[np.int64], postings: NDArray[np.uint32], n_docs: int) -> None:
     """Reads them all, and raises unless offsets rise from 0 to the last posting and every posting is a document."""
-    with _refused():
+    with _REFUSALS:
         cell = _core.first_bad_offset(offsets, len(postings))
         if cell >= 0:
             raise InputError(f"the offsets do not rise within the {len(postings)} postings at cell {cell}")
@@ -268,20 +281,17 @@ def check_postings(offsets: NDArray[np.int64], postings: NDArray[np.uint32], n_d
 
 def check_cells(cells: Cells, n_cells: int) -> None:
     """Reads them all, and raises unless every one is below n_cells."""
-    with _refused():
+    with _REFUSALS:
         row = _core.first_not_below(cells, n_cells)
         if row >= 0:
             raise InputError(f"row {row} names cell {cells[row]}, of {n_cells}")
 
 
+_QUERY, _ROWS = (tuple(field.name for field in fields(kind)) for kind in (ResidualQuery, CodedRows))
+
+
 def _arguments(query: ResidualQuery, rows: CodedRows) -> dict[str, Any]:
-    return {field.name: getattr(part, field.name) for part in (query, rows) for field in fields(part)}
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """What the native module refuses becomes the caller's error. It names types and shapes in full itself."""
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the arrays do not fit each other: {error}") from error
+    given = {name: getattr(query, name) for name in _QUERY}
+    for name in _ROWS:
+        given[name] = getattr(rows, name)
+    return given

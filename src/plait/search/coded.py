@@ -50,7 +50,7 @@ class ProbeConfig:
     n_gather: int = 400  # items whose centroids are all looked up
     n_flood: int = 64  # items scored with codes
     n_fine: int = 32  # items scored whole, with fine codes where there are any
-    slack: float = 0.04  # how far below an item's best centroid a row is still scored; from 0.5 on, all are
+    slack: float = 0.01  # how far below an item's best centroid a row is still scored; from 0.5 on, all are
 
     def __post_init__(self) -> None:
         for name in ("n_probe", "n_gather", "n_flood", "n_fine"):

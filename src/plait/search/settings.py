@@ -12,7 +12,7 @@ from plait.search.coded import ProbeConfig
 
 # What a search of BASE_PASSAGES for BASE_K documents needs; see docs/tuning.md for the measurements.
 BASE_PASSAGES, BASE_K = 10_000, 10
-BASE = ProbeConfig(n_probe=16, n_gather=600, n_flood=256, n_fine=48)
+BASE = ProbeConfig(n_probe=16, n_gather=700, n_flood=320, n_fine=32)
 # Candidates grow with the corpus and with k, but more slowly than either.
 BY_SIZE, BY_K = 0.5, 0.5
 
