@@ -182,3 +182,13 @@ def test_a_file_is_never_written_over(tmp_path: Path) -> None:
     write_arrays(tmp_path / "f.plait", a=np.zeros(1, np.uint8))
     with pytest.raises(FileExistsError):
         write_arrays(tmp_path / "f.plait", a=np.zeros(1, np.uint8))
+
+
+def test_memory_that_was_given_back_is_read_again(tmp_path: Path) -> None:
+    values = np.arange(3 * BLOCK, dtype=np.int64)
+    write_arrays(tmp_path / "rows.plait", values=values)
+    file = SegmentFile.open(tmp_path / "rows.plait")
+    array = file.array("values", "<i8", (None,))
+    assert array[-1] == values[-1]
+    file.release()
+    assert np.array_equal(array, values)

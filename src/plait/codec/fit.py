@@ -62,7 +62,9 @@ def fit(sample: Rows, *, bits: int, n_cells: int, fine: bool = False, n_threads:
     order = np.random.default_rng(seed).permutation(len(sample))
     n_held_out = min(max(int(HELD_OUT * len(sample)), FEWEST_HELD_OUT), MOST_HELD_OUT, max(len(sample) // 4, 1))
     held_out = sample[order[:n_held_out]].astype(np.float32)
-    means = kmeans.train(sample[np.sort(order[n_held_out:])], n_cells, seed=seed, n_threads=n_threads)
+    rest = sample[np.sort(order[n_held_out:])]
+    del sample, order  # it may be half a gigabyte, and the caller need not keep it either
+    means = kmeans.train(rest, n_cells, seed=seed, n_threads=n_threads)
     codebook = Codebook.rounded(means)
     cells = nearest(codebook).cells(held_out, n_threads=n_threads)
     codec = ResidualCodec.fit(codebook, bits, held_out, cells)

@@ -272,8 +272,14 @@ class Compaction:
             return Coding(fitted_of(self._first, fine=self._fine), kept, is_new=False, fixed=self._fixed)
         n_cells = cells_for(self.n_vectors)
         places = sample_places(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
-        sample = sample_of(self.parts, places)
-        fitted = fit(sample, bits=self._bits, n_cells=n_cells, fine=self._fine, n_threads=n_threads, seed=SEED)
+        fitted = fit(
+            sample_of(self.parts, places),
+            bits=self._bits,
+            n_cells=n_cells,
+            fine=self._fine,
+            n_threads=n_threads,
+            seed=SEED,
+        )
         return Coding(fitted, fixed=self._fixed)
 
     def _checked_parts(self) -> list[Part]:

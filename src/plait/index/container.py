@@ -133,6 +133,13 @@ class SegmentFile:
         raw = self._data[place.offset : place.offset + place.nbytes]
         return np.frombuffer(raw, place.dtype).reshape(place.shape)
 
+    def release(self) -> None:
+        """Gives back the memory of what was read so far; what is needed again is read again. For long passes over files
+        that are larger than the memory, where the system would otherwise count every page as the process's own."""
+        mapped = self._data.obj
+        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
     def verify(self) -> None:
         """Reads the whole file and compares it with its checksums; an error names the array and the bytes."""
         seen = crc32c_blocks(self._data, BLOCK)

@@ -20,6 +20,7 @@ from plait.strands import MultiVectors
 
 # Vectors that are read, coded or copied at a time: 8 MB as 128 floats each.
 BLOCK_VECTORS = 1 << 14
+RELEASE_EVERY = 32  # blocks, after which memory is given back
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +111,18 @@ def parts_of(segments: Sequence[Segment], pooling: Pooling | None = None) -> lis
 
 
 def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
-    """All vectors, about `BLOCK_VECTORS` at a time before pooling. Where the cuts are depends on the rows alone."""
+    """All vectors, about `BLOCK_VECTORS` at a time before pooling. Where the cuts are depends on the rows alone. What
+    was read is not kept in memory: a corpus may be larger than that."""
+    for number, block in enumerate(_cut(parts), 1):
+        yield block
+        if number % RELEASE_EVERY == 0:
+            for part in parts:
+                part.segment.release()
+    for part in parts:
+        part.segment.release()
+
+
+def _cut(parts: Sequence[Part]) -> Iterator[Block]:
     for part in parts:
         ends = np.cumsum(part.ends - part.begins)
         start = 0

@@ -98,6 +98,11 @@ class Segment:
         values = self._multi.array("values", "<f2", (None, self._multi_dim))
         return fixed_of(self._multi, self.n_rows, len(values))
 
+    def release(self) -> None:
+        """Gives back the memory of what was read of its files; see `SegmentFile.release`."""
+        for file in self.files.values():
+            file.release()
+
     @cached_property
     def coded(self) -> CodedItems | None:
         """The multi strand where it is compressed; then `multi` is None. Made when first asked for, as that is."""
