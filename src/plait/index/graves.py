@@ -15,7 +15,11 @@ import sqlite3
 from collections.abc import Sequence
 
 from plait.index.catalogue import GRAVES_FORMAT, Stretch, chunks, marks, read_count
+from plait.index.filters import Condition
 from plait.index.words import remove_words, rewrite_words
+
+PLACE = "doc, segment, first_row, n_rows"
+Place = tuple[int, int, int, int]
 
 
 def living(format_number: int, number: str = "doc") -> str:
@@ -26,34 +30,23 @@ def living(format_number: int, number: str = "doc") -> str:
 
 def bury_named(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
     """Deletes documents by id; says how many were there. The cost is that of what is deleted, and no text is read."""
-    docs: list[int] = []
-    among = living(read_count(connection, "format"))
-    for some in chunks(list(dict.fromkeys(ids))):
-        found = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))}) AND {among}", some)
-        docs += [doc for (doc,) in found]
-    return bury(connection, docs)
+    return _bury(connection, [place for some in chunks(sorted(set(ids))) for place in _places(connection, some)])
 
 
-def bury(connection: sqlite3.Connection, docs: Sequence[int]) -> int:
-    """The same by their numbers, all of which must be there and not deleted."""
-    if docs:
-        connection.execute("CREATE TABLE IF NOT EXISTS graves (doc INTEGER PRIMARY KEY)")
-        connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'format'", [GRAVES_FORMAT])
-    for some in chunks(sorted(docs)):
-        _bury_rows(connection, some)
-        connection.executemany("INSERT INTO graves VALUES (?)", ((doc,) for doc in some))
-    return len(docs)
+def bury_where(connection: sqlite3.Connection, condition: Condition) -> int:
+    """The same for what a filter accepts."""
+    sql = f"SELECT {PLACE} FROM documents WHERE ({condition.sql}) AND {_living_of(connection)}"
+    return _bury(connection, connection.execute(sql, condition.parameters).fetchall())
 
 
 def make_room(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
     """Takes out the documents that have these ids, so that others may have them; says how many were not deleted."""
-    among, n_living = living(read_count(connection, "format")), 0
+    n_living = 0
     for some in chunks(list(dict.fromkeys(ids))):
-        sql = f"SELECT doc, {among} FROM documents WHERE id IN ({marks(len(some))}) ORDER BY doc"
-        found = connection.execute(sql, some).fetchall()
-        alive = [doc for doc, lives in found if lives]
+        alive = _places(connection, some)
         _bury_rows(connection, alive)
-        _remove(connection, [doc for doc, _ in found])
+        there = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))}) ORDER BY doc", some)
+        _remove(connection, [doc for (doc,) in there])
         n_living += len(alive)
     return n_living
 
@@ -75,10 +68,28 @@ def empty_graves(connection: sqlite3.Connection, stretch: Stretch | None = None)
         _remove(connection, docs)
 
 
-def _bury_rows(connection: sqlite3.Connection, docs: Sequence[int]) -> None:
-    sql = f"SELECT segment, first_row, n_rows FROM documents WHERE doc IN ({marks(len(docs))}) ORDER BY doc"
-    places = connection.execute(sql, docs).fetchall()
-    rows = ((segment, row) for segment, first, n_rows in places for row in range(first, first + n_rows))
+def _living_of(connection: sqlite3.Connection) -> str:
+    return living(read_count(connection, "format"))
+
+
+def _places(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Place]:
+    """Where those documents are that are there; as many ids as one statement may name."""
+    sql = f"SELECT {PLACE} FROM documents WHERE id IN ({marks(len(ids))}) AND {_living_of(connection)}"
+    return connection.execute(sql, ids).fetchall()
+
+
+def _bury(connection: sqlite3.Connection, places: Sequence[Place]) -> int:
+    if places:
+        connection.execute("CREATE TABLE IF NOT EXISTS graves (doc INTEGER PRIMARY KEY)")
+        connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'format'", [GRAVES_FORMAT])
+        _bury_rows(connection, places)
+        connection.executemany("INSERT INTO graves VALUES (?)", ((doc,) for doc, *_ in sorted(places)))
+    return len(places)
+
+
+def _bury_rows(connection: sqlite3.Connection, places: Sequence[Place]) -> None:
+    in_order = sorted(places, key=lambda place: place[1:])
+    rows = ((segment, row) for _, segment, first, n_rows in in_order for row in range(first, first + n_rows))
     connection.executemany("INSERT INTO tombstones VALUES (?, ?)", rows)
 
 

@@ -31,7 +31,7 @@ from plait.index.drift import Drift, read_drift, write_drift
 from plait.index.durable import storage_errors
 from plait.index.fields import add_field, path_of
 from plait.index.filters import Condition
-from plait.index.graves import bury, bury_named, empty_graves, living, make_room
+from plait.index.graves import bury_named, bury_where, empty_graves, living, make_room
 from plait.index.lock import LOCK, WriterLock
 from plait.index.loss import write_codes_recall
 from plait.index.segment import Segment, segment_folder, write_segment
@@ -137,11 +137,9 @@ class Writer:
 
         def remove() -> int:
             try:
-                sql = f"SELECT doc FROM documents WHERE ({condition.sql}) AND {self._living()}"
-                found = self._connection.execute(sql, condition.parameters)
+                return bury_where(self._connection, condition)
             except OverflowError as error:
                 raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
-            return bury(self._connection, [doc for (doc,) in found])
 
         return self._delete(remove)
 
