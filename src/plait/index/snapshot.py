@@ -72,6 +72,7 @@ class Snapshot:
         self._view = view
         self._living, self._living_words = (living(view.count("format"), number) for number in ("doc", "rowid"))
         self._filtered: dict[str, NDArray[np.int64]] = {}
+        self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.eligible`: it lasts as long as this does
 
     @classmethod
     def open(cls, path: Path, shape: StrandShape) -> Snapshot:
