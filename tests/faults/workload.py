@@ -113,6 +113,8 @@ def state_of(snapshot: Snapshot) -> State:
         assert np.array_equal(segment.dense[rows], expected), "a row has the vector of another text"
         found.update((document.id, document.text) for document in documents)
     assert len(found) == snapshot.n_documents, f"{snapshot.n_documents} documents are counted, {len(found)} have rows"
+    worded = set(snapshot.fetch_ids(snapshot.bm25("text", 1000)[0].tolist()))
+    assert worded == {id for id, text in found.items() if "text" in text}, "full text finds other documents"
     return found
 
 

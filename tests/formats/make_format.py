@@ -7,6 +7,7 @@ index-1   format 1: float16 vectors, two segments, a replaced document and a del
 coded-1   format 1: one segment, compressed to 2 bits with fine codes
 index-2   format 2: four vectors for every passage; a compressed segment and one of float16
 index-3   format 3: a sparse strand; two segments and a deleted document
+index-4   format 4: a deleted document whose text and words are still there
 """
 
 from __future__ import annotations
@@ -103,6 +104,15 @@ def make_sparse(path: Path) -> None:
         shrink(writer)
 
 
+def make_graves(path: Path) -> None:
+    """One segment, a document of which is deleted and still there."""
+    store = Store.create(path, fingerprint="by hand", shape=StrandShape(dense=3), facts={})
+    with store.writer() as writer:
+        writer.write(DOCUMENTS, SPANS, Strands(dense=strands(0, 5).dense))
+        writer.delete(["gone"])
+        shrink(writer)
+
+
 def shrink(writer: Writer) -> None:
     """The file is the same, and a fifth of the size in pages that a few documents cannot fill."""
     writer._connection.execute("PRAGMA journal_mode = DELETE")
@@ -111,7 +121,13 @@ def shrink(writer: Writer) -> None:
     writer._connection.execute("PRAGMA journal_mode = WAL")
 
 
-MAKERS = {"index-1": make_plain, "coded-1": make_coded, "index-2": make_fixed, "index-3": make_sparse}
+MAKERS = {
+    "index-1": make_plain,
+    "coded-1": make_coded,
+    "index-2": make_fixed,
+    "index-3": make_sparse,
+    "index-4": make_graves,
+}
 
 if __name__ == "__main__":
     for name, make in MAKERS.items():

@@ -174,3 +174,25 @@ def test_format_3_can_be_written_to(tmp_path: Path) -> None:
         assert segment.sparse.terms.tolist() == [1, 2, 3, 5, 15, 25, 35, 55]
         assert segment.sparse.impacts.tolist() == [255, 255, 255, 255, 127, 127, 127, 127]
     assert check(store.path).problems == []
+
+
+def test_format_4_finds_nothing_of_what_was_deleted(tmp_path: Path) -> None:
+    index = copied("index-4", tmp_path)
+    store = Store.open(index)
+    assert store.format == 4
+    assert check(index).problems == []
+    with store.snapshot() as snapshot:
+        assert snapshot.n_documents == 3
+        assert snapshot.lookup(["gone", "wool"]) == {"wool": 2}
+        assert [snapshot.bm25(query, 5)[0].tolist() for query in ("deleted", "woven")] == [[], [2]]
+
+
+def test_format_4_can_be_written_to(tmp_path: Path) -> None:
+    store = Store.open(copied("index-4", tmp_path))
+    with store.writer() as writer:
+        writer.write([Document("gone", "It is back.")], [[Span(0, 11)]], Strands(dense=np.ones((1, 3), np.float32)))
+        writer.delete(["wool"])
+        writer.compact()
+    with store.snapshot() as snapshot:
+        assert [snapshot.bm25(query, 5)[0].tolist() for query in ("deleted", "back", "woven")] == [[], [5], []]
+    assert check(store.path).problems == []

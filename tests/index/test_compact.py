@@ -66,11 +66,11 @@ def codes(store: Store) -> NDArray[np.uint8]:
 def test_words_dense_rows_and_numbers_stay_as_they_are(store: Store) -> None:
     before = state(store)
     with store.snapshot() as snapshot:
-        words, dense = snapshot.bm25("word7 text41", 20), dense_by_doc(snapshot)
+        words, dense = ids_for(snapshot, "word7 text41", 20), dense_by_doc(snapshot)
     done = compact(store)
     assert state(store) == before
     with Store.open(store.path).snapshot() as snapshot:
-        np.testing.assert_array_equal(snapshot.bm25("word7 text41", 20), words)
+        assert ids_for(snapshot, "word7 text41", 20) == words
         assert same(dense_by_doc(snapshot), dense)
         assert (snapshot.n_documents, snapshot.n_rows, len(snapshot.segments)) == (108, 216, 1)
         segment = snapshot.segments[0]

@@ -164,7 +164,7 @@ class Failing:
         ("os.fsync", 4),
         ("os.fsync", 5),
         ("plait.index.container_writer.crc32c", 5),
-        ("plait.index.catalogue.remove_documents", 1),
+        ("plait.index.writer.make_room", 1),
         ("plait.index.catalogue.insert_document", 2),
         ("plait.index.catalogue.insert_segment", 1),
         ("plait.index.catalogue.add_to_count", 2),

@@ -20,18 +20,20 @@ from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
-from plait.index.analyser import TOKENIZER, analyse
+from plait.index.analyser import TOKENIZER
 from plait.index.connection import ReadTransaction
 from plait.index.container import FileFacts
 from plait.index.documents import content_digest, plain_metadata
+from plait.index.words import add_words, tidy_words
 from plait.records import Document
 from plait.version import __version__
 
-FORMAT = 3  # of the index as a whole: the newest that this plait reads
+FORMAT = 4  # of the index as a whole: the newest that this plait reads
 # Most indexes are written as format 1, and open in any plait. One whose multi strand is pooled, or has as many vectors
 # for every passage, is format 2: an older plait would add to it what is not pooled, or miss its offsets.
-# One with a sparse strand is format 3: an older plait would take it for damaged.
-PLAIN_FORMAT, POOLED_FORMAT, SPARSE_FORMAT = 1, 2, 3
+# One with a sparse strand is format 3: an older plait would take it for damaged. One that something was deleted from is
+# format 4: an older plait would find it again, for it may still be among the documents (`graves`).
+PLAIN_FORMAT, POOLED_FORMAT, SPARSE_FORMAT, GRAVES_FORMAT = 1, 2, 3, 4
 APPLICATION_ID = 0x504C4149  # "PLAI": what says that a database is a plait catalogue
 CHUNK = 500  # parameters of one statement; any SQLite takes as many
 
@@ -139,37 +141,7 @@ def insert_document(connection: sqlite3.Connection, document: Document, place: P
             document.text,
         ],
     )
-    connection.execute(
-        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-        [place.doc, analyse(document.title), analyse(document.text)],
-    )
-
-
-def remove_documents(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
-    """Takes documents out and buries their rows; says how many were there. The cost is that of what is removed."""
-    docs: list[int] = []
-    for some in chunks(list(dict.fromkeys(ids))):
-        found = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))})", some)
-        docs += [doc for (doc,) in found]
-    return remove_numbers(connection, docs)
-
-
-def remove_numbers(connection: sqlite3.Connection, docs: Sequence[int]) -> int:
-    """The same for documents by their numbers, all of which must be there."""
-    # In their order: the index of words gathers changes in memory only while the numbers rise.
-    for some in chunks(sorted(docs)):
-        named = f"WHERE doc IN ({marks(len(some))})"
-        sql = f"SELECT doc, segment, first_row, n_rows, title, text FROM documents {named} ORDER BY doc"
-        rows = connection.execute(sql, some).fetchall()
-        # The index of words keeps no texts: it takes words out by being given them again.
-        connection.executemany(
-            "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
-            ((doc, analyse(title), analyse(text)) for doc, _, _, _, title, text in rows),
-        )
-        connection.execute(f"DELETE FROM documents {named}", some)
-        buried = ((segment, row) for _, segment, first, n_rows, _, _ in rows for row in range(first, first + n_rows))
-        connection.executemany("INSERT INTO tombstones VALUES (?, ?)", buried)
-    return len(docs)
+    add_words(connection, [(place.doc, document.title, document.text)])
 
 
 def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:
@@ -187,7 +159,8 @@ def replace_segments(
 ) -> None:
     """Puts one segment in the place of some others, or of all; None is for segments without a living row.
 
-    `places` (documents, 3) has the number, the first row and the count of rows of every document of them.
+    `places` (documents, 3) has the number, the first row and the count of rows of every document of them. What was
+    deleted of them must have been taken out.
     """
     among, within = "", ""
     if old is not None:
@@ -209,8 +182,7 @@ def replace_segments(
     connection.execute(f"DELETE FROM segments {among}")
     connection.execute(f"DELETE FROM tombstones {among}")
     if old is None:
-        # One sorted run in the place of many, without the words of what was deleted.
-        connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+        tidy_words(connection)
     if record is not None:
         insert_segment(connection, record)
 

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
-from plait.index.catalogue import SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
+from plait.index.catalogue import GRAVES_FORMAT, SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
 from plait.index.check_documents import check_contents
 from plait.index.connection import ReadTransaction, connect
 from plait.index.container import SegmentFile
 from plait.index.durable import storage_errors
+from plait.index.graves import living
 from plait.index.segment import Segment, file_names, open_file
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
@@ -185,10 +186,15 @@ def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
     damage = read_weights(view).damage
     if damage:
         report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --weights anew, or plait tune --reset")
-    report.n_documents = view.rows("SELECT COUNT(*) FROM documents")[0][0]
+    among = living(view.count("format"))
+    report.n_documents = view.rows(f"SELECT COUNT(*) FROM documents WHERE {among}")[0][0]
     counted = view.count("n_documents")
     if counted != report.n_documents:
         report.problems.append(f"{CATALOGUE} counts {counted} documents and has {report.n_documents}")
+    if view.count("format") >= GRAVES_FORMAT:
+        n_empty = view.rows("SELECT COUNT(*) FROM graves WHERE doc NOT IN (SELECT doc FROM documents)")[0][0]
+        if n_empty:
+            report.problems.append(f"{CATALOGUE}: {n_empty} documents are deleted that are not there")
     sql = "SELECT COUNT(*) FROM documents WHERE segment NOT IN (SELECT segment FROM segments)"
     n_homeless = view.rows(sql)[0][0]
     if n_homeless:

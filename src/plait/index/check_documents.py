@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from plait.index.connection import ReadTransaction
 from plait.index.documents import digest_holds
+from plait.index.graves import living
 from plait.index.segment import Segment
 
 BATCH = 1000  # documents whose texts are held at a time
@@ -21,22 +22,22 @@ def check_contents(segments: Mapping[int, Segment], view: ReadTransaction) -> li
     """
     problems = [problem for segment in segments.values() for problem in _row_problems(segment)]
     claimed = {number: np.zeros(segment.n_rows, bool) for number, segment in segments.items()}
-    last = -1
+    last, lives = -1, living(view.count("format"))
     while True:
         rows = view.rows(
-            "SELECT doc, id, title, text, metadata, digest, segment, first_row, n_rows FROM documents"
+            f"SELECT doc, id, title, text, metadata, digest, segment, first_row, n_rows, {lives} FROM documents"
             " WHERE doc > ? ORDER BY doc LIMIT ?",
             [last, BATCH],
         )
         if not rows:
             break
         last = rows[-1][0]
-        for doc, id, title, text, metadata, digest, number, first_row, n_rows in rows:
+        for doc, id, title, text, metadata, digest, number, first_row, n_rows, is_alive in rows:
             if not digest_holds(id, text, title, metadata, digest):
                 problems.append(f"document {id!r} does not match the digest of its content; it was changed")
             if type(first_row) is not int or type(n_rows) is not int:
                 problems.append(f"document {id!r} claims rows that cannot be: {first_row!r:.50}, {n_rows!r:.50}")
-            elif number in segments:
+            elif is_alive and number in segments:
                 own = slice(first_row, first_row + n_rows)
                 problems += [
                     f"document {id!r} of segment {number} {problem}"

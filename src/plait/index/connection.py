@@ -166,6 +166,7 @@ def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
         connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
+        connection.execute("PRAGMA secure_delete = ON")  # what was deleted is not to be read in pages that are free
     except BaseException:
         connection.close()
         raise

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.index import catalogue
-from plait.index.analyser import analyse
 from plait.index.check import CheckReport, check, sound_segment
 from plait.index.connection import ReadTransaction
 from plait.index.documents import digest_holds
 from plait.index.durable import storage_errors
+from plait.index.graves import living
 from plait.index.segment import Segment
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan, write_plan
+from plait.index.words import rewrite_words
 from plait.index.writer import Writer
 
 BATCH = 1000  # documents whose texts are held at a time
@@ -109,10 +110,11 @@ def _homeless(writer: Writer, sound: dict[int, Segment]) -> list[int]:
     gone: list[int] = []
     last = -1
     columns = "doc, id, title, text, metadata, digest, segment, first_row, n_rows"
+    among = living(catalogue.read_count(writer.connection, "format"))
     while True:
         with storage_errors(writer.path):
             rows = writer.connection.execute(
-                f"SELECT {columns} FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
+                f"SELECT {columns} FROM documents WHERE doc > ? AND {among} ORDER BY doc LIMIT ?", [last, BATCH]
             ).fetchall()
         if not rows:
             return gone
@@ -135,6 +137,9 @@ def _own_rows(segment: Segment | None, doc: int, first_row: object, n_rows: obje
 
 def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[int], report: RepairReport) -> int:
     """The steps of the one transaction."""
+    if catalogue.read_count(connection, "format") >= catalogue.GRAVES_FORMAT:
+        connection.execute("DELETE FROM documents WHERE doc IN (SELECT doc FROM graves)")
+        connection.execute("DELETE FROM graves")
     for some in catalogue.chunks(gone):
         named = f"WHERE doc IN ({catalogue.marks(len(some))})"
         report.lost += [str(id) for (id,) in connection.execute(f"SELECT id FROM documents {named} ORDER BY doc", some)]
@@ -151,7 +156,7 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
     if report.damaged_plan:
         write_plan(connection, None)
-    _write_words(connection)
+    rewrite_words(connection)  # it may hold words of what is gone
     return 0
 
 
@@ -163,17 +168,3 @@ def _claimed(connection: sqlite3.Connection, segment: Segment) -> NDArray[np.boo
     for first_row, n_rows in connection.execute(sql, between):
         claimed[first_row : first_row + n_rows] = True
     return claimed
-
-
-def _write_words(connection: sqlite3.Connection) -> None:
-    """The index of words from the texts: it may hold words of what is gone."""
-    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-    last = -1
-    while rows := connection.execute(
-        "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
-    ).fetchall():
-        last = rows[-1][0]
-        connection.executemany(
-            "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-            ((doc, analyse(title), analyse(text)) for doc, title, text in rows),
-        )

@@ -20,6 +20,7 @@ from plait.index.catalogue import chunks, marks, read_segments, read_tombstones,
 from plait.index.connection import ReadTransaction
 from plait.index.documents import check_ids, digest_holds
 from plait.index.durable import storage_errors
+from plait.index.graves import living
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
 from plait.index.tuned import ReadPlan, read_plan
@@ -69,7 +70,9 @@ class Snapshot:
         self.weights = weights  # those of strands that were fitted on judged queries, if any
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
+        self._living, self._living_words = (living(view.count("format"), number) for number in ("doc", "rowid"))
         self._filtered: dict[str, NDArray[np.int64]] = {}
+        self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.eligible`: it lasts as long as this does
 
     @classmethod
     def open(cls, path: Path, shape: StrandShape) -> Snapshot:
@@ -124,10 +127,10 @@ class Snapshot:
         if expression is None or k < 1 or (allowed is not None and not len(allowed)):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         parameters: list[object] = [expression]
-        among = ""
+        among = f"AND {self._living_words}"
         if allowed is not None:
             # The plus keeps SQLite from asking the full-text index once for each allowed number.
-            among = "AND +rowid IN (SELECT value FROM json_each(?))"
+            among += " AND +rowid IN (SELECT value FROM json_each(?))"
             parameters.append(json.dumps(allowed.tolist()))
         rows = self._view.rows(
             f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {among} ORDER BY score, rowid LIMIT ?",
@@ -150,7 +153,8 @@ class Snapshot:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""
         try:
             # As one text: a hundred thousand rows of one number each would take ten times as long to hand over.
-            ((numbers,),) = self._view.rows(f"SELECT group_concat(doc) FROM documents WHERE {where}", parameters)
+            sql = f"SELECT group_concat(doc) FROM documents WHERE ({where}) AND {self._living}"
+            ((numbers,),) = self._view.rows(sql, parameters)
         except OverflowError as error:
             raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
         return np.sort(np.fromstring(numbers or "", np.int64, sep=","))
@@ -191,7 +195,8 @@ class Snapshot:
         numbers = [int(doc) for doc in docs]
         rows: dict[int, tuple[Any, ...]] = {}
         for chunk in chunks(list(dict.fromkeys(numbers))):
-            found = self._view.rows(f"SELECT {columns} FROM documents WHERE doc IN ({marks(len(chunk))})", chunk)
+            named = f"doc IN ({marks(len(chunk))}) AND {self._living}"
+            found = self._view.rows(f"SELECT {columns} FROM documents WHERE {named}", chunk)
             rows.update((row[0], row) for row in found)
         missing = [doc for doc in numbers if doc not in rows]
         if missing:
@@ -206,7 +211,8 @@ class Snapshot:
         found: dict[str, int] = {}
         check_ids(ids)
         for chunk in chunks(list(dict.fromkeys(ids))):
-            found.update(self._view.rows(f"SELECT id, doc FROM documents WHERE id IN ({marks(len(chunk))})", chunk))
+            named = f"id IN ({marks(len(chunk))}) AND {self._living}"
+            found.update(self._view.rows(f"SELECT id, doc FROM documents WHERE {named}", chunk))
         return found
 
     def close(self) -> None:

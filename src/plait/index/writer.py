@@ -25,12 +25,13 @@ from plait.index import catalogue
 from plait.index.batch import check_batch
 from plait.index.catalogue import Placement, SegmentRecord, Stretch
 from plait.index.compact import Compacted, Compaction, Draft, Wanted
-from plait.index.connection import open_for_writing
+from plait.index.connection import BUSY_SECONDS, open_for_writing
 from plait.index.documents import check_ids
 from plait.index.drift import Drift, read_drift, write_drift
 from plait.index.durable import storage_errors
 from plait.index.fields import add_field, path_of
 from plait.index.filters import Condition
+from plait.index.graves import bury_named, bury_where, empty_graves, living, make_room
 from plait.index.lock import LOCK, WriterLock
 from plait.index.loss import write_codes_recall
 from plait.index.segment import Segment, segment_folder, write_segment
@@ -84,8 +85,8 @@ class Writer:
         found: dict[str, bytes] = {}
         with storage_errors(self._path):
             for chunk in catalogue.chunks(list(dict.fromkeys(ids))):
-                sql = f"SELECT id, digest FROM documents WHERE id IN ({catalogue.marks(len(chunk))})"
-                found.update(self._connection.execute(sql, chunk))
+                named = f"id IN ({catalogue.marks(len(chunk))}) AND {self._living()}"
+                found.update(self._connection.execute(f"SELECT id, digest FROM documents WHERE {named}", chunk))
         return found
 
     def write(self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], strands: Strands) -> Written:
@@ -111,7 +112,7 @@ class Writer:
             stored, fixed = self._pooled(strands)
             files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
             self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = catalogue.remove_documents(self._connection, [document.id for document in documents])
+            n_replaced = make_room(self._connection, [document.id for document in documents])
             first_row = 0
             for place, document in enumerate(documents):
                 own = Placement(first_doc + place, number, first_row, len(spans[place]))
@@ -128,7 +129,7 @@ class Writer:
         """Deletes by id, in one commit; says how many were there."""
         self._check_usable()
         check_ids(ids)
-        return self._delete(lambda: catalogue.remove_documents(self._connection, ids))
+        return self._delete(lambda: bury_named(self._connection, ids))
 
     def delete_where(self, condition: Condition) -> int:
         """Deletes what a filter accepts, in one commit; says how many that were."""
@@ -136,12 +137,9 @@ class Writer:
 
         def remove() -> int:
             try:
-                found = self._connection.execute(
-                    f"SELECT doc FROM documents WHERE {condition.sql}", condition.parameters
-                )
+                return bury_where(self._connection, condition)
             except OverflowError as error:
                 raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
-            return catalogue.remove_numbers(self._connection, [doc for (doc,) in found])
 
         return self._delete(remove)
 
@@ -247,11 +245,16 @@ class Writer:
             shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
 
     def _give_back(self) -> None:
-        """Makes the catalogue's file smaller where much of it is empty. It needs space for a while, and need not be."""
+        """Makes the catalogue's file smaller where much of it is empty, which needs space for a while, and empties its
+        log, which may hold what was deleted. Neither need be: readers or a full disk may stand in the way."""
         sizes = [self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")]
         if sizes[0] > EMPTY_SHARE * sizes[1]:
             with suppress(sqlite3.Error):
                 self._connection.execute("VACUUM")
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 0")  # it would wait for readers
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
 
     def _replace(self, work: Compaction, number: int, n_threads: int, some: Stretch | None = None) -> Draft:
         """Puts a new segment in the place of those that it was made from: all, or some."""
@@ -264,6 +267,7 @@ class Writer:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
                 record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
+            empty_graves(self._connection, some)
             catalogue.replace_segments(self._connection, record, done.places, some)
             if work.new_pooling is not None:
                 catalogue.write_pooling(self._connection, work.new_pooling)
@@ -310,6 +314,9 @@ class Writer:
     def pooling(self) -> Pooling | None:
         """How the multi strand is pooled."""
         return self._pooling
+
+    def _living(self) -> str:
+        return living(catalogue.read_count(self._connection, "format"))
 
     def _next_number(self) -> int:
         return max(catalogue.read_count(self._connection, "next_segment"), self._first_free)

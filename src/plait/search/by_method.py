@@ -8,6 +8,7 @@ import numpy as np
 
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
+from plait.search.eligible import eligible
 from plait.search.generator import Allowed, Generator, candidate_rows
 from plait.search.methods.method import Method, at_least_one
 from plait.search.multi import SegmentSearch, multi_queries, passages_for, score_rows
@@ -30,12 +31,12 @@ class MethodMulti:
             _check_alone(self.name, snapshot)
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
-        for segment, base, rows in candidate_rows(snapshot, allowed):
-            if segment.coded is None:
+        for part in eligible(snapshot, allowed):
+            if part.segment.coded is None:
                 for query, own in zip(queries, found, strict=True):
-                    own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
+                    own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))
             else:
-                asked = SegmentSearch(segment, segment.coded, base, rows, k, n_first)
+                asked = SegmentSearch(part, k, n_first)
                 for query, own in zip(queries, found, strict=True):
                     own.append(asked.search(self.method, query, within, n_threads=self.n_threads))
         trace.add(within, under=self.name)

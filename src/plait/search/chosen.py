@@ -16,9 +16,11 @@ class Chosen:
     """Some items, or all of them. A method searches as if the index held nothing else: cells have the sizes that they
     have without the others, and the rarer the items are, the more cells are read. Made once for all queries."""
 
-    def __init__(self, items: CodedItems, numbers: NDArray[np.int64] | None = None) -> None:
-        """`numbers` ascend; None is all items."""
-        self._items, self.numbers = items, numbers
+    def __init__(
+        self, items: CodedItems, numbers: NDArray[np.int64] | None = None, bits: NDArray[np.uint8] | None = None
+    ) -> None:
+        """`numbers` ascend; None is all items. `bits` are the same as a bit for each item, where they are known."""
+        self._items, self.numbers, self._bits = items, numbers, bits
 
     def __len__(self) -> int:
         return len(self._items) if self.numbers is None else len(self.numbers)
@@ -26,7 +28,9 @@ class Chosen:
     @cached_property
     def bits(self) -> NDArray[np.uint8] | None:
         """A bit for each item, as the kernels read them; None where all are chosen."""
-        return None if self.numbers is None else np.packbits(self._keep, bitorder="little")
+        if self.numbers is None or self._bits is not None:
+            return self._bits
+        return np.packbits(self._keep, bitorder="little")
 
     @cached_property
     def row_postings(self) -> RowPostings:

@@ -1,11 +1,10 @@
 """Generators: each finds documents for a batch of queries in one snapshot. A document counts by its best passage.
 
-Here is what they share: which rows of a segment may be found, and how passages become documents.
+Here is what they share: how passages become documents. `eligible` has which rows may be found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -14,14 +13,11 @@ from numpy.typing import NDArray
 from plait.errors import ConfigError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
+from plait.search.eligible import FEW, Allowed, Rows, candidate_rows
 from plait.search.ranking import QueryBatch, Ranking, best_first
 from plait.search.trace import Trace
 
-Rows = NDArray[np.int64] | None  # of a segment; None is all of them
-Allowed = NDArray[np.int64] | None  # sorted document numbers; None is all of them
-
-# Documents are looked up one by one where they are this much rarer than rows; else all rows are compared with them.
-FEW = 16
+__all__ = ["FEW", "Allowed", "Generator", "Rows", "by_document", "candidate_rows", "missing_strand"]
 
 
 class Generator(Protocol):
@@ -39,42 +35,6 @@ def missing_strand(strand: str, snapshot: Snapshot) -> ConfigError:
         f"this search needs the {strand} strand, but the index and its queries hold {there or 'none'}; "
         f"choose another mode, or build the index with a model that has it"
     )
-
-
-def candidate_rows(snapshot: Snapshot, allowed: Allowed) -> Iterator[tuple[Segment, int, Rows]]:
-    """Each segment with the number of its first row and the rows to score; None is all of them."""
-    base = 0
-    for segment in snapshot.segments:
-        rows = _rows_of(segment, allowed)
-        if segment.n_rows and (rows is None or len(rows)):
-            yield segment, base, rows
-        base += segment.n_rows
-
-
-def _rows_of(segment: Segment, allowed: Allowed) -> Rows:
-    """The live rows of these documents, ascending."""
-    if allowed is None:
-        return None if segment.live is None else np.flatnonzero(segment.live)
-    if FEW * len(allowed) < segment.n_rows:
-        rows = _looked_up(segment.docs, allowed)
-        return rows if segment.live is None else rows[segment.live[rows]]
-    inside = _contains(allowed, segment.docs)
-    return np.flatnonzero(inside if segment.live is None else inside & segment.live)
-
-
-def _looked_up(docs: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places in `docs` of what is wanted. Both ascend; the rows of a document stand together."""
-    begins, ends = np.searchsorted(docs, wanted), np.searchsorted(docs, wanted, side="right")
-    lengths = ends - begins
-    return np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-
-
-def _contains(sorted_set: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which values are in the set. Both ascend, so this needs one search each and no hashing."""
-    if len(sorted_set) == 0:
-        return np.zeros(len(values), bool)
-    place = np.minimum(np.searchsorted(sorted_set, values), len(sorted_set) - 1)
-    return np.asarray(sorted_set[place] == values)
 
 
 def by_document(segment: Segment, base: int, rows: Rows, scores: NDArray[np.float32], k: int) -> Ranking:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.items import CodedItems
 from plait.errors import CorruptIndexError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
-from plait.search.chosen import Chosen
 from plait.search.coded import CodedQuery, ProbeConfig
+from plait.search.eligible import Eligible, eligible
 from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
 from plait.search.methods.method import Method
 from plait.search.methods.probed import Probed
@@ -57,17 +55,17 @@ class ProbedMulti:
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
         settings = settings_for(snapshot, k) if self.config is None else Settings(self.config)
-        most_exhaustive = np.inf if settings.exhaustive else max(self.exhaustive_below, n_first)
-        for segment, base, rows in candidate_rows(snapshot, allowed):
-            n_candidates = segment.n_rows if rows is None else len(rows)
-            coded = segment.coded if n_candidates > most_exhaustive else None
-            if coded is None:
+        fewest = max(self.exhaustive_below, n_first)
+        for part in eligible(snapshot, allowed):
+            chosen = settings if self.config is not None else settings.among(len(part), part.segment.n_rows)
+            if part.segment.coded is None or chosen.exhaustive or len(part) <= fewest:
                 for query, own in zip(queries, found, strict=True):
-                    own.append(score_rows(segment, base, rows, query, k, self.n_threads, within))
+                    scored = score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within)
+                    own.append(scored)
             else:
-                asked = SegmentSearch(segment, coded, base, rows, k, n_first)
+                asked = SegmentSearch(part, k, n_first)
                 for query, own in zip(queries, found, strict=True):
-                    own.append(asked.search(Probed(settings.config), query, within))
+                    own.append(asked.search(Probed(chosen.config), query, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
@@ -75,10 +73,11 @@ class ProbedMulti:
 class SegmentSearch:
     """One compressed segment and the rows of it that may be found, for any number of queries by any method."""
 
-    def __init__(self, segment: Segment, coded: CodedItems, base: int, rows: Rows, k: int, n_first: int) -> None:
+    def __init__(self, part: Eligible, k: int, n_first: int) -> None:
         """For k documents, of which `n_first` passages are asked for first."""
-        self._segment, self._coded, self._base, self._k, self._n_first = segment, coded, base, k, n_first
-        self._chosen, self._rows = Chosen(coded, rows), rows
+        assert part.segment.coded is not None
+        self._segment, self._coded, self._part = part.segment, part.segment.coded, part
+        self._k, self._n_first = k, n_first
 
     def search(self, method: Method, query: NDArray[np.float32], trace: Trace, *, n_threads: int = 1) -> Ranking:
         """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
@@ -86,25 +85,19 @@ class SegmentSearch:
         with blaming(self._segment):
             asked = CodedQuery(query, self._coded, trace)
             while True:
-                items, scores = method.search(asked, n_wanted, self._chosen, n_threads=n_threads)
+                items, scores = method.search(asked, n_wanted, self._part.chosen, n_threads=n_threads)
                 order = np.argsort(items)
-                found = by_document(self._segment, self._base, items[order], scores[order], self._k)
+                found = by_document(self._segment, self._part.base, items[order], scores[order], self._k)
                 found = replace(found, floor=asked.imputed)
-                if len(found) >= self._k or len(found) == self._n_documents:
+                if len(found) >= self._k or len(found) == self._part.n_documents:
                     return found
                 if len(items) == n_wanted:
                     n_wanted *= 2
                     continue
-                wider = method.wider(asked, n_wanted, self._chosen)
+                wider = method.wider(asked, n_wanted, self._part.chosen)
                 if wider is None:
                     return found
                 method = wider
-
-    @cached_property
-    def _n_documents(self) -> int:
-        """How many there are to be found."""
-        docs = self._segment.docs if self._rows is None else self._segment.docs[self._rows]
-        return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
 
 
 def passages_for(k: int, snapshot: Snapshot) -> int:

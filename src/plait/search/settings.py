@@ -4,17 +4,21 @@ suits its size and k."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plait.index.store import Snapshot
 from plait.index.tuned import TunedPlan
-from plait.search.coded import ProbeConfig
+from plait.search.coded import NARROW_RANGE, ProbeConfig
 
 # What a search of BASE_PASSAGES for BASE_K documents needs; see docs/tuning.md for the measurements.
 BASE_PASSAGES, BASE_K = 10_000, 10
 BASE = ProbeConfig(n_probe=16, n_gather=700, n_flood=320, n_fine=32)
 # Candidates grow with the corpus and with k, but more slowly than either.
 BY_SIZE, BY_K = 0.5, 0.5
+# What a filter leaves: up to so many times n_gather, scoring all of it takes little longer than a search without a
+# filter; see docs/updates.md. Where it leaves most, the search is as without one.
+WHOLE, BY_SHARE, MOST = 2.5, 0.5, 0.75
+ALL_ROWS = NARROW_RANGE  # a slack that passes no row over
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,22 @@ class Settings:
 
     config: ProbeConfig
     exhaustive: bool = False
+
+    def among(self, n_eligible: int, n_rows: int) -> Settings:
+        """The same where a filter leaves some rows of a segment. Few are scored whole; of more, those that are to be
+        found may be farther from the query than the best of all would be, so more of them are looked at."""
+        if n_eligible >= MOST * n_rows or self.exhaustive:
+            return self
+        if n_eligible <= WHOLE * self.config.n_gather:
+            return replace(self, exhaustive=True)
+        growth = (n_eligible / n_rows) ** -BY_SHARE
+        config = replace(
+            self.config,
+            n_gather=math.ceil(growth * self.config.n_gather),
+            n_flood=math.ceil(growth * self.config.n_flood),
+            slack=ALL_ROWS,
+        )
+        return replace(self, config=config)
 
 
 def settings_for(snapshot: Snapshot, k: int) -> Settings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plait.errors import ConfigError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.sparse import SparseQuery, best_rows, score_rows
-from plait.search.generator import FEW, Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.eligible import FEW, Eligible, eligible
+from plait.search.generator import Allowed, Rows, by_document, missing_strand
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.trace import Stage, Trace
 
@@ -35,31 +35,22 @@ class Sparse:
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         queries, within = sparse_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
-        for segment, base, rows in candidate_rows(snapshot, allowed):
-            bits = _bits(segment, rows)
+        for part in eligible(snapshot, allowed):
             for query, own in zip(queries, found, strict=True):
                 with within.stage("postings") as stage:
-                    own.append(self._search(segment, base, rows, bits, query, k, stage))
+                    own.append(self._search(part, query, k, stage))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
-    def _search(
-        self,
-        segment: Segment,
-        base: int,
-        rows: Rows,
-        bits: NDArray[np.uint8] | None,
-        query: SparseQuery,
-        k: int,
-        stage: Stage,
-    ) -> Ranking:
+    def _search(self, part: Eligible, query: SparseQuery, k: int, stage: Stage) -> Ranking:
         """k documents, if as many share a term: where passages of few documents come first, more are asked for."""
+        segment, base = part.segment, part.base
         assert segment.sparse is not None
-        if rows is not None and FEW * len(rows) < segment.n_rows:
-            return scored(segment, base, rows, query, k)
+        if FEW * len(part) < segment.n_rows:
+            return scored(segment, base, part.rows, query, k)
         n_wanted = k
         while True:
-            best = best_rows(segment.sparse, query, n_wanted, allowed=bits, reach=self.config.reach)
+            best = best_rows(segment.sparse, query, n_wanted, allowed=part.bits, reach=self.config.reach)
             order = np.argsort(best.rows)
             found = by_document(segment, base, best.rows[order], best.scores[order], k)
             if len(found) >= k or len(best.rows) < n_wanted:
@@ -97,11 +88,3 @@ def sparse_queries(snapshot: Snapshot, batch: QueryBatch) -> list[SparseQuery]:
             )
         found.append(query)
     return found
-
-
-def _bits(segment: Segment, rows: Rows) -> NDArray[np.uint8] | None:
-    if rows is None:
-        return None
-    keep = np.zeros(segment.n_rows, bool)
-    keep[rows] = True
-    return np.packbits(keep, bitorder="little")
