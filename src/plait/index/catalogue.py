@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
-from plait.index.analyser import TOKENIZER, analyse
+from plait.index.analyser import Analyser
 from plait.index.connection import ReadTransaction
 from plait.index.container import FileFacts
 from plait.index.documents import content_digest, plain_metadata
+from plait.index.words import delete_words, insert_words, words_schema
 from plait.records import Document
 from plait.version import __version__
 
@@ -37,7 +38,7 @@ CHUNK = 500  # parameters of one statement; any SQLite takes as many
 
 # The text stands last: a row's other columns are then read without the pages that a long text fills. A document's
 # number is never used twice, so that a number in a segment means one document for ever.
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE documents (
     doc INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,7 +51,6 @@ CREATE TABLE documents (
     metadata TEXT NOT NULL,
     text TEXT NOT NULL
 );
-CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = "{TOKENIZER}");
 CREATE TABLE segments (segment INTEGER PRIMARY KEY, n_rows INTEGER NOT NULL, files TEXT NOT NULL);
 CREATE TABLE tombstones (segment INTEGER, row INTEGER, PRIMARY KEY (segment, row)) WITHOUT ROWID;
 """
@@ -96,10 +96,10 @@ def refuse_newer(path: Path, format_number: int) -> None:
         )
 
 
-def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object]) -> None:
+def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object], analyser: Analyser) -> None:
     """Makes the tables. Within a transaction: a catalogue has all of them or is none."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for statement in SCHEMA.split(";\n"):
+    for statement in [*SCHEMA.split(";\n"), words_schema(analyser)]:
         if statement.strip():
             connection.execute(statement)
     counts = {"commit": 0, "next_segment": 1, "n_documents": 0}
@@ -121,7 +121,7 @@ def next_doc(connection: sqlite3.Connection) -> int:
     return 1 if row is None else int(row[0]) + 1
 
 
-def insert_document(connection: sqlite3.Connection, document: Document, place: Placement) -> None:
+def insert_document(connection: sqlite3.Connection, document: Document, place: Placement, analyser: Analyser) -> None:
     """Makes a document and its words live. Its id must not be there."""
     metadata = json.dumps(plain_metadata(document), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     connection.execute(
@@ -139,33 +139,26 @@ def insert_document(connection: sqlite3.Connection, document: Document, place: P
             document.text,
         ],
     )
-    connection.execute(
-        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-        [place.doc, analyse(document.title), analyse(document.text)],
-    )
+    insert_words(connection, analyser, [(place.doc, document.title, document.text)])
 
 
-def remove_documents(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
+def remove_documents(connection: sqlite3.Connection, ids: Sequence[str], analyser: Analyser) -> int:
     """Takes documents out and buries their rows; says how many were there. The cost is that of what is removed."""
     docs: list[int] = []
     for some in chunks(list(dict.fromkeys(ids))):
         found = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))})", some)
         docs += [doc for (doc,) in found]
-    return remove_numbers(connection, docs)
+    return remove_numbers(connection, docs, analyser)
 
 
-def remove_numbers(connection: sqlite3.Connection, docs: Sequence[int]) -> int:
+def remove_numbers(connection: sqlite3.Connection, docs: Sequence[int], analyser: Analyser) -> int:
     """The same for documents by their numbers, all of which must be there."""
     # In their order: the index of words gathers changes in memory only while the numbers rise.
     for some in chunks(sorted(docs)):
         named = f"WHERE doc IN ({marks(len(some))})"
         sql = f"SELECT doc, segment, first_row, n_rows, title, text FROM documents {named} ORDER BY doc"
         rows = connection.execute(sql, some).fetchall()
-        # The index of words keeps no texts: it takes words out by being given them again.
-        connection.executemany(
-            "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
-            ((doc, analyse(title), analyse(text)) for doc, _, _, _, title, text in rows),
-        )
+        delete_words(connection, analyser, ((doc, title, text) for doc, _, _, _, title, text in rows))
         connection.execute(f"DELETE FROM documents {named}", some)
         buried = ((segment, row) for _, segment, first, n_rows, _, _ in rows for row in range(first, first + n_rows))
         connection.executemany("INSERT INTO tombstones VALUES (?, ?)", buried)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.index import catalogue
-from plait.index.analyser import analyse
 from plait.index.check import CheckReport, check, sound_segment
 from plait.index.connection import ReadTransaction
 from plait.index.documents import digest_holds
@@ -25,9 +24,8 @@ from plait.index.segment import Segment
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan, write_plan
+from plait.index.words import BATCH, read_analyser, rewrite_words
 from plait.index.writer import Writer
-
-BATCH = 1000  # documents whose texts are held at a time
 
 
 @dataclass(slots=True)
@@ -151,7 +149,7 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
     if report.damaged_plan:
         write_plan(connection, None)
-    _write_words(connection)
+    rewrite_words(connection, read_analyser(connection))  # it may hold words of what is gone
     return 0
 
 
@@ -163,17 +161,3 @@ def _claimed(connection: sqlite3.Connection, segment: Segment) -> NDArray[np.boo
     for first_row, n_rows in connection.execute(sql, between):
         claimed[first_row : first_row + n_rows] = True
     return claimed
-
-
-def _write_words(connection: sqlite3.Connection) -> None:
-    """The index of words from the texts: it may hold words of what is gone."""
-    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-    last = -1
-    while rows := connection.execute(
-        "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
-    ).fetchall():
-        last = rows[-1][0]
-        connection.executemany(
-            "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-            ((doc, analyse(title), analyse(text)) for doc, title, text in rows),
-        )

@@ -38,6 +38,7 @@ from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.index.weights import FittedWeights, write_weights
+from plait.index.words import has_other_stems, read_analyser, rewrite_words
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -68,6 +69,8 @@ class Writer:
                 try:
                     catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
+                    self._analyser = read_analyser(self._connection)
+                    self._renew_stems()
                     self._remove_leftovers()
                 except BaseException:
                     self._connection.close()
@@ -111,11 +114,12 @@ class Writer:
             stored, fixed = self._pooled(strands)
             files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
             self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = catalogue.remove_documents(self._connection, [document.id for document in documents])
+            ids = [document.id for document in documents]
+            n_replaced = catalogue.remove_documents(self._connection, ids, self._analyser)
             first_row = 0
             for place, document in enumerate(documents):
                 own = Placement(first_doc + place, number, first_row, len(spans[place]))
-                catalogue.insert_document(self._connection, document, own)
+                catalogue.insert_document(self._connection, document, own, self._analyser)
                 first_row += len(spans[place])
             catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
             catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
@@ -128,7 +132,7 @@ class Writer:
         """Deletes by id, in one commit; says how many were there."""
         self._check_usable()
         check_ids(ids)
-        return self._delete(lambda: catalogue.remove_documents(self._connection, ids))
+        return self._delete(lambda: catalogue.remove_documents(self._connection, ids, self._analyser))
 
     def delete_where(self, condition: Condition) -> int:
         """Deletes what a filter accepts, in one commit; says how many that were."""
@@ -141,7 +145,7 @@ class Writer:
                 )
             except OverflowError as error:
                 raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
-            return catalogue.remove_numbers(self._connection, [doc for (doc,) in found])
+            return catalogue.remove_numbers(self._connection, [doc for (doc,) in found], self._analyser)
 
         return self._delete(remove)
 
@@ -340,6 +344,19 @@ class Writer:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._connection.close()  # takes it back as well, and lets no later write join what is left of it
+
+    def _renew_stems(self) -> None:
+        """Writes all words anew, in one commit, if another version of the stemmer wrote them: this one could neither
+        delete them nor find all of them."""
+        if not has_other_stems(self._connection, self._analyser):
+            return
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            rewrite_words(self._connection, self._analyser)
+            return 0
+
+        self._commit(steps, draft=None)
 
     def _remove_leftovers(self) -> None:
         """Removes the folders of writes that were killed. The catalogue is the judge, and this writer has the lock."""

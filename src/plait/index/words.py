@@ -1,0 +1,90 @@
+"""The full-text table of the catalogue: the words of each document, as the analyser of the index makes them.
+
+The table keeps no texts. It takes a document's words out by being told them again, so words must be made the same way
+for as long as the index lives. Stemmers are another project's, and may change; then all words are written anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from plait.errors import ConfigError, CorruptIndexError
+from plait.index.analyser import Analyser
+from plait.index.connection import ReadTransaction
+from plait.index.stemming import stemmer_version
+
+BATCH = 1000  # documents whose texts are held at a time
+LANGUAGE, STEMMER = "language", "stemmer"  # keys of meta that only an index with a language has
+
+Words = Iterable[tuple[int, str, str]]  # document number, title, text
+
+
+def words_schema(analyser: Analyser) -> str:
+    """The statement that makes the table."""
+    return f"CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = \"{analyser.tokenizer}\")"
+
+
+def words_meta(analyser: Analyser) -> dict[str, object]:
+    """What the catalogue says of the analyser."""
+    told: dict[str, object] = {"analyser": analyser.version}
+    if analyser.language is not None:
+        told |= {LANGUAGE: analyser.language, STEMMER: stemmer_version()}
+    return told
+
+
+def analyser_in(meta: Mapping[str, Any]) -> Analyser:
+    """The analyser of an index, from its meta."""
+    language = meta.get(LANGUAGE)
+    try:
+        analyser = Analyser(language)
+    except ConfigError as error:
+        raise CorruptIndexError(f"the catalogue names a language that is not known: {error}") from error
+    if analyser.version != meta.get("analyser"):
+        raise CorruptIndexError(
+            f"the catalogue splits words by rules {meta.get('analyser')!r}, and says that its language is "
+            f"{language!r}; one of them is damaged"
+        )
+    return analyser
+
+
+def read_analyser(view: ReadTransaction | sqlite3.Connection) -> Analyser:
+    sql = "SELECT key, value FROM meta WHERE key IN ('analyser', 'language')"
+    return analyser_in(dict(view.rows(sql) if isinstance(view, ReadTransaction) else view.execute(sql).fetchall()))
+
+
+def insert_words(connection: sqlite3.Connection, analyser: Analyser, documents: Words) -> None:
+    connection.executemany(
+        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+        ((doc, analyser.analyse(title), analyser.analyse(text)) for doc, title, text in documents),
+    )
+
+
+def delete_words(connection: sqlite3.Connection, analyser: Analyser, documents: Words) -> None:
+    """Takes the words of documents out; title and text must be those that were written."""
+    connection.executemany(
+        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
+        ((doc, analyser.analyse(title), analyser.analyse(text)) for doc, title, text in documents),
+    )
+
+
+def rewrite_words(connection: sqlite3.Connection, analyser: Analyser) -> None:
+    """All words anew, from the texts. Within a transaction of the caller."""
+    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    last = -1
+    while rows := connection.execute(
+        "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
+    ).fetchall():
+        last = rows[-1][0]
+        insert_words(connection, analyser, rows)
+    if analyser.language is not None:
+        connection.execute("UPDATE meta SET value = ? WHERE key = ?", [stemmer_version(), STEMMER])
+
+
+def has_other_stems(connection: sqlite3.Connection, analyser: Analyser) -> bool:
+    """Whether the words were stemmed by other algorithms than those that are installed."""
+    if analyser.language is None:
+        return False
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", [STEMMER]).fetchone()
+    return row is None or row[0] != stemmer_version()
