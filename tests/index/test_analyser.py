@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.errors import ConfigError
@@ -95,11 +95,13 @@ def test_operators_in_a_query_are_words_or_nothing(query: str) -> None:
     assert all(word.strip('"').isalnum() for word in expression.split(" OR "))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_query_is_a_valid_expression(query: str) -> None:
     found("wool", query)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8", categories=["L", "N"]), min_size=1))
 def test_any_text_of_letters_that_the_tokenizer_knows_finds_itself(text: str) -> None:
     frozen = unicodedata.ucd_3_2_0
@@ -107,6 +109,7 @@ def test_any_text_of_letters_that_the_tokenizer_knows_finds_itself(text: str) ->
         assert found(text, text)
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet=st.one_of(st.characters(), st.sampled_from("aé\u0301\u0327がガｶﾞ한ᄒ\u1161\u11abﬁ東ก\u0e33\u0e48")))
 )
@@ -212,6 +215,7 @@ def test_every_language_has_its_stemmer() -> None:
 WORDS_OF_ALL_SCRIPTS = st.sampled_from(" aeiousnßéIİıñ.'-_0العكتابُ" + "столицейλόγος" + "हिन्दी" + "東京のがเมือง한국")
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([None, "ar", "de", "el", "fr", "hi", "ru", "tr", "yi"]),
     st.text(st.one_of(WORDS_OF_ALL_SCRIPTS, st.characters(codec="utf-8", categories=["L", "N", "Mn"])), max_size=60),
