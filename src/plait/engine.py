@@ -15,7 +15,7 @@ from plait.encode.protocol import Encoder, StrandShape
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
-from plait.index.store import Snapshot, Store, refuse_other_pooling
+from plait.index.store import Snapshot, Store, refuse_other_language, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
@@ -47,6 +47,7 @@ def open_index(
     fixed: int | None = None,
     pool_factor: int | None = None,
     pooling: str | None = None,
+    language: str | None = None,
     precision: str | None = None,
     n_threads: int | None = None,
     read_only: bool = False,
@@ -62,6 +63,9 @@ def open_index(
     `pool_factor`, put together as `pooling` says ("hierarchical", the default, or "sequential"). It remembers that for
     all that is added later; opening it with another choice is an error, and without one is not.
 
+    `language` ("de", "ru", ...) stems the full text of a new index for one language; without it English is stemmed, and
+    texts of any languages may be mixed. It too is remembered.
+
     `ahead` is a model that is loading already; it is used if it is the
     index's.
     """
@@ -75,9 +79,10 @@ def open_index(
     except NotAnIndexError:
         if not create:
             raise
-        store = _create(path, source, shape, Pooling.asked(fixed, pool_factor, pooling))
+        store = _create(path, source, shape, Pooling.asked(fixed, pool_factor, pooling), language)
     try:
         refuse_other_pooling(store, Pooling.asked(fixed, pool_factor, pooling, kept=store.pooling))
+        refuse_other_language(store, language)
         source.serve(store)
     except BaseException:
         store.close()
@@ -85,11 +90,14 @@ def open_index(
     return Index(store, source, n_threads=threads)
 
 
-def _create(path: Path, source: EncoderSource, shape: StrandShape | None, pooling: Pooling | None) -> Store:
+def _create(
+    path: Path, source: EncoderSource, shape: StrandShape | None, pooling: Pooling | None, language: str | None
+) -> Store:
+    chosen: dict[str, Any] = {"pooling": pooling, "language": language}
     if shape is not None:
-        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={}, pooling=pooling)
+        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={}, **chosen)
     facts = {} if source.name is None else {"model": source.name}
-    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, pooling=pooling)
+    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, **chosen)
 
 
 class Index:

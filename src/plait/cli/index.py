@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.ending import StoppedError, say
-from plait.cli.options import Fixed, Model, PoolFactor, PoolingMethod, Threads, pooling_options
+from plait.cli.options import Fixed, Language, Model, PoolFactor, PoolingMethod, Threads, pooling_options
 from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def index(
     fixed: Fixed = None,
     pool_factor: PoolFactor = None,
     pooling: PoolingMethod = None,
+    language: Language = None,
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a load that was cut short.")] = False,
@@ -55,6 +56,7 @@ def index(
       plait index notes/ papers/ --to my-index --on-error skip
       zcat dump.gz | plait index - --to my-index
       plait index corpus.jsonl --to small-index --fixed 32
+      plait index notizen/ --to notizen-index --language de
       plait index corpus.jsonl --to my-index --resume
     """
     import plait
@@ -69,7 +71,7 @@ def index(
     n_kept = 0
     chosen = pooling_options(fixed, pool_factor, pooling)
     with (
-        plait.open(to, create=not resume, model=model, n_threads=threads, **chosen) as opened,
+        plait.open(to, create=not resume, model=model, language=language, n_threads=threads, **chosen) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 

@@ -49,6 +49,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
         *pooling,
+        *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
         ("model", str(facts.facts.get("model", "none: vectors are brought by the caller"))),
         ("fingerprint", facts.fingerprint),

@@ -39,6 +39,12 @@ PoolFactor = Annotated[
     int | None,
     typer.Option(metavar="N", help="Keep one token vector for every N, now and later.", show_default=False),
 ]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE", help="Stem the full text of a new index for a language: de, fr, ru, ...", show_default=False
+    ),
+]
 PoolingMethod = Annotated[
     Method | None,
     typer.Option(help="How vectors become fewer: by likeness (the default) or by order.", show_default=False),

@@ -25,8 +25,10 @@ class _Match:
 
 
 def cells(text: str) -> int:
-    """Columns of a terminal that the text takes, near enough: wide characters take two."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    """Columns of a terminal that the text takes, near enough: wide characters take two, marks on others none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if _is_mark(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def marks(text: str, query: str) -> tuple[tuple[int, int], ...]:
@@ -87,7 +89,16 @@ def _between_words(text: str, start: int, end: int) -> tuple[int, int]:
     if end < len(text):
         space = text.rfind(" ", end - _SNAP, end + 1)
         end = space if space > start else end
+    # A mark stays with the character that it stands on: where words are not spaced, an end can fall between them.
+    while 0 < start < end and _is_mark(text[start]):
+        start -= 1
+    while end < len(text) and _is_mark(text[end]):
+        end += 1
     return start, end
+
+
+def _is_mark(char: str) -> bool:
+    return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
 
 
 def _merged(found: Sequence[Word]) -> tuple[tuple[int, int], ...]:

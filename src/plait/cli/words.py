@@ -14,7 +14,15 @@ their them then there this to was what when where which who why will with you yo
 FUNCTION_WORDS = frozenset(_COMMON.split())
 
 # Scripts that are written without spaces, or with particles on their words: these are cut into pairs of characters.
-_UNSPACED = ((0x0E00, 0x0EFF), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF), (0xF900, 0xFAFF))
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # kana
+    (0x3400, 0x9FFF),  # Han
+    (0xAC00, 0xD7AF),  # Hangul
+    (0xF900, 0xFAFF),
+)
 _UNSPACED_PLANES = (0x20000, 0x3FFFF)
 
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), " ")
@@ -34,6 +42,14 @@ def printable(text: str) -> str:
     return text.translate(_SHOWN)
 
 
+def fold(text: str) -> str:
+    """The text as it is compared: without case, accents and compatible forms, as the index has it."""
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFC", "".join(char for char in apart if not "\u0300" <= char <= "\u036f"))
+
+
 def words(text: str) -> Iterator[Word]:
     """Runs of letters and digits; pairs of characters, overlapping, where words are not spaced."""
     start = 0
@@ -42,10 +58,10 @@ def words(text: str) -> Iterator[Word]:
         while end < len(text) and _kind(text[end]) == kind:
             end += 1
         if kind == "spaced":
-            yield Word(start, end, text[start:end].casefold())
+            yield Word(start, end, fold(text[start:end]))
         elif kind == "unspaced":
             for at in range(start, max(start + 1, end - 1)):
-                yield Word(at, min(at + 2, end), text[at : at + 2][: end - at].casefold())
+                yield Word(at, min(at + 2, end), fold(text[at : min(at + 2, end)]))
         start = end
 
 

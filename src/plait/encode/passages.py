@@ -15,7 +15,10 @@ BLOCK_CHARACTERS = 1 << 17
 SEARCHED_PART = 4
 
 _PARAGRAPH, _SENTENCE, _LINE, _WORD, _NONE = 4, 3, 2, 1, 0
-_SENTENCE_ENDS = ".!?…。！？"
+# Sentences that end without a space after them, then those of scripts that have spaces: Arabic, Urdu, Hindi, Armenian,
+# Ethiopic. Khmer and Burmese may have one or not.
+_UNSPACED_ENDS = "。！？｡។၊။"
+_SENTENCE_ENDS = ".!?…؟۔।॥։።" + _UNSPACED_ENDS
 
 
 def token_spans(text: str, spans_of: Callable[[str], NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -72,7 +75,7 @@ def _boundary(text: str, end: int, start: int) -> int:
     if gap.count("\n") > 1:
         return _PARAGRAPH
     last = text[end - 1] if end else ""
-    if last in _SENTENCE_ENDS and (gap or last in "。！？"):
+    if last in _SENTENCE_ENDS and (gap or last in _UNSPACED_ENDS):
         return _SENTENCE
     if "\n" in gap:
         return _LINE

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
-from plait.index.analyser import TOKENIZER
+from plait.index.analyser import Analyser
 from plait.index.connection import ReadTransaction
 from plait.index.container import FileFacts
 from plait.index.documents import content_digest, plain_metadata
-from plait.index.words import add_words, tidy_words
+from plait.index.words import add_words, tidy_words, words_schema
 from plait.records import Document
 from plait.version import __version__
 
@@ -39,7 +39,7 @@ CHUNK = 500  # parameters of one statement; any SQLite takes as many
 
 # The text stands last: a row's other columns are then read without the pages that a long text fills. A document's
 # number is never used twice, so that a number in a segment means one document for ever.
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE documents (
     doc INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,7 +52,6 @@ CREATE TABLE documents (
     metadata TEXT NOT NULL,
     text TEXT NOT NULL
 );
-CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = "{TOKENIZER}");
 CREATE TABLE segments (segment INTEGER PRIMARY KEY, n_rows INTEGER NOT NULL, files TEXT NOT NULL);
 CREATE TABLE tombstones (segment INTEGER, row INTEGER, PRIMARY KEY (segment, row)) WITHOUT ROWID;
 """
@@ -98,10 +97,10 @@ def refuse_newer(path: Path, format_number: int) -> None:
         )
 
 
-def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object]) -> None:
+def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object], analyser: Analyser) -> None:
     """Makes the tables. Within a transaction: a catalogue has all of them or is none."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for statement in SCHEMA.split(";\n"):
+    for statement in [*SCHEMA.split(";\n"), words_schema(analyser)]:
         if statement.strip():
             connection.execute(statement)
     counts = {"commit": 0, "next_segment": 1, "n_documents": 0}
@@ -123,7 +122,7 @@ def next_doc(connection: sqlite3.Connection) -> int:
     return 1 if row is None else int(row[0]) + 1
 
 
-def insert_document(connection: sqlite3.Connection, document: Document, place: Placement) -> None:
+def insert_document(connection: sqlite3.Connection, document: Document, place: Placement, analyser: Analyser) -> None:
     """Makes a document and its words live. Its id must not be there."""
     metadata = json.dumps(plain_metadata(document), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     connection.execute(
@@ -141,7 +140,7 @@ def insert_document(connection: sqlite3.Connection, document: Document, place: P
             document.text,
         ],
     )
-    add_words(connection, [(place.doc, document.title, document.text)])
+    add_words(connection, analyser, [(place.doc, document.title, document.text)])
 
 
 def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:

@@ -7,25 +7,26 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 
-from plait.index.analyser import TOKENIZER, analyse
+from plait.index.analyser import PLAIN, Analyser
+from plait.index.words import add_words, words_schema
 
 DOCUMENT = 0
 
 
-def count_words(title: str, text: str, terms: Sequence[tuple[str, bool]]) -> list[int]:
+def count_words(title: str, text: str, terms: Sequence[tuple[str, bool]], analyser: Analyser = PLAIN) -> list[int]:
     """How often title and text hold each of the terms: a word, and whether it also stands for longer words that begin
     with it."""
     if not terms:
         return []
     with closing(sqlite3.connect(":memory:")) as memory:
-        memory.execute(f"CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = \"{TOKENIZER}\")")
+        memory.execute(words_schema(analyser))
         memory.execute("CREATE VIRTUAL TABLE places USING fts5vocab (words, instance)")
-        add = "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)"
-        memory.execute(add, [DOCUMENT, analyse(title), analyse(text)])
-        memory.executemany(add, [(number, "", word) for number, (word, _) in enumerate(terms, 1)])
+        add_words(memory, analyser, [(DOCUMENT, title, text)])
+        asked = ((number, analyser.stemmed(word)) for number, (word, _) in enumerate(terms, 1))
+        memory.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", asked)
         read: dict[tuple[int, str], list[str]] = {}
         for doc, column, stem in memory.execute("SELECT doc, col, term FROM places ORDER BY doc, col, offset"):
-            read.setdefault((doc, column), []).append(stem)
+            read.setdefault((doc, column), []).append(stem or "")  # None is a lone accent, folded away
     columns = [read.get((DOCUMENT, column), []) for column in ("title", "text")]
     return [
         sum(_count(stems, read.get((number, "text"), []), is_prefix=is_prefix) for stems in columns)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from plait.index.analyser import Analyser
 from plait.index.catalogue import GRAVES_FORMAT, Stretch, chunks, marks, read_count
 from plait.index.filters import Condition
 from plait.index.words import remove_words, rewrite_words
@@ -39,19 +40,19 @@ def bury_where(connection: sqlite3.Connection, condition: Condition) -> int:
     return _bury(connection, connection.execute(sql, condition.parameters).fetchall())
 
 
-def make_room(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
+def make_room(connection: sqlite3.Connection, analyser: Analyser, ids: Sequence[str]) -> int:
     """Takes out the documents that have these ids, so that others may have them; says how many were not deleted."""
     n_living = 0
     for some in chunks(list(dict.fromkeys(ids))):
         alive = _places(connection, some)
         _bury_rows(connection, alive)
         there = connection.execute(f"SELECT doc FROM documents WHERE id IN ({marks(len(some))}) ORDER BY doc", some)
-        _remove(connection, [doc for (doc,) in there])
+        _remove(connection, analyser, [doc for (doc,) in there])
         n_living += len(alive)
     return n_living
 
 
-def empty_graves(connection: sqlite3.Connection, stretch: Stretch | None = None) -> None:
+def empty_graves(connection: sqlite3.Connection, analyser: Analyser, stretch: Stretch | None = None) -> None:
     """Takes out for good what was deleted of some segments, or of all."""
     if read_count(connection, "format") < GRAVES_FORMAT:
         return
@@ -63,9 +64,9 @@ def empty_graves(connection: sqlite3.Connection, stretch: Stretch | None = None)
         # Few are left: the words of those are fewer than the words to remove.
         connection.execute("DELETE FROM documents WHERE doc IN (SELECT doc FROM graves)")
         connection.execute("DELETE FROM graves")
-        rewrite_words(connection)
+        rewrite_words(connection, analyser)
     else:
-        _remove(connection, docs)
+        _remove(connection, analyser, docs)
 
 
 def _living_of(connection: sqlite3.Connection) -> str:
@@ -93,13 +94,13 @@ def _bury_rows(connection: sqlite3.Connection, places: Sequence[Place]) -> None:
     connection.executemany("INSERT INTO tombstones VALUES (?, ?)", rows)
 
 
-def _remove(connection: sqlite3.Connection, docs: Sequence[int]) -> None:
+def _remove(connection: sqlite3.Connection, analyser: Analyser, docs: Sequence[int]) -> None:
     """Takes rows and words out for good; the numbers ascend."""
     has_graves = read_count(connection, "format") >= GRAVES_FORMAT
     for some in chunks(docs):
         named = f"WHERE doc IN ({marks(len(some))})"
         sql = f"SELECT doc, title, text FROM documents {named} ORDER BY doc"
-        remove_words(connection, connection.execute(sql, some).fetchall())
+        remove_words(connection, analyser, connection.execute(sql, some).fetchall())
         connection.execute(f"DELETE FROM documents {named}", some)
         if has_graves:
             connection.execute(f"DELETE FROM graves {named}", some)

@@ -38,6 +38,7 @@ class StoreInfo:
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
     weights: ReadWeights = ReadWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
+    language: str | None = None  # that the full text is stemmed for; None is English, and texts of any language
     drift: Drift | None = None  # of vectors that were coded since the codec was fitted
     resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
 
@@ -78,6 +79,7 @@ def info(store: Store) -> StoreInfo:
         facts=json.loads(meta["facts"]),
         tuned=tuned,
         weights=weights,
+        language=store.language,
         pooling=str(pooling_in(meta["facts"]) or ""),
         drift=drift,
         resident=resident_bytes(store.path),

@@ -25,10 +25,8 @@ from plait.index.segment import Segment
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan, write_plan
-from plait.index.words import rewrite_words
+from plait.index.words import BATCH, read_analyser, rewrite_words
 from plait.index.writer import Writer
-
-BATCH = 1000  # documents whose texts are held at a time
 
 
 @dataclass(slots=True)
@@ -156,7 +154,7 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
     if report.damaged_plan:
         write_plan(connection, None)
-    rewrite_words(connection)  # it may hold words of what is gone
+    rewrite_words(connection, read_analyser(connection))  # it may hold words of what is gone
     return 0
 
 

@@ -4,7 +4,7 @@ later write, merge or deletion changes it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,19 +15,21 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, FilterError
-from plait.index.analyser import match_expression
+from plait.index.analyser import PLAIN, Analyser, QueryTerm
 from plait.index.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
 from plait.index.connection import ReadTransaction
 from plait.index.documents import check_ids, digest_holds
 from plait.index.durable import storage_errors
+from plait.index.full_text import FullText
 from plait.index.graves import living
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
+from plait.index.sqlite_text import WordScore
 from plait.index.tuned import ReadPlan, read_plan
 from plait.index.weights import ReadWeights, read_weights
+from plait.index.words import read_analyser
 
 CATALOGUE = "catalogue.sqlite"
-MAX_DOC = 2**63 - 1
 KEPT_FILTERS = 32
 
 
@@ -60,6 +62,7 @@ class Snapshot:
         tuned: ReadPlan,
         codes_recall: float | None,
         weights: ReadWeights,
+        analyser: Analyser = PLAIN,
     ) -> None:
         """Not to be called: `open` makes it."""
         self.segments, self.shape, self.path = segments, shape, path
@@ -68,9 +71,11 @@ class Snapshot:
         self.tuned = tuned  # the settings that were chosen for searching this index, if any
         self.codes_recall = codes_recall  # the share of the vectors' best that codes keep; None if it was not measured
         self.weights = weights  # those of strands that were fitted on judged queries, if any
+        self.analyser = analyser  # of the full text
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
-        self._living, self._living_words = (living(view.count("format"), number) for number in ("doc", "rowid"))
+        self._living = living(view.count("format"))
+        self._full_text = FullText(view, analyser, n_documents)
         self._filtered: dict[str, NDArray[np.int64]] = {}
         self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.eligible`: it lasts as long as this does
 
@@ -114,6 +119,7 @@ class Snapshot:
             tuned=read_plan(view),
             codes_recall=read_codes_recall(view),
             weights=read_weights(view),
+            analyser=read_analyser(view),
         )
 
     def bm25(
@@ -123,31 +129,11 @@ class Snapshot:
 
         Equal scores go by document number. A text without a word finds nothing.
         """
-        expression = match_expression(text)
-        if expression is None or k < 1 or (allowed is not None and not len(allowed)):
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        parameters: list[object] = [expression]
-        among = f"AND {self._living_words}"
-        if allowed is not None:
-            # The plus keeps SQLite from asking the full-text index once for each allowed number.
-            among += " AND +rowid IN (SELECT value FROM json_each(?))"
-            parameters.append(json.dumps(allowed.tolist()))
-        rows = self._view.rows(
-            f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {among} ORDER BY score, rowid LIMIT ?",
-            [*parameters, min(k, MAX_DOC)],
-        )
-        docs = np.asarray([doc for doc, _ in rows], np.int64)
-        scores = np.asarray([-score for _, score in rows], np.float32)
-        order = np.lexsort((docs, -scores))  # again, for scores that float32 has made equal
-        return docs[order], scores[order]
+        return self._full_text.best(text, k, allowed)
 
-    def word_score(self, term: str, doc: int) -> tuple[float, int] | None:
-        """What one term of `match_terms` adds to the BM25 score of a document, and how many documents hold it; None if
-        this one does not."""
-        score = self._view.rows("SELECT -bm25(words) FROM words WHERE words MATCH ? AND rowid = ?", [term, doc])
-        if not score:
-            return None
-        return score[0][0], self._view.rows("SELECT count(*) FROM words WHERE words MATCH ?", [term])[0][0]
+    def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
+        """The words of a query that a document holds, and what each adds to its BM25 score."""
+        return self._full_text.word_scores(query, doc)
 
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from plait.codec.pooling import MOST_FIXED, Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
-from plait.index import analyser
+from plait.index.analyser import VERSION, Analyser
 from plait.index.catalogue import (
     APPLICATION_ID,
     PLAIN_FORMAT,
@@ -29,6 +29,8 @@ from plait.index.connection import ReadTransaction, open_for_writing
 from plait.index.durable import storage_errors, sync_folder
 from plait.index.lock import LOCK, WriterLock
 from plait.index.snapshot import CATALOGUE, Snapshot, StoredDocument
+from plait.index.stemming import language_of
+from plait.index.words import analyser_in, words_meta
 from plait.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Store:
         self.shape: StrandShape = meta["shape"]
         self.facts: Mapping[str, Any] = meta["facts"]
         self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
+        self.language = analyser_in(meta).language  # that the full text is stemmed for; None is any
         self._closed = False
 
     @classmethod
@@ -63,10 +66,12 @@ class Store:
         shape: StrandShape,
         facts: Mapping[str, Any],
         pooling: Pooling | None = None,
+        language: str | None = None,
     ) -> Store:
         """Makes an empty index in a folder that is absent or empty, or where making one was cut short. All that is ever
-        written to it is pooled as `pooling` says."""
+        written to it is pooled as `pooling` says, and its full text stemmed as `language` asks."""
         _check_shape(shape)
+        analyser = Analyser(language)
         if pooling is not None:
             check_poolable(shape)
             facts = {**facts, "pooling": pooling.as_fact()}
@@ -77,7 +82,7 @@ class Store:
             "fingerprint": fingerprint,
             "shape": _shape_to_json(shape),
             "facts": _facts_to_json(facts),
-            "analyser": analyser.VERSION,
+            **words_meta(analyser),
         }
         with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -88,7 +93,7 @@ class Store:
                 )
             lock = WriterLock(path / LOCK)
             try:
-                _make(path, meta)
+                _make(path, meta, analyser)
             finally:
                 lock.release()
         return cls.open(path)
@@ -139,7 +144,7 @@ class Store:
         self.close()
 
 
-def _make(path: Path, meta: Mapping[str, object]) -> None:
+def _make(path: Path, meta: Mapping[str, object], analyser: Analyser) -> None:
     if (path / CATALOGUE).exists():
         view = ReadTransaction(path / CATALOGUE)
         try:
@@ -151,7 +156,7 @@ def _make(path: Path, meta: Mapping[str, object]) -> None:
     connection = open_for_writing(path / CATALOGUE, create=True)
     try:
         connection.execute("BEGIN IMMEDIATE")
-        create_schema(connection, meta)
+        create_schema(connection, meta, analyser)
         connection.execute("COMMIT")
     finally:
         connection.close()
@@ -185,10 +190,10 @@ def _checked_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
     number, words = meta.get("format"), meta.get("analyser")
     if isinstance(number, int):
         refuse_newer(path, number)
-    if isinstance(words, int) and words > analyser.VERSION:
+    if isinstance(words, int) and words > VERSION:
         raise NewerFormatError(
             f"index {path} splits words by rules {words}, and this plait ({__version__}) knows up to "
-            f"{analyser.VERSION}; install the plait that wrote it, or a newer one"
+            f"{VERSION}; install the plait that wrote it, or a newer one"
         )
     if not isinstance(number, int) or number < 1 or not isinstance(words, int):
         raise CorruptIndexError(f"{path / CATALOGUE} is damaged: its format is {number!r}, its analyser {words!r}")
@@ -222,6 +227,17 @@ def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
     raise ConfigError(
         f"index {store.path} was made without pooling, and was opened for {asked}; run plait compact with it, or open "
         f"it without fixed, pool_factor and pooling"
+    )
+
+
+def refuse_other_language(store: Store, asked: str | None) -> None:
+    """Raises if the full text of an index is not stemmed as its opener asked. Asking for nothing is always fine."""
+    if asked is None or language_of(asked) == store.language:
+        return
+    made = "without a language" if store.language is None else f"for the language {store.language!r}"
+    raise ConfigError(
+        f"index {store.path} was made {made}, and was opened for {asked!r}; open it without language, or build another "
+        f"index"
     )
 
 

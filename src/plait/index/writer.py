@@ -39,6 +39,7 @@ from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.index.weights import FittedWeights, write_weights
+from plait.index.words import has_other_stems, read_analyser, rewrite_words
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -69,6 +70,8 @@ class Writer:
                 try:
                     catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
+                    self._analyser = read_analyser(self._connection)
+                    self._renew_stems()
                     self._remove_leftovers()
                 except BaseException:
                     self._connection.close()
@@ -112,11 +115,11 @@ class Writer:
             stored, fixed = self._pooled(strands)
             files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
             self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = make_room(self._connection, [document.id for document in documents])
+            n_replaced = make_room(self._connection, self._analyser, [document.id for document in documents])
             first_row = 0
             for place, document in enumerate(documents):
                 own = Placement(first_doc + place, number, first_row, len(spans[place]))
-                catalogue.insert_document(self._connection, document, own)
+                catalogue.insert_document(self._connection, document, own, self._analyser)
                 first_row += len(spans[place])
             catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
             catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
@@ -267,7 +270,7 @@ class Writer:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
                 record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
-            empty_graves(self._connection, some)
+            empty_graves(self._connection, self._analyser, some)
             catalogue.replace_segments(self._connection, record, done.places, some)
             if work.new_pooling is not None:
                 catalogue.write_pooling(self._connection, work.new_pooling)
@@ -347,6 +350,19 @@ class Writer:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._connection.close()  # takes it back as well, and lets no later write join what is left of it
+
+    def _renew_stems(self) -> None:
+        """Writes all words anew, in one commit, if another version of the stemmer wrote them: this one could neither
+        delete them nor find all of them."""
+        if not has_other_stems(self._connection, self._analyser):
+            return
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            rewrite_words(self._connection, self._analyser)
+            return 0
+
+        self._commit(steps, draft=None)
 
     def _remove_leftovers(self) -> None:
         """Removes the folders of writes that were killed. The catalogue is the judge, and this writer has the lock."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
-from plait.index.analyser import match_terms
 from plait.index.counting import count_words
 from plait.index.segment import Segment
 from plait.index.store import Snapshot, StoredDocument
@@ -25,7 +23,6 @@ from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
 
 # Lists that are not made from the multi strand: other strands, and what a cross-encoder gives.
 OTHER_LISTS = {"bm25", "dense", "sparse", "rerank", "anncur", "adacur", "axn", "predicted", "round"}
-SMALLEST_IDF = 1e-6  # FTS5's: a word that most documents hold still adds a little
 
 
 class Explainer:
@@ -117,20 +114,14 @@ class Explainer:
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
         """The words of the query that the document holds, those that add most first."""
-        terms = match_terms(self._query)
-        scored = {word: self._snapshot.word_score(term, document.doc) for word, term in terms.items()}
-        held = [(word, *score) for word, score in scored.items() if score is not None]
-        asked = [(word, terms[word].endswith("*")) for word, _, _ in held]
-        counts = count_words(document.title, document.text, asked)
+        held = self._snapshot.word_scores(self._query, document.doc)
+        asked = [(word, term.is_prefix) for word, (term, _) in held.items()]
+        counts = count_words(document.title, document.text, asked, self._snapshot.analyser)
         found = [
-            WordMatch(word, count, n_holding, self._idf(n_holding), score)
-            for (word, score, n_holding), count in zip(held, counts, strict=True)
+            WordMatch(word, count, part.n_holding, part.idf, part.score)
+            for (word, (_, part)), count in zip(held.items(), counts, strict=True)
         ]
         return tuple(sorted(found, key=lambda match: -match.score))
-
-    def _idf(self, n_holding: int) -> float:
-        odds = (self._snapshot.n_documents - n_holding + 0.5) / (n_holding + 0.5)
-        return max(math.log(odds), SMALLEST_IDF)
 
     # -- terms
 

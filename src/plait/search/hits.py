@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from plait.index.analyser import Analyser
 from plait.index.segment import Segment
 from plait.index.store import Snapshot, StoredDocument
 from plait.records import Hit, Span
 from plait.search.ranking import UNKNOWN_ROW, Ranking
-
-WORD = re.compile(r"\w+")
 
 
 def hits_of(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
@@ -24,7 +22,7 @@ def hits_of(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
     for place, document in enumerate(stored):
         row = int(ranking.rows[place])
         if row == UNKNOWN_ROW:
-            span = _span_with_most_words(by_number[document.segment], document, query)
+            span = _span_with_most_words(by_number[document.segment], document, query, snapshot.analyser)
         else:
             which = int(np.searchsorted(starts, row, side="right")) - 1
             span = _span(snapshot.segments[which], row - int(starts[which]))
@@ -46,14 +44,13 @@ def _span(segment: Segment, row: int) -> Span:
     return Span(int(segment.starts[row]), int(segment.ends[row]))
 
 
-def _span_with_most_words(segment: Segment, document: StoredDocument, query: str) -> Span:
+def _span_with_most_words(segment: Segment, document: StoredDocument, query: str, analyser: Analyser) -> Span:
     """BM25 scores whole documents, so the passage to show is the first of those that hold most of the query's words."""
-    words = set(WORD.findall(query.casefold()))
-
-    def n_words(span: Span) -> int:
-        return len(words.intersection(WORD.findall(document.text[span.start : span.end].casefold())))
-
-    return max(_spans(segment, document), key=n_words)
+    spans = list(_spans(segment, document))
+    if len(spans) == 1:
+        return spans[0]
+    words = analyser.words(query)
+    return max(spans, key=lambda span: len(words & analyser.words(document.text[span.start : span.end])))
 
 
 def _spans(segment: Segment, document: StoredDocument) -> Iterator[Span]:
