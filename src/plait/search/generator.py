@@ -77,6 +77,16 @@ def _contains(sorted_set: NDArray[np.int64], values: NDArray[np.int64]) -> NDArr
     return np.asarray(sorted_set[place] == values)
 
 
+def bits_of(segment: Segment, rows: Rows) -> NDArray[np.uint8] | None:
+    """A bit for each row of the segment, the lowest of a byte first, as the kernels read them; None where all are
+    set."""
+    if rows is None:
+        return None
+    keep = np.zeros(segment.n_rows, bool)
+    keep[rows] = True
+    return np.packbits(keep, bitorder="little")
+
+
 def by_document(segment: Segment, base: int, rows: Rows, scores: NDArray[np.float32], k: int) -> Ranking:
     """Passage scores to the k best documents; the rows of a document stand together, so runs are reduced."""
     numbers = np.arange(segment.n_rows) if rows is None else rows

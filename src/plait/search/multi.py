@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.items import CodedItems
-from plait.errors import CorruptIndexError, InputError
+from plait.errors import InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
+from plait.search.blame import blaming
 from plait.search.chosen import Chosen
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
@@ -142,14 +141,3 @@ def score_rows(
             n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
             stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
     return by_document(segment, base, rows, passages, k)
-
-
-@contextmanager
-def blaming(segment: Segment) -> Iterator[None]:
-    """The query was checked: what the kernels refuse within is a value of the segment."""
-    try:
-        yield
-    except InputError as error:
-        raise CorruptIndexError(
-            f"the compressed vectors of segment {segment.number} are damaged ({error}); run plait check"
-        ) from error

@@ -12,7 +12,7 @@ from plait.index.store import Snapshot
 from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
 from plait.search.coded import ProbeConfig
-from plait.search.dense import ExactDense
+from plait.search.dense import DenseConfig, ExactDense, ProbedDense
 from plait.search.fusion import Fusion, ReciprocalRank
 from plait.search.generator import Allowed, Generator
 from plait.search.methods.colxtr import ColXtr
@@ -185,7 +185,8 @@ def plan_for(
     settings = _settings(mode, options or {})
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
-        generators["dense"] = ExactDense()
+        probed_dense = ProbedDense(settings) if isinstance(settings, DenseConfig) else ProbedDense()
+        generators["dense"] = ExactDense() if exact else probed_dense
     if shape.sparse is not None:
         generators["sparse"] = Sparse(settings) if isinstance(settings, SparseConfig) else Sparse()
     if shape.multi is not None:
@@ -212,12 +213,12 @@ def plan_for(
         return Plan(tuple(generators[name] for name in first), fusion, settings.depth, rescored, n_threads)
     if isinstance(settings, CandidateConfig):
         return Plan((RescoredMulti(generators[mode.split(">")[0]], settings, n_threads=n_threads),))
-    if settings is None or isinstance(settings, ProbeConfig | SparseConfig):
+    if settings is None or isinstance(settings, ProbeConfig | SparseConfig | DenseConfig):
         return Plan((generators[mode],))
     return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
 
 
-Settings = Method | ProbeConfig | CandidateConfig | SparseConfig | HybridConfig | PaperConfig
+Settings = Method | ProbeConfig | CandidateConfig | DenseConfig | SparseConfig | HybridConfig | PaperConfig
 
 
 def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
@@ -226,6 +227,8 @@ def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
         return configured(METHODS[mode], options, mode=mode)
     if mode == "multi":
         return configured(ProbeConfig, options, mode=mode)
+    if mode == "dense":
+        return configured(DenseConfig, options, mode=mode)
     if mode == "sparse":
         return configured(SparseConfig, options, mode=mode)
     if mode == "hybrid":

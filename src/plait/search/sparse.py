@@ -11,7 +11,7 @@ from plait.errors import ConfigError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.sparse import SparseQuery, best_rows, score_rows
-from plait.search.generator import FEW, Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.generator import FEW, Allowed, Rows, bits_of, by_document, candidate_rows, missing_strand
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.trace import Stage, Trace
 
@@ -36,7 +36,7 @@ class Sparse:
         queries, within = sparse_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         for segment, base, rows in candidate_rows(snapshot, allowed):
-            bits = _bits(segment, rows)
+            bits = bits_of(segment, rows)
             for query, own in zip(queries, found, strict=True):
                 with within.stage("postings") as stage:
                     own.append(self._search(segment, base, rows, bits, query, k, stage))
@@ -97,11 +97,3 @@ def sparse_queries(snapshot: Snapshot, batch: QueryBatch) -> list[SparseQuery]:
             )
         found.append(query)
     return found
-
-
-def _bits(segment: Segment, rows: Rows) -> NDArray[np.uint8] | None:
-    if rows is None:
-        return None
-    keep = np.zeros(segment.n_rows, bool)
-    keep[rows] = True
-    return np.packbits(keep, bitorder="little")
