@@ -30,6 +30,8 @@ from plait.index.sparse import SPARSE
 from plait.index.sparse_merge import write_merged
 from plait.index.store import check_poolable
 from plait.index.tiers import CODED_FROM
+from plait.index.words import WORDS
+from plait.index.words import are_wanted as words_are_wanted
 
 DEFAULT_BITS = 2
 SEED = 0
@@ -154,7 +156,17 @@ class Compaction:
         if not self._segments:
             return True
         whole = len(self._segments) == 1 and self._segments[0].live is None
-        return whole and self._as_it_is and self._wants_cells == (self._segments[0].cells_file is not None)
+        return whole and self._as_it_is and self._has_what_it_wants(self._segments[0])
+
+    def _has_what_it_wants(self, segment: Segment) -> bool:
+        has_words = WORDS in segment.files
+        return self._wants_cells == (segment.cells_file is not None) and self.wants_words == has_words
+
+    @property
+    def wants_words(self) -> bool:
+        """Whether the full text of all documents is kept in a segment too. A merge of some cannot have it."""
+        n_documents = sum(int(np.count_nonzero(np.diff(part.segment.docs[part.rows]))) + 1 for part in self.parts)
+        return not self._merging and words_are_wanted(n_documents)
 
     @property
     def _wants_cells(self) -> bool:

@@ -5,6 +5,7 @@ dense.plait   values: one float32 vector a row
 cells.plait   the same as bytes in cells, where rows are many; see plait.index.cells
 multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
 coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
+words.plait   the documents' full text, where they are many; see plait.index.words
 sparse.plait  weighted terms, as an inverted index; see plait.index.sparse
 """
 
@@ -31,6 +32,7 @@ from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
 from plait.index.sparse import SPARSE, SparseFile, write_impacts
+from plait.index.words import WORDS, Words, WordsFile
 from plait.scoring.sparse import Impacts
 from plait.strands import MultiVectors, Strands
 
@@ -74,6 +76,7 @@ class Segment:
         self.coded_file: CodedFile | None = None
         if shape.multi is not None and CODED in files:
             self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
+        self.words_file = WordsFile(files[WORDS]) if WORDS in files else None
         self.sparse_file: SparseFile | None = None
         if shape.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, shape.sparse)
@@ -115,6 +118,11 @@ class Segment:
         return None if self.cells_file is None else self.cells_file.cells()
 
     @cached_property
+    def words(self) -> Words | None:
+        """The full text of the segment's documents, where it is kept here too."""
+        return None if self.words_file is None else self.words_file.words()
+
+    @cached_property
     def sparse(self) -> Impacts | None:
         """The sparse strand. Made when first asked for, as the others are."""
         return None if self.sparse_file is None else self.sparse_file.impacts()
@@ -144,6 +152,8 @@ def file_names(record: SegmentRecord, shape: StrandShape) -> list[str]:
         names.append(CODED if CODED in record.files else "multi.plait")
     if shape.sparse is not None:
         names.append(SPARSE)
+    if WORDS in record.files:
+        names.append(WORDS)
     return names
 
 

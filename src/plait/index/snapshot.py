@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, FilterError
-from plait.index.analyser import match_expression
 from plait.index.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
 from plait.index.connection import ReadTransaction
 from plait.index.documents import check_ids, digest_holds
 from plait.index.durable import storage_errors
+from plait.index.full_text import FullText
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
 from plait.index.tuned import ReadPlan, read_plan
 from plait.index.weights import ReadWeights, read_weights
 
 CATALOGUE = "catalogue.sqlite"
-MAX_DOC = 2**63 - 1
 KEPT_FILTERS = 32
 
 
@@ -69,6 +68,7 @@ class Snapshot:
         self.weights = weights  # those of strands that were fitted on judged queries, if any
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
+        self._full_text = FullText(view, segments)
         self._filtered: dict[str, NDArray[np.int64]] = {}
 
     @classmethod
@@ -120,23 +120,7 @@ class Snapshot:
 
         Equal scores go by document number. A text without a word finds nothing.
         """
-        expression = match_expression(text)
-        if expression is None or k < 1 or (allowed is not None and not len(allowed)):
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        parameters: list[object] = [expression]
-        among = ""
-        if allowed is not None:
-            # The plus keeps SQLite from asking the full-text index once for each allowed number.
-            among = "AND +rowid IN (SELECT value FROM json_each(?))"
-            parameters.append(json.dumps(allowed.tolist()))
-        rows = self._view.rows(
-            f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {among} ORDER BY score, rowid LIMIT ?",
-            [*parameters, min(k, MAX_DOC)],
-        )
-        docs = np.asarray([doc for doc, _ in rows], np.int64)
-        scores = np.asarray([-score for _, score in rows], np.float32)
-        order = np.lexsort((docs, -scores))  # again, for scores that float32 has made equal
-        return docs[order], scores[order]
+        return self._full_text.best(text, k, allowed)
 
     def word_score(self, term: str, doc: int) -> tuple[float, int] | None:
         """What one term of `match_terms` adds to the BM25 score of a document, and how many documents hold it; None if

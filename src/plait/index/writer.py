@@ -28,7 +28,7 @@ from plait.index.compact import Compacted, Compaction, Draft, Wanted
 from plait.index.connection import open_for_writing
 from plait.index.documents import check_ids
 from plait.index.drift import Drift, read_drift, write_drift
-from plait.index.durable import storage_errors
+from plait.index.durable import storage_errors, sync_folder
 from plait.index.fields import add_field, path_of
 from plait.index.filters import Condition
 from plait.index.lock import LOCK, WriterLock
@@ -38,6 +38,7 @@ from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.index.weights import FittedWeights, write_weights
+from plait.index.words import WORDS, write_words
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -262,6 +263,10 @@ class Writer:
             record = None
             if work.n_rows:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
+                if work.wants_words:
+                    folder, docs = segment_folder(self._path, number), done.places[:, 0]
+                    done.files[WORDS] = write_words(folder / WORDS, self._connection, docs, number=number)
+                    sync_folder(folder)
                 record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
             catalogue.replace_segments(self._connection, record, done.places, some)
