@@ -16,7 +16,7 @@ from plait.scoring.maxsim import maxsim
 from plait.search.blame import blaming
 from plait.search.chosen import Chosen
 from plait.search.coded import CodedQuery, ProbeConfig
-from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.generator import BEST, Allowed, Rows, by_document, candidate_rows, missing_strand
 from plait.search.methods.method import Method
 from plait.search.methods.probed import Probed
 from plait.search.ranking import QueryBatch, Ranking, merge
@@ -126,7 +126,15 @@ def multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.floa
 
 
 def score_rows(
-    segment: Segment, base: int, rows: Rows, query: NDArray[np.float32], k: int, n_threads: int, trace: Trace
+    segment: Segment,
+    base: int,
+    rows: Rows,
+    query: NDArray[np.float32],
+    k: int,
+    n_threads: int,
+    trace: Trace,
+    *,
+    chunks: str = BEST,
 ) -> Ranking:
     """The k best documents of these rows, each of which is scored."""
     if segment.coded is not None:
@@ -140,4 +148,4 @@ def score_rows(
             n_rows = int((lengths if rows is None else lengths[rows]).sum())
             n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
             stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
-    return by_document(segment, base, rows, passages, k)
+    return by_document(segment, base, rows, passages, k, chunks=chunks)

@@ -13,8 +13,8 @@ from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
 from plait.search.coded import ProbeConfig
 from plait.search.dense import DenseConfig, ExactDense, ProbedDense
-from plait.search.fusion import Fusion, ReciprocalRank
-from plait.search.generator import Allowed, Generator
+from plait.search.fusion import Fusion, ReciprocalRank, WeightedSum
+from plait.search.generator import BEST, CHUNKS, FUSED, Allowed, Generator
 from plait.search.methods.colxtr import ColXtr
 from plait.search.methods.exhaustive import Exhaustive
 from plait.search.methods.method import Method
@@ -68,6 +68,7 @@ STRANDS_OF = {
     "all": ["dense", "sparse", "multi"],
 }
 PAPER = ("dense+sparse", "all")
+CHUNKED = ("hybrid", "dense", "sparse", "multi")  # modes with the setting `chunks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Plan:
     depth: int = 100
     rescored: Sequence[str] = ()
     n_threads: int = 1
+    chunks: str = BEST  # how the passages of a document make its score, where it is rescored
 
     def __post_init__(self) -> None:
         if not self.generators:
@@ -104,7 +106,7 @@ class Plan:
         return replace(self, generators=kept, rescored=tuple(name for name in self.rescored if name != "bm25"))
 
     def run(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        if len(self.generators) == 1 and len(self.rescored) < 2:
+        if len(self.generators) == 1 and not self.rescored:
             return self._alone(self.generators[0], snapshot, batch, k, allowed, trace)
         lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
         fusion = self.fusion_on(snapshot)
@@ -146,7 +148,7 @@ class Plan:
         found: list[dict[str, Ranking]] = [{} for _ in lists]
         pools = [union(list(own.values())) for own in lists]
         for strand in self.rescored:
-            scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads)
+            scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads, chunks=self.chunks)
             with within.stage(strand):
                 for number, (own, docs) in enumerate(zip(found, pools, strict=True)):
                     own[strand] = scorer(number, docs)
@@ -182,7 +184,8 @@ def plan_for(
             f"exact search has no settings and is for the modes {', '.join(EXACT)}; leave out one of exact, "
             f"mode {mode!r} and the settings {list(options or {})}"
         )
-    settings = _settings(mode, options or {})
+    chunks, options = _chunks(mode, options or {})
+    settings = _settings(mode, options)
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
         probed_dense = ProbedDense(settings) if isinstance(settings, DenseConfig) else ProbedDense()
@@ -198,7 +201,7 @@ def plan_for(
         if len(generators) == 1:
             return Plan(tuple(generators.values()))
         rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
-        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads)
+        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads, chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:
             raise ConfigError(
@@ -213,12 +216,30 @@ def plan_for(
         return Plan(tuple(generators[name] for name in first), fusion, settings.depth, rescored, n_threads)
     if isinstance(settings, CandidateConfig):
         return Plan((RescoredMulti(generators[mode.split(">")[0]], settings, n_threads=n_threads),))
+    if chunks == FUSED:
+        # Each generator finds documents by their best passages; all passages of these are then scored.
+        return Plan((generators[mode],), WeightedSum(), rescored=(mode,), n_threads=n_threads, chunks=chunks)
     if settings is None or isinstance(settings, ProbeConfig | SparseConfig | DenseConfig):
         return Plan((generators[mode],))
     return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
 
 
 Settings = Method | ProbeConfig | CandidateConfig | DenseConfig | SparseConfig | HybridConfig | PaperConfig
+
+
+def _chunks(mode: str, options: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """The setting `chunks`, which several modes share, and the others."""
+    rest = dict(options)
+    chunks = rest.pop("chunks", BEST) if mode in CHUNKED else BEST
+    if chunks not in CHUNKS:
+        raise ConfigError(f"chunks is {chunks!r}; it must be one of {', '.join(CHUNKS)}")
+    if chunks == FUSED and mode == "hybrid" and not _rescores(rest):
+        raise ConfigError("chunks=fused needs the scores of all passages; leave rescore=0 and fusion=rank out")
+    return str(chunks), rest
+
+
+def _rescores(options: Mapping[str, object]) -> bool:
+    return str(options.get("rescore", 1)) == "1" and options.get("fusion") != "rank"
 
 
 def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
