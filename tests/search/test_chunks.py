@@ -1,4 +1,4 @@
-"""Documents of several passages: by their best, or by the best few together; one hit each, with the passage that won."""
+"""Documents of several passages: by their best, or by the best few together; one hit each, with the one that won."""
 
 from __future__ import annotations
 

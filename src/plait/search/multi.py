@@ -47,6 +47,7 @@ class ProbedMulti:
     and candidates that are few, are scored whole: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
+    as_for: int | None = None  # without a config: settings as for so many documents, though more are asked for
     exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
@@ -55,7 +56,7 @@ class ProbedMulti:
         queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
-        settings = settings_for(snapshot, k) if self.config is None else Settings(self.config)
+        settings = settings_for(snapshot, min(k, self.as_for or k)) if self.config is None else Settings(self.config)
         most_exhaustive = np.inf if settings.exhaustive else max(self.exhaustive_below, n_first)
         for segment, base, rows in candidate_rows(snapshot, allowed):
             n_candidates = segment.n_rows if rows is None else len(rows)

@@ -24,7 +24,7 @@ from plait.search.methods.xtr import Xtr
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.options import configured, unknown
 from plait.search.ranking import QueryBatch, Ranking
-from plait.search.rescoring import scorer_of, union
+from plait.search.rescoring import completed, scorer_of, union
 from plait.search.sparse import Sparse, SparseConfig
 from plait.search.trace import Trace
 from plait.search.weaving import HybridConfig, PaperConfig, paper_config
@@ -68,6 +68,7 @@ STRANDS_OF = {
     "all": ["dense", "sparse", "multi"],
 }
 PAPER = ("dense+sparse", "all")
+HEAD = 10  # documents of a hybrid's multi list that are found as reliably as by multi search for as many
 CHUNKED = ("hybrid", "dense", "sparse", "multi")  # modes with the setting `chunks`
 
 
@@ -151,9 +152,15 @@ class Plan:
             scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads, chunks=self.chunks)
             with within.stage(strand):
                 for number, (own, docs) in enumerate(zip(found, pools, strict=True)):
-                    own[strand] = scorer(number, docs)
+                    known = lists[number].get(strand) if self._lists_are_exact(snapshot) else None
+                    own[strand] = scorer(number, docs) if known is None else completed(known, docs, number, scorer)
         trace.add(within, under="rescore")
         return found
+
+    def _lists_are_exact(self, snapshot: Snapshot) -> bool:
+        """Whether a generator's scores are those that its strand gives: they are where documents have one passage.
+        Of several, a generator may not have seen the best."""
+        return self.chunks == BEST and snapshot.n_rows == snapshot.n_documents
 
     def _alone(
         self, generator: Generator, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace
@@ -200,6 +207,9 @@ def plan_for(
     if isinstance(settings, HybridConfig):
         if len(generators) == 1:
             return Plan(tuple(generators.values()))
+        if isinstance(own := generators.get("multi"), ProbedMulti):
+            # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
+            generators["multi"] = replace(own, as_for=HEAD)
         rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
         return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads, chunks)
     for strand in STRANDS_OF.get(mode, [mode]):

@@ -77,3 +77,11 @@ def union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
     docs = np.sort(np.concatenate([ranking.docs for ranking in rankings] or [np.zeros(0, np.int64)]))
     # numpy.unique would import numpy.ma for it, which takes longer than a search.
     return np.asarray(docs[np.diff(docs, prepend=-1) != 0])
+
+
+def completed(known: Ranking, docs: NDArray[np.int64], number: int, scorer: Scorer) -> Ranking:
+    """A ranking of all documents, which ascend, where those that are `known` have been scored already."""
+    there = np.sort(known.docs)
+    place = np.minimum(np.searchsorted(there, docs), max(len(there) - 1, 0))
+    missing = docs[there[place] != docs] if len(there) else docs
+    return merge([known, scorer(number, missing)], len(docs)) if len(missing) else known
