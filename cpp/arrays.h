@@ -69,6 +69,8 @@ void bind_build(nb::module_& module);
 
 // Adds the function of pooling_bindings.cc.
 void bind_pooling(nb::module_& module);
+// Adds the functions of dense_bindings.cc.
+void bind_dense(nb::module_& module);
 // Adds the functions of token_bindings.cc.
 void bind_tokens(nb::module_& module);
 // Adds the functions of sparse_bindings.cc.

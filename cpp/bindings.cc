@@ -213,6 +213,7 @@ NB_MODULE(_core, module) {
     bind_pooling(module);
     bind_tokens(module);
     bind_sparse(module);
+    bind_dense(module);
     nb::register_exception_translator(translate_unknown_target);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });

@@ -12,6 +12,7 @@
 
 #include "cells.h"
 #include "crc32c.h"
+#include "dense.h"
 #include "maxsim.h"
 #include "residual.h"
 
@@ -23,6 +24,7 @@ struct Target {
     const MaxSimKernels* maxsim;
     const CellKernels* cells;
     const ResidualKernels* residual;
+    const DenseKernels* dense;
     Crc32c crc32c;
 };
 

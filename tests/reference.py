@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.scoring.dense import ByteQuery, ByteRows
 from plait.scoring.sparse import Impacts
 from plait.strands import MultiVectors, Rows
 
@@ -319,3 +320,16 @@ def best_sparse(scores: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] 
     """The k rows with the largest scores above 0, equal ones by number."""
     kept = np.flatnonzero((scores > 0) if allowed is None else (scores > 0) & allowed)
     return kept[np.lexsort((kept, -scores[kept]))][:k]
+
+
+def dot_rows(query: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(rows.astype(np.float64) @ query.astype(np.float64), np.float32)
+
+
+def dot_bytes(
+    query: ByteQuery, rows: ByteRows, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Whole numbers first; then scales, in this order: (query's times row's) times the sum."""
+    chosen = np.concatenate([np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)])
+    sums = rows.codes[chosen].astype(np.int64) @ query.numbers.astype(np.int64)
+    return np.asarray(np.float32(query.scale) * rows.scales[chosen] * sums.astype(np.float32))

@@ -226,3 +226,18 @@ def score_sparse_rows(
     wanted: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
+def dense_floats(query: NDArray[np.float32], rows: NDArray[np.float32], scores: NDArray[np.float32]) -> None: ...
+def dense_listed(
+    query: NDArray[np.float32], rows: NDArray[np.float32], numbers: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None: ...
+def dense_bytes(
+    query: NDArray[np.int16],
+    scale: float,
+    rows: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    owners: NDArray[np.uint32],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    allowed: NDArray[np.uint8],
+    scores: NDArray[np.float32],
+) -> None: ...

@@ -139,3 +139,15 @@ def test_a_number_of_rows_that_cannot_be_is_refused(card: Card, rows: object) ->
     card["strands"]["multi"]["fixed"] = rows
     with pytest.raises(ModelError, match="'fixed' is"):
         parse_card(card, "card")
+
+
+def test_first_tokens_within_documents_need_a_strand_that_is_pooled_there(card: dict[str, Any]) -> None:
+    before = parse_card(card, "card").fingerprint
+    card["document"]["mcls"] = None
+    assert parse_card(card, "card").fingerprint == before
+    card["document"]["mcls"] = 64
+    card["strands"]["dense"]["pooling"] = "cls"
+    assert parse_card(card, "card").document.mcls == 64
+    card["strands"]["dense"]["pooling"] = "mean"
+    with pytest.raises(ModelError, match="'mcls'"):
+        parse_card(card, "card")

@@ -5,6 +5,7 @@ was written by the plait of its time is its worth.
 
 index-1   format 1: float16 vectors, two segments, a replaced document and a deleted one
 coded-1   format 1: one segment, compressed to 2 bits with fine codes
+large-1   format 1: one segment with cells of its dense strand and the words of its documents
 index-2   format 2: four vectors for every passage; a compressed segment and one of float16
 index-3   format 3: a sparse strand; two segments and a deleted document
 index-4   format 4: a deleted document whose text and words are still there
@@ -18,6 +19,7 @@ import numpy as np
 
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
+from plait.index import cells, words_file
 from plait.index.store import Store
 from plait.index.writer import Writer
 from plait.records import Document, Span
@@ -79,6 +81,32 @@ def make_coded(path: Path) -> None:
         shrink(writer)
 
 
+N_LARGE = 200
+
+
+def large_batch() -> tuple[list[Document], list[list[Span]], Strands]:
+    """Documents with a word of their own and one of seven, and vectors near one of seven."""
+    documents = [Document(f"d{number}", f"own{number} shared{number % N_GROUPS} text") for number in range(N_LARGE)]
+    groups = np.arange(N_LARGE) % N_GROUPS
+    dense = np.eye(N_GROUPS, dtype=np.float32)[groups] + np.arange(N_LARGE, dtype=np.float32)[:, None] / (8 * N_LARGE)
+    spans = [[Span(0, len(document.text))] for document in documents]
+    return documents, spans, Strands(dense=dense.astype(np.float32))
+
+
+def make_large(path: Path) -> None:
+    """What a compaction writes for many documents, of a few."""
+    fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
+    cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
+    try:
+        store = Store.create(path, fingerprint="by hand", shape=StrandShape(dense=N_GROUPS), facts={})
+        with store.writer() as writer:
+            writer.write(*large_batch())
+            writer.compact()
+            shrink(writer)
+    finally:
+        cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS = fewest
+
+
 def make_fixed(path: Path) -> None:
     """A compressed segment and one that is not, four vectors for every passage."""
     pooling = Pooling(fixed=4, method="sequential")
@@ -124,6 +152,7 @@ def shrink(writer: Writer) -> None:
 MAKERS = {
     "index-1": make_plain,
     "coded-1": make_coded,
+    "large-1": make_large,
     "index-2": make_fixed,
     "index-3": make_sparse,
     "index-4": make_graves,

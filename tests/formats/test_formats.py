@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from formats.make_format import CODED_DIM, MAKERS, N_CODED, coded_batch, signs
+from formats.make_format import CODED_DIM, MAKERS, N_CODED, N_LARGE, coded_batch, large_batch, signs
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.index.catalogue import FORMAT
 from plait.index.check import check
 from plait.index.store import Store
 from plait.records import Document, Span
+from plait.search.dense import ExactDense, ProbedDense
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
 from plait.search.sparse import Sparse
@@ -196,3 +197,22 @@ def test_format_4_can_be_written_to(tmp_path: Path) -> None:
     with store.snapshot() as snapshot:
         assert [snapshot.bm25(query, 5)[0].tolist() for query in ("deleted", "back", "woven")] == [[], [5], []]
     assert check(store.path).problems == []
+
+
+def test_cells_and_words_of_format_1_are_searched(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(HERE / "large-1", tmp_path / "index"))
+    assert check(path).problems == []
+    dense = large_batch()[2].dense
+    assert dense is not None
+    with Store.open(path).snapshot() as snapshot:
+        (segment,) = snapshot.segments
+        assert segment.cells is not None
+        assert segment.words is not None
+        batch = QueryBatch([""], Strands(dense=dense[3:4]))
+        exact, probed = (
+            generator.generate(snapshot, batch, 10, None, Trace())[0]
+            for generator in (ExactDense(), ProbedDense(exhaustive_below=0))
+        )
+        assert len(set(exact.docs) & set(probed.docs)) >= 9
+        assert snapshot.bm25("own7", 10)[0].tolist() == [8]
+        assert len(snapshot.bm25("shared3 text", N_LARGE)[0]) == N_LARGE

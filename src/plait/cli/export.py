@@ -32,6 +32,10 @@ def export(
         str, typer.Option(metavar="FOLDER", help="A BEIR folder: search it with int8 and fp32, and compare nDCG@10.")
     ] = "",
     split: Annotated[str, typer.Option(help="Which judgements of FOLDER to use.")] = "test",
+    mcls: Annotated[
+        int | None,
+        typer.Option(min=1, help="Read a [CLS] after so many tokens of a document too; dense is their mean."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is at MODEL.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.")] = None,
 ) -> None:
@@ -58,6 +62,7 @@ def export(
         name=name,
         licence=licence,
         attribution=attribution,
+        mcls=mcls,
         languages=tuple(language or ()),
         data=data,
         split=split,

@@ -86,6 +86,9 @@ class DocumentReading:
     length: int  # in tokens, special ones included
     prefix: str
     overlap: int  # tokens that a passage shares with the one before it
+    # Tokens between one first token ([CLS]) and the next that is put into a long passage; the dense vector is the mean
+    # at all of them (BGE-M3's MCLS). None: only the one at the beginning.
+    mcls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class ModelCard:
             "dense": asdict(self.dense) if self.dense else None,
             "multi": _identity_of(self.multi) if self.multi else None,
             "query": asdict(self.query),
-            "document": asdict(self.document),
+            "document": {key: value for key, value in asdict(self.document).items() if (key, value) != ("mcls", None)},
         }
         if self.sparse is not None:  # left out where there is none: models from before it keep their names
             identity["sparse"] = asdict(self.sparse)
@@ -186,6 +189,7 @@ def parse_card(raw: object, where: str) -> ModelCard:
             length=document.take_count("length"),
             prefix=document.take("prefix", str),
             overlap=document.take("overlap", int),
+            mcls=document.take_count_or_none("mcls"),
         ),
         similarity=top.take_one_of("similarity", SIMILARITIES),
         weights=top.take("weights", str),
@@ -204,6 +208,8 @@ def parse_card(raw: object, where: str) -> ModelCard:
             f"{where} has an overlap of {card.document.overlap} tokens in passages of {card.document.length}; "
             "it must be less than half"
         )
+    if card.document.mcls is not None and (card.dense is None or card.dense.pooling != "cls"):
+        raise ModelError(f"{where} has 'mcls', which is for a dense strand that is pooled as 'cls'; leave it out")
     return card
 
 

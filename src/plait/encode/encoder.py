@@ -186,6 +186,7 @@ class OnnxEncoder:
         kept = ~np.isin(ids, self._dropped_of_queries if is_query else self._dropped_of_documents)
         if not self._first_row:
             kept[:1] = False
+        kept[self._reader.marks(len(ids), is_query=is_query)] = False
         return kept if kept.any() else np.ones(len(ids), np.bool_)
 
     def _expand(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -58,6 +59,8 @@ class Reader:
         self._tail: list[int] = framed.ids[inner[-1] + 1 :]
         self._query_prefix = self._prefix_ids(card.query.prefix)
         self._document_prefix = self._prefix_ids(card.document.prefix)
+        if card.document.mcls is not None and not self._head:
+            raise ModelError(f"the card of {card.name} has 'mcls', and its tokeniser puts no token first; leave it out")
         for name, reading in (("query", card.query), ("document", card.document)):
             if reading.length <= self._n_fixed(is_query=name == "query"):
                 raise ModelError(f"{card.name} reads {reading.length} tokens of a {name}, too few for any text")
@@ -71,12 +74,14 @@ class Reader:
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             for body in self._bodies(texts[start : start + TEXTS_AT_ONCE], start):
                 cut.append(len(body) > room)
-                ids.append(np.array(head + body[:room] + tail, np.int64))
+                ids.append(np.array(head + self._marked(body[:room], is_query) + tail, np.int64))
         return Reading(ids, cut)
 
     def room(self, *, is_query: bool) -> int:
         """How many tokens of its own a text may have."""
-        return (self._card.query if is_query else self._card.document).length - self._n_fixed(is_query=is_query)
+        free = (self._card.query if is_query else self._card.document).length - self._n_fixed(is_query=is_query)
+        stride = None if is_query else self._card.document.mcls
+        return free if stride is None else free - free // (stride + 1)  # a mark after each full stretch
 
     def count(self, text: str) -> int:
         """The number of tokens of a text, without the special ones and the prefix."""
@@ -95,6 +100,8 @@ class Reader:
         room = self.room(is_query=is_query)
         body = [(text[start:end], Span(start, end)) for start, end in encoding.offsets[:room]]
         nowhere = Span(0, 0)
+        for place in reversed(self._mark_places(len(body), is_query)):
+            body.insert(place, (self.token(self._head[0]), nowhere))
         before = [(self.token(token), nowhere) for token in self._head + self._prefix(is_query)]
         return before + body + [(self.token(token), nowhere) for token in self._tail]
 
@@ -113,6 +120,25 @@ class Reader:
     def special_ids(self) -> list[int]:
         """The ids that frame every text."""
         return sorted({*self._head, *self._tail})
+
+    def marks(self, n_tokens: int, *, is_query: bool) -> NDArray[np.int64]:
+        """Where, among the ids that `read` gives for a text, first tokens stand that were put between its own."""
+        before = len(self._head) + len(self._prefix(is_query))
+        stride = None if is_query else self._card.document.mcls
+        if stride is None:
+            return np.zeros(0, np.int64)
+        return np.arange(before + stride, n_tokens - len(self._tail), stride + 1)
+
+    def _mark_places(self, n_tokens: int, is_query: bool) -> range:
+        """Before which tokens of a text a mark is put."""
+        stride = None if is_query else self._card.document.mcls
+        return range(stride, n_tokens, stride) if stride is not None else range(0)
+
+    def _marked(self, body: list[int], is_query: bool) -> list[int]:
+        """A text's ids with the first token between stretches of them, where the model wants that."""
+        bounds = [0, *self._mark_places(len(body), is_query), len(body)]
+        stretches = [body[begin:end] for begin, end in pairwise(bounds)]
+        return stretches[0] + [id for stretch in stretches[1:] for id in [self._head[0], *stretch]]
 
     def _bodies(self, texts: Sequence[str], first: int) -> list[list[int]]:
         self._refuse_unreadable(texts, first)

@@ -54,6 +54,11 @@ class QueryTerm:
     times: int  # that it weighs
 
     @property
+    def word(self) -> str:
+        """As the tokenizer is to see it."""
+        return self.expression.split('"')[1]
+
+    @property
     def repeated(self) -> str:
         """As often as it weighs: FTS5 adds up the scores of all parts of an expression."""
         return " OR ".join([self.expression] * self.times)

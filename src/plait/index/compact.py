@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.dense_cells import DenseCells
 from plait.codec.fit import FEWEST_ROWS, ROWS_A_CELL, Fitted, cells_for, fit, sample_places, sample_size
 from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, InputError
+from plait.index.cells import CELLS, are_wanted, centroids_to_keep, write_cells
 from plait.index.coded import CODED, CodedFile, same_codec
 from plait.index.compress import Coding, write_coded
 from plait.index.container import FileFacts, SegmentFile
@@ -28,6 +30,7 @@ from plait.index.sparse import SPARSE
 from plait.index.sparse_merge import write_merged
 from plait.index.store import check_poolable
 from plait.index.tiers import CODED_FROM
+from plait.index.words_file import are_wanted as words_are_wanted
 
 DEFAULT_BITS = 2
 SEED = 0
@@ -69,6 +72,7 @@ class Wanted:
     pooling: Pooling | None = None
     merging: bool = False  # some segments of an index: no codec is fitted, and what is few stays float16
     codec_of: Segment | None = None  # for a merge: the segment whose codec the index goes by
+    rules: str = ""  # that the words of the full text are made by
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -130,7 +134,7 @@ class Compaction:
         self._fine = has_fine if wanted.fine is None else wanted.fine
         self._keeps = self._can_keep(wanted)
         self.notes: list[str] = []
-        self._merging = wanted.merging
+        self._merging, self._rules = wanted.merging, wanted.rules
         if self._merging:
             self._first, self._keeps = wanted.codec_of, wanted.codec_of is not None
         elif self._keeps:
@@ -152,7 +156,29 @@ class Compaction:
         if not self._segments:
             return True
         whole = len(self._segments) == 1 and self._segments[0].live is None
-        return whole and self._as_it_is
+        return whole and self._as_it_is and self._has_what_it_wants(self._segments[0])
+
+    def _has_what_it_wants(self, segment: Segment) -> bool:
+        has_words = segment.words_file is not None and segment.words_file.rules == self._rules
+        return self._wants_cells == (segment.cells_file is not None) and self.wants_words == has_words
+
+    @property
+    def wants_words(self) -> bool:
+        """Whether the full text of all documents is kept in a segment too. A merge of some cannot have it."""
+        n_documents = sum(int(np.count_nonzero(np.diff(part.segment.docs[part.rows]))) + 1 for part in self.parts)
+        return not self._merging and words_are_wanted(n_documents)
+
+    @property
+    def _wants_cells(self) -> bool:
+        """Whether the dense strand is kept in cells too. A merge, which is to be quick, makes none where none were."""
+        if self._shape.dense is None or not are_wanted(self.n_rows):
+            return False
+        return not self._merging or self._largest_cells is not None
+
+    @property
+    def _largest_cells(self) -> DenseCells | None:
+        there = [part.segment for part in self.parts if part.segment.cells_file is not None]
+        return max(there, key=lambda segment: segment.n_rows).cells if there else None
 
     @property
     def other_codes(self) -> str:
@@ -176,6 +202,11 @@ class Compaction:
         if self._shape.dense is not None:
             dense = [dense_array(self.parts, self._shape.dense)]
             files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
+            if self._wants_cells:
+                written_dense = SegmentFile.open(folder / "dense.plait")
+                values = written_dense.array("values", "<f4", (self.n_rows, self._shape.dense))
+                kept = centroids_to_keep(self._largest_cells, self.n_rows)
+                files[CELLS] = write_cells(folder / CELLS, values, number=number, kept=kept, n_threads=n_threads)
         if self._shape.sparse is not None:
             files[SPARSE] = write_merged(folder / SPARSE, self.parts, number=number)
         coding, drift, recall = None, None, None

@@ -1,35 +1,108 @@
-"""BM25 over a snapshot."""
+"""BM25 over a snapshot: by the words of its compacted segment where it has them, and by SQLite's full-text index for
+what came later, or for everything. Both ways give one score."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.errors import CorruptIndexError, InputError
 from plait.index.analyser import Analyser, QueryTerm
 from plait.index.connection import ReadTransaction
-from plait.index.sqlite_text import Found, SqliteText, WordScore
+from plait.index.segment import Segment
+from plait.index.spelling import spelled
+from plait.index.sqlite_text import Found, SqliteText, best_of
+from plait.index.words import read_rules
+from plait.index.words_file import Words
+from plait.scoring.bm25 import WordScore
 
 NOTHING: Found = (np.zeros(0, np.int64), np.zeros(0, np.float32))
+# Words are weighed as of the compaction. Once more of the index than this came later, or is deleted, SQLite, which
+# weighs them as of now, answers alone.
+STALE = 0.1
 
 
 class FullText:
     """Documents by BM25. Threads may share it."""
 
-    def __init__(self, view: ReadTransaction, analyser: Analyser, n_documents: int) -> None:
-        self._analyser, self._sqlite = analyser, SqliteText(view, n_documents)
+    def __init__(
+        self, view: ReadTransaction, analyser: Analyser, segments: Sequence[Segment], n_documents: int
+    ) -> None:
+        self._view, self._analyser, self._segments = view, analyser, segments
+        self._sqlite = SqliteText(view, n_documents)
 
     def best(self, text: str, k: int, allowed: NDArray[np.int64] | None) -> Found:
         """At most k documents with a word of the text, of those allowed (ascending), best first; equal scores go by
         number."""
-        terms = self._analyser.match_terms(text)
+        terms = list(self._analyser.match_terms(text).values())
         if not terms or k < 1 or (allowed is not None and not len(allowed)):
             return NOTHING
-        return self._sqlite.best(list(terms.values()), k, allowed)
+        words = self._words
+        asked = None if words is None else spelled(terms, self._analyser)
+        if words is None or asked is None:
+            return self._sqlite.best(terms, k, allowed)
+        found = [self._asked_words(words, _times(asked, terms), k, allowed)]
+        if len(self._segments) > 1:
+            last = int(words.docs[-1])
+            later = None if allowed is None else allowed[np.searchsorted(allowed, last, side="right") :]
+            if later is None or len(later):
+                found.append(self._sqlite.best(terms, k, later, above=last))
+        return best_of(np.concatenate([docs for docs, _ in found]), np.concatenate([own for _, own in found]), k)
 
     def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
-        """The words of a query that a document holds, and what each adds to its score."""
-        terms = self._analyser.match_terms(query)
-        parts = {word: (term, self._sqlite.word_score(term, doc)) for word, term in terms.items()}
-        return {word: (term, part) for word, (term, part) in parts.items() if part is not None}
+        """The words of a query that a document holds, and what each adds to its score, by the way that `best` goes."""
+        asked, words = self._analyser.match_terms(query), self._words
+        terms = list(asked.values())
+        spellings = None if words is None or not words.has(doc) else spelled(terms, self._analyser)
+        if words is None or spellings is None:
+            parts = [self._sqlite.word_score(term, doc) for term in terms]
+        else:
+            parts = [words.word_score(word, doc, term.times) for word, term in zip(spellings, terms, strict=True)]
+        found = zip(asked.items(), parts, strict=True)
+        return {word: (term, part) for (word, term), part in found if part is not None}
+
+    def _asked_words(self, words: Words, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> Found:
+        assert self._segment is not None
+        places = None
+        if allowed is not None:
+            at = np.minimum(np.searchsorted(words.docs, allowed), len(words) - 1)
+            places = at[words.docs[at] == allowed]
+        try:
+            return words.best(times, k, places, self._keep)
+        except (InputError, IndexError) as error:
+            raise CorruptIndexError(
+                f"the words of segment {self._segment.number} are damaged ({error}); run plait check"
+            ) from error
+
+    @property
+    def _words(self) -> Words | None:
+        return None if self._segment is None else self._segment.words
+
+    @cached_property
+    def _segment(self) -> Segment | None:
+        """The one whose words speak for the index, if there is one."""
+        n_rows = sum(segment.n_rows for segment in self._segments)
+        for segment in self._segments:
+            file = segment.words_file
+            if file is not None and segment.n_live >= (1 - STALE) * n_rows and file.rules == read_rules(self._view):
+                return segment
+        return None
+
+    @cached_property
+    def _keep(self) -> NDArray[np.bool_] | None:
+        """Which documents of the words are not deleted; None is all."""
+        if self._segment is None or self._segment.live is None or self._segment.words is None:
+            return None
+        return self._segment.live[np.searchsorted(self._segment.docs, self._segment.words.docs)]
+
+
+def _times(asked: Sequence[str], terms: Sequence[QueryTerm]) -> Mapping[str, int]:
+    """How often each spelling is asked for: words that the index spells alike count together."""
+    times: Counter[str] = Counter()
+    for word, term in zip(asked, terms, strict=True):
+        times[word] += term.times
+    return times

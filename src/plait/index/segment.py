@@ -2,8 +2,10 @@
 
 rows.plait    docs, starts, ends: each row's document, and its passage in that document's text
 dense.plait   values: one float32 vector a row
+cells.plait   the same as bytes in cells, where rows are many; see plait.index.cells
 multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
 coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
+words.plait   the documents' full text, where they are many; see plait.index.words_file
 sparse.plait  weighted terms, as an inverted index; see plait.index.sparse
 """
 
@@ -18,16 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.dense_cells import DenseCells
 from plait.codec.impacts import inverted
 from plait.codec.items import CodedItems
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, InputError
 from plait.index.catalogue import SegmentRecord
+from plait.index.cells import CELLS, CellsFile
 from plait.index.coded import CODED, CodedFile, fixed_of
 from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
 from plait.index.sparse import SPARSE, SparseFile, write_impacts
+from plait.index.words_file import WORDS, Words, WordsFile
 from plait.scoring.sparse import Impacts
 from plait.strands import MultiVectors, Strands
 
@@ -63,11 +68,15 @@ class Segment:
         self.dense: NDArray[np.float32] | None = None
         if shape.dense is not None:
             self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, shape.dense))
+        self.cells_file: CellsFile | None = None
+        if shape.dense is not None and CELLS in files:
+            self.cells_file = CellsFile(files[CELLS], self.n_rows, shape.dense)
         self._multi = files.get("multi.plait") if shape.multi is not None else None
         self._multi_dim = shape.multi
         self.coded_file: CodedFile | None = None
         if shape.multi is not None and CODED in files:
             self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
+        self.words_file = WordsFile(files[WORDS]) if WORDS in files else None
         self.sparse_file: SparseFile | None = None
         if shape.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, shape.sparse)
@@ -109,6 +118,16 @@ class Segment:
         return None if self.coded_file is None else self.coded_file.items()
 
     @cached_property
+    def cells(self) -> DenseCells | None:
+        """The dense strand in cells, where it is kept so too."""
+        return None if self.cells_file is None else self.cells_file.cells()
+
+    @cached_property
+    def words(self) -> Words | None:
+        """The full text of the segment's documents, where it is kept here too."""
+        return None if self.words_file is None else self.words_file.words()
+
+    @cached_property
     def sparse(self) -> Impacts | None:
         """The sparse strand. Made when first asked for, as the others are."""
         return None if self.sparse_file is None else self.sparse_file.impacts()
@@ -131,13 +150,15 @@ def file_names(record: SegmentRecord, shape: StrandShape) -> list[str]:
     """The files that a segment has: rows, and one for each strand of the shape."""
     names = ["rows.plait"]
     if shape.dense is not None:
-        names.append("dense.plait")
+        names += ["dense.plait", *([CELLS] if CELLS in record.files else [])]
     if shape.multi is not None:
         if CODED in record.files and "multi.plait" in record.files:
             raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
         names.append(CODED if CODED in record.files else "multi.plait")
     if shape.sparse is not None:
         names.append(SPARSE)
+    if WORDS in record.files:
+        names.append(WORDS)
     return names
 
 

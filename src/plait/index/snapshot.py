@@ -24,10 +24,10 @@ from plait.index.full_text import FullText
 from plait.index.graves import living
 from plait.index.loss import read_codes_recall
 from plait.index.segment import Segment, open_segment
-from plait.index.sqlite_text import WordScore
 from plait.index.tuned import ReadPlan, read_plan
 from plait.index.weights import ReadWeights, read_weights
 from plait.index.words import read_analyser
+from plait.scoring.bm25 import WordScore
 
 CATALOGUE = "catalogue.sqlite"
 KEPT_FILTERS = 32
@@ -75,7 +75,7 @@ class Snapshot:
         self.n_rows = sum(segment.n_live for segment in segments)
         self._view = view
         self._living = living(view.count("format"))
-        self._full_text = FullText(view, analyser, n_documents)
+        self._full_text = FullText(view, analyser, segments, n_documents)
         self._filtered: dict[str, NDArray[np.int64]] = {}
         self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.eligible`: it lasts as long as this does
 

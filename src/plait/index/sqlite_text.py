@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +14,7 @@ from plait.index.analyser import QueryTerm
 from plait.index.catalogue import GRAVES_FORMAT
 from plait.index.connection import ReadTransaction
 from plait.index.graves import living
-from plait.scoring.bm25 import MOST_SATURATED, idf, is_common, sqlite_idf
+from plait.scoring.bm25 import MOST_SATURATED, WordScore, idf, is_common, sqlite_idf
 
 MOST_ROWS = 2**63 - 1
 KEPT_COUNTS = 1 << 14
@@ -23,15 +22,6 @@ KEPT_COUNTS = 1 << 14
 Docs = NDArray[np.int64]
 Scores = NDArray[np.float64]
 Found = tuple[Docs, NDArray[np.float32]]
-
-
-@dataclass(frozen=True, slots=True)
-class WordScore:
-    """What one word of a query adds to the score of a document."""
-
-    score: float
-    n_holding: int  # documents
-    idf: float
 
 
 class SqliteText:

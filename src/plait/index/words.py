@@ -55,6 +55,13 @@ def read_analyser(view: ReadTransaction | sqlite3.Connection) -> Analyser:
     return analyser_in(dict(view.rows(sql) if isinstance(view, ReadTransaction) else view.execute(sql).fetchall()))
 
 
+def read_rules(view: ReadTransaction | sqlite3.Connection) -> str:
+    """What the words of the table were made by: other rules may spell a word otherwise."""
+    sql = "SELECT value FROM meta WHERE key IN ('analyser', 'language', 'stemmer') ORDER BY key"
+    rows = view.rows(sql) if isinstance(view, ReadTransaction) else view.execute(sql).fetchall()
+    return " ".join(str(value) for (value,) in rows)
+
+
 def add_words(connection: sqlite3.Connection, analyser: Analyser, documents: Words) -> None:
     _tell(connection, analyser, "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", documents)
 

@@ -28,7 +28,7 @@ from plait.index.compact import Compacted, Compaction, Draft, Wanted
 from plait.index.connection import BUSY_SECONDS, open_for_writing
 from plait.index.documents import check_ids
 from plait.index.drift import Drift, read_drift, write_drift
-from plait.index.durable import storage_errors
+from plait.index.durable import storage_errors, sync_folder
 from plait.index.fields import add_field, path_of
 from plait.index.filters import Condition
 from plait.index.graves import bury_named, bury_where, empty_graves, living, make_room
@@ -39,7 +39,8 @@ from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.index.weights import FittedWeights, write_weights
-from plait.index.words import has_other_stems, read_analyser, rewrite_words
+from plait.index.words import has_other_stems, read_analyser, read_rules, rewrite_words
+from plait.index.words_file import WORDS, write_words
 from plait.records import Document, Span
 from plait.strands import Strands
 
@@ -210,9 +211,9 @@ class Writer:
         if n_threads < 1:
             raise ConfigError(f"n_threads is {n_threads}; at least one thread must work")
         start = time.perf_counter()
-        wanted = Wanted(bits, fine, retrain, pooling)
         with storage_errors(self._path):
             number = self._next_number()
+            wanted = Wanted(bits, fine, retrain, pooling, rules=read_rules(self._connection))
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._shape) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
@@ -268,9 +269,14 @@ class Writer:
             record = None
             if work.n_rows:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
-                record = SegmentRecord(number, work.n_rows, done.files)
             self._connection.execute("BEGIN IMMEDIATE")
             empty_graves(self._connection, self._analyser, some)
+            if work.n_rows:
+                if work.wants_words:  # read once the graves are empty: what was deleted is no part of them
+                    folder, docs = segment_folder(self._path, number), done.places[:, 0]
+                    done.files[WORDS] = write_words(folder / WORDS, self._connection, docs, number=number)
+                    sync_folder(folder)
+                record = SegmentRecord(number, work.n_rows, done.files)
             catalogue.replace_segments(self._connection, record, done.places, some)
             if work.new_pooling is not None:
                 catalogue.write_pooling(self._connection, work.new_pooling)

@@ -6,6 +6,7 @@ a word of a third of the documents."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,15 @@ K1, B = 1.2, 0.75
 COMMON = 1 / 3  # of the documents: what more of them hold is a common word
 SQLITE_LEAST_IDF = 1e-6
 MOST_SATURATED = K1 + 1  # no number of occurrences is worth more
+
+
+@dataclass(frozen=True, slots=True)
+class WordScore:
+    """What one word of a query adds to the score of a document."""
+
+    score: float
+    n_holding: int  # documents
+    idf: float
 
 
 def is_common(n_documents: int, n_with: int) -> bool:

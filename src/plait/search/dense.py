@@ -1,4 +1,5 @@
-"""Dense search: the inner product with every passage that is alive and allowed."""
+"""Dense search: the inner product with every passage that is alive and allowed, or with those in the cells that are
+nearest to the query."""
 
 from __future__ import annotations
 
@@ -7,14 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.dense_cells import DenseCells
+from plait.errors import ConfigError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
+from plait.scoring.dense import dot_rows
+from plait.search.blame import blaming
+from plait.search.eligible import Eligible, eligible
 from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
 from plait.search.ranking import QueryBatch, Ranking, merge
-from plait.search.trace import Trace
+from plait.search.trace import Stage, Trace
 
-# A block of dense rows is converted and multiplied at a time; 8,192 rows of 384 floats are 12 MB.
+# A block of dense rows is multiplied with many queries at a time; 8,192 rows of 384 floats are 12 MB.
 DENSE_BLOCK = 8192
+# From so many queries on, a product of matrices is faster than one query after another.
+MANY_QUERIES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseConfig:
+    n_probe: int | None = None  # cells that are read; None: as many as were measured to be needed
+
+    def __post_init__(self) -> None:
+        if self.n_probe is not None and self.n_probe < 1:
+            raise ConfigError(f"n_probe is {self.n_probe}; at least one cell must be read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +42,93 @@ class ExactDense:
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         del trace  # one stage, which the plan notes
-        queries = batch.strands.dense
-        if queries is None or snapshot.shape.dense is None:
-            raise missing_strand(self.name, snapshot)
-        found: list[list[Ranking]] = [[] for _ in range(len(batch))]
+        queries = dense_queries(snapshot, batch)
+        found: list[list[Ranking]] = [[] for _ in queries]
         for segment, base, rows in candidate_rows(snapshot, allowed):
-            scores = dense_scores(segment, rows, queries)
-            for query, passages in zip(found, scores, strict=True):
-                query.append(by_document(segment, base, rows, passages, k))
+            _score_all(segment, base, rows, queries, k, found)
         return [merge(parts, k) for parts in found]
 
 
+@dataclass(frozen=True, slots=True)
+class ProbedDense:
+    """The same score, for the passages in the cells nearest to the query. Segments without cells, and candidates that
+    are few, are scored whole."""
+
+    config: DenseConfig = DenseConfig()
+    exhaustive_below: int = 4096  # passages
+    name: str = "dense"
+
+    def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
+        queries, within = dense_queries(snapshot, batch), Trace()
+        found: list[list[Ranking]] = [[] for _ in queries]
+        for part in eligible(snapshot, allowed):
+            cells = part.segment.cells if len(part) > max(self.exhaustive_below, k) else None
+            if cells is None:
+                _score_all(part.segment, part.base, part.rows, queries, k, found)
+                continue
+            search = _CellSearch(part, cells, k, self.config)
+            for query, own in zip(queries, found, strict=True):
+                with within.stage("cells") as stage, blaming(part.segment, "dense"):
+                    own.append(search.search(query, stage))
+        trace.add(within, under=self.name)
+        return [merge(parts, k) for parts in found]
+
+
+class _CellSearch:
+    """One segment in cells and the rows of it that may be found, for any number of queries."""
+
+    def __init__(self, part: Eligible, cells: DenseCells, k: int, config: DenseConfig) -> None:
+        self._segment, self._cells, self._base, self._k = part.segment, cells, part.base, k
+        self._bits, self._asked = part.bits, config.n_probe
+        self._share = len(part) / part.segment.n_rows
+
+    def search(self, query: NDArray[np.float32], stage: Stage) -> Ranking:
+        """k documents, if the segment has as many: where too few come, more rows are asked for, or more cells read."""
+        assert self._segment.dense is not None
+        n_wanted, n_cells = self._k, len(self._cells.centroids)
+        n_probe = min(self._asked or self._cells.n_probe(self._k, share=self._share), n_cells)
+        while True:
+            rows, scores, n_read = self._cells.search(query, self._segment.dense, n_wanted, n_probe, self._bits)
+            found = by_document(self._segment, self._base, rows, scores, self._k)
+            enough = len(found) >= self._k
+            if enough or (n_probe == n_cells and len(rows) < n_wanted):
+                stage.counts.update(cells=n_probe, items=n_read)
+                return found
+            if len(rows) < n_wanted:
+                n_probe = min(2 * n_probe, n_cells)
+            else:
+                n_wanted *= 2
+
+
+def dense_queries(snapshot: Snapshot, batch: QueryBatch) -> NDArray[np.float32]:
+    """The vector of each query, fit to be scored."""
+    queries, dim = batch.strands.dense, snapshot.shape.dense
+    if queries is None or dim is None:
+        raise missing_strand("dense", snapshot)
+    if queries.shape[1] != dim or not np.isfinite(queries).all():
+        raise InputError(
+            f"the queries have {queries.shape[1]} dimensions, the index {dim}; both must be encoded with one model, to "
+            f"finite values"
+        )
+    return np.ascontiguousarray(queries, np.float32)
+
+
+def _score_all(
+    segment: Segment, base: int, rows: Rows, queries: NDArray[np.float32], k: int, found: list[list[Ranking]]
+) -> None:
+    for own, passages in zip(found, dense_scores(segment, rows, queries), strict=True):
+        own.append(by_document(segment, base, rows, passages, k))
+
+
 def dense_scores(segment: Segment, rows: Rows, queries: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(queries, rows) inner products, a block of rows at a time so that mapped vectors are never copied whole."""
+    """(queries, rows) inner products; mapped vectors are never copied whole."""
     assert segment.dense is not None
+    if len(queries) < MANY_QUERIES:
+        return np.stack([dot_rows(query, segment.dense, rows) for query in queries])
     n_rows = segment.n_rows if rows is None else len(rows)
     scores = np.empty((len(queries), n_rows), np.float32)
     for start in range(0, n_rows, DENSE_BLOCK):
         stop = min(start + DENSE_BLOCK, n_rows)
         block = segment.dense[start:stop] if rows is None else segment.dense[rows[start:stop]]
-        np.matmul(queries, block.T.astype(np.float32, copy=False), out=scores[:, start:stop])
+        np.matmul(queries, block.T, out=scores[:, start:stop])
     return scores

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import CorruptIndexError, InputError
+from plait.errors import InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
+from plait.search.blame import blaming
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.eligible import Eligible, eligible
-from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.generator import BEST, Allowed, Rows, by_document, candidate_rows, missing_strand
 from plait.search.methods.method import Method
 from plait.search.methods.probed import Probed
 from plait.search.ranking import QueryBatch, Ranking, merge
@@ -46,6 +45,7 @@ class ProbedMulti:
     and candidates that are few, are scored whole: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
+    as_for: int | None = None  # without a config: settings as for so many documents, though more are asked for
     exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
@@ -54,7 +54,7 @@ class ProbedMulti:
         queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
-        settings = settings_for(snapshot, k) if self.config is None else Settings(self.config)
+        settings = settings_for(snapshot, min(k, self.as_for or k)) if self.config is None else Settings(self.config)
         fewest = max(self.exhaustive_below, n_first)
         for part in eligible(snapshot, allowed):
             chosen = settings if self.config is not None else settings.among(len(part), part.segment.n_rows)
@@ -120,7 +120,15 @@ def multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.floa
 
 
 def score_rows(
-    segment: Segment, base: int, rows: Rows, query: NDArray[np.float32], k: int, n_threads: int, trace: Trace
+    segment: Segment,
+    base: int,
+    rows: Rows,
+    query: NDArray[np.float32],
+    k: int,
+    n_threads: int,
+    trace: Trace,
+    *,
+    chunks: str = BEST,
 ) -> Ranking:
     """The k best documents of these rows, each of which is scored."""
     if segment.coded is not None:
@@ -134,15 +142,4 @@ def score_rows(
             n_rows = int((lengths if rows is None else lengths[rows]).sum())
             n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
             stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
-    return by_document(segment, base, rows, passages, k)
-
-
-@contextmanager
-def blaming(segment: Segment) -> Iterator[None]:
-    """The query was checked: what the kernels refuse within is a value of the segment."""
-    try:
-        yield
-    except InputError as error:
-        raise CorruptIndexError(
-            f"the compressed vectors of segment {segment.number} are damaged ({error}); run plait check"
-        ) from error
+    return by_document(segment, base, rows, passages, k, chunks=chunks)

@@ -12,9 +12,9 @@ from plait.index.store import Snapshot
 from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
 from plait.search.coded import ProbeConfig
-from plait.search.dense import ExactDense
-from plait.search.fusion import Fusion, ReciprocalRank
-from plait.search.generator import Allowed, Generator
+from plait.search.dense import DenseConfig, ExactDense, ProbedDense
+from plait.search.fusion import Fusion, ReciprocalRank, WeightedSum
+from plait.search.generator import BEST, CHUNKS, FUSED, Allowed, Generator
 from plait.search.methods.colxtr import ColXtr
 from plait.search.methods.exhaustive import Exhaustive
 from plait.search.methods.method import Method
@@ -24,7 +24,7 @@ from plait.search.methods.xtr import Xtr
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.options import configured, unknown
 from plait.search.ranking import QueryBatch, Ranking
-from plait.search.rescoring import scorer_of, union
+from plait.search.rescoring import completed, scorer_of, union
 from plait.search.sparse import Sparse, SparseConfig
 from plait.search.trace import Trace
 from plait.search.weaving import HybridConfig, PaperConfig, paper_config
@@ -68,6 +68,8 @@ STRANDS_OF = {
     "all": ["dense", "sparse", "multi"],
 }
 PAPER = ("dense+sparse", "all")
+HEAD = 10  # documents of a hybrid's multi list that are found as reliably as by multi search for as many
+CHUNKED = ("hybrid", "dense", "sparse", "multi")  # modes with the setting `chunks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Plan:
     depth: int = 100
     rescored: Sequence[str] = ()
     n_threads: int = 1
+    chunks: str = BEST  # how the passages of a document make its score, where it is rescored
 
     def __post_init__(self) -> None:
         if not self.generators:
@@ -104,7 +107,7 @@ class Plan:
         return replace(self, generators=kept, rescored=tuple(name for name in self.rescored if name != "bm25"))
 
     def run(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        if len(self.generators) == 1 and len(self.rescored) < 2:
+        if len(self.generators) == 1 and not self.rescored:
             return self._alone(self.generators[0], snapshot, batch, k, allowed, trace)
         lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
         fusion = self.fusion_on(snapshot)
@@ -146,12 +149,18 @@ class Plan:
         found: list[dict[str, Ranking]] = [{} for _ in lists]
         pools = [union(list(own.values())) for own in lists]
         for strand in self.rescored:
-            scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads)
+            scorer = scorer_of(strand, snapshot, batch, Trace(), n_threads=self.n_threads, chunks=self.chunks)
             with within.stage(strand):
                 for number, (own, docs) in enumerate(zip(found, pools, strict=True)):
-                    own[strand] = scorer(number, docs)
+                    known = lists[number].get(strand) if self._lists_are_exact(snapshot) else None
+                    own[strand] = scorer(number, docs) if known is None else completed(known, docs, number, scorer)
         trace.add(within, under="rescore")
         return found
+
+    def _lists_are_exact(self, snapshot: Snapshot) -> bool:
+        """Whether a generator's scores are those that its strand gives: they are where documents have one passage.
+        Of several, a generator may not have seen the best."""
+        return self.chunks == BEST and snapshot.n_rows == snapshot.n_documents
 
     def _alone(
         self, generator: Generator, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace
@@ -182,10 +191,12 @@ def plan_for(
             f"exact search has no settings and is for the modes {', '.join(EXACT)}; leave out one of exact, "
             f"mode {mode!r} and the settings {list(options or {})}"
         )
-    settings = _settings(mode, options or {})
+    chunks, options = _chunks(mode, options or {})
+    settings = _settings(mode, options)
     generators: dict[str, Generator] = {"bm25": Bm25()}
     if shape.dense is not None:
-        generators["dense"] = ExactDense()
+        probed_dense = ProbedDense(settings) if isinstance(settings, DenseConfig) else ProbedDense()
+        generators["dense"] = ExactDense() if exact else probed_dense
     if shape.sparse is not None:
         generators["sparse"] = Sparse(settings) if isinstance(settings, SparseConfig) else Sparse()
     if shape.multi is not None:
@@ -196,8 +207,11 @@ def plan_for(
     if isinstance(settings, HybridConfig):
         if len(generators) == 1:
             return Plan(tuple(generators.values()))
+        if isinstance(probed_multi := generators.get("multi"), ProbedMulti):
+            # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
+            generators["multi"] = replace(probed_multi, as_for=HEAD)
         rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
-        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads)
+        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads, chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:
             raise ConfigError(
@@ -212,12 +226,30 @@ def plan_for(
         return Plan(tuple(generators[name] for name in first), fusion, settings.depth, rescored, n_threads)
     if isinstance(settings, CandidateConfig):
         return Plan((RescoredMulti(generators[mode.split(">")[0]], settings, n_threads=n_threads),))
-    if settings is None or isinstance(settings, ProbeConfig | SparseConfig):
+    if chunks == FUSED:
+        # Each generator finds documents by their best passages; all passages of these are then scored.
+        return Plan((generators[mode],), WeightedSum(), rescored=(mode,), n_threads=n_threads, chunks=chunks)
+    if settings is None or isinstance(settings, ProbeConfig | SparseConfig | DenseConfig):
         return Plan((generators[mode],))
     return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
 
 
-Settings = Method | ProbeConfig | CandidateConfig | SparseConfig | HybridConfig | PaperConfig
+Settings = Method | ProbeConfig | CandidateConfig | DenseConfig | SparseConfig | HybridConfig | PaperConfig
+
+
+def _chunks(mode: str, options: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """The setting `chunks`, which several modes share, and the others."""
+    rest = dict(options)
+    chunks = rest.pop("chunks", BEST) if mode in CHUNKED else BEST
+    if chunks not in CHUNKS:
+        raise ConfigError(f"chunks is {chunks!r}; it must be one of {', '.join(CHUNKS)}")
+    if chunks == FUSED and mode == "hybrid" and not _rescores(rest):
+        raise ConfigError("chunks=fused needs the scores of all passages; leave rescore=0 and fusion=rank out")
+    return str(chunks), rest
+
+
+def _rescores(options: Mapping[str, object]) -> bool:
+    return str(options.get("rescore", 1)) == "1" and options.get("fusion") != "rank"
 
 
 def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
@@ -226,6 +258,8 @@ def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
         return configured(METHODS[mode], options, mode=mode)
     if mode == "multi":
         return configured(ProbeConfig, options, mode=mode)
+    if mode == "dense":
+        return configured(DenseConfig, options, mode=mode)
     if mode == "sparse":
         return configured(SparseConfig, options, mode=mode)
     if mode == "hybrid":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plait.index.store import Snapshot
 from plait.search.dense import dense_scores
-from plait.search.generator import by_document, candidate_rows
+from plait.search.generator import BEST, by_document, candidate_rows
 from plait.search.multi import multi_queries, score_rows
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
 from plait.search.sparse import scored, sparse_queries
@@ -25,8 +25,11 @@ class Scorer(Protocol):
         nothing of (no word or term in common) are left out: they score 0."""
 
 
-def scorer_of(strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1) -> Scorer:
-    """How a strand scores documents of this snapshot for queries of this batch."""
+def scorer_of(
+    strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1, chunks: str = BEST
+) -> Scorer:
+    """How a strand scores documents of this snapshot for queries of this batch. `chunks` says how the passages of a
+    document make its score; BM25 scores whole documents in any case."""
     if strand == "bm25":
 
         def by_words(number: int, docs: NDArray[np.int64]) -> Ranking:
@@ -42,7 +45,7 @@ def scorer_of(strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, 
             parts = []
             for segment, base, rows in candidate_rows(snapshot, docs):
                 passages = dense_scores(segment, rows, vectors[number : number + 1])[0]
-                parts.append(by_document(segment, base, rows, passages, len(docs)))
+                parts.append(by_document(segment, base, rows, passages, len(docs), chunks=chunks))
             return merge(parts, len(docs))
 
         return by_vector
@@ -51,7 +54,7 @@ def scorer_of(strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, 
 
         def by_terms(number: int, docs: NDArray[np.int64]) -> Ranking:
             found = [
-                scored(segment, base, rows, terms[number], len(docs))
+                scored(segment, base, rows, terms[number], len(docs), chunks=chunks)
                 for segment, base, rows in candidate_rows(snapshot, docs)
             ]
             return merge(found, len(docs))
@@ -61,7 +64,7 @@ def scorer_of(strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, 
 
     def by_tokens(number: int, docs: NDArray[np.int64]) -> Ranking:
         found = [
-            score_rows(segment, base, rows, queries[number], len(docs), n_threads, trace)
+            score_rows(segment, base, rows, queries[number], len(docs), n_threads, trace, chunks=chunks)
             for segment, base, rows in candidate_rows(snapshot, docs)
         ]
         return merge(found, len(docs))
@@ -74,3 +77,11 @@ def union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
     docs = np.sort(np.concatenate([ranking.docs for ranking in rankings] or [np.zeros(0, np.int64)]))
     # numpy.unique would import numpy.ma for it, which takes longer than a search.
     return np.asarray(docs[np.diff(docs, prepend=-1) != 0])
+
+
+def completed(known: Ranking, docs: NDArray[np.int64], number: int, scorer: Scorer) -> Ranking:
+    """A ranking of all documents, which ascend, where those that are `known` have been scored already."""
+    there = np.sort(known.docs)
+    place = np.minimum(np.searchsorted(there, docs), max(len(there) - 1, 0))
+    missing = docs[there[place] != docs] if len(there) else docs
+    return merge([known, scorer(number, missing)], len(docs)) if len(missing) else known

@@ -11,7 +11,7 @@ from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.sparse import SparseQuery, best_rows, score_rows
 from plait.search.eligible import FEW, Eligible, eligible
-from plait.search.generator import Allowed, Rows, by_document, missing_strand
+from plait.search.generator import BEST, Allowed, Rows, by_document, missing_strand
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.trace import Stage, Trace
 
@@ -60,13 +60,13 @@ class Sparse:
             n_wanted *= 2
 
 
-def scored(segment: Segment, base: int, rows: Rows, query: SparseQuery, k: int) -> Ranking:
+def scored(segment: Segment, base: int, rows: Rows, query: SparseQuery, k: int, *, chunks: str = BEST) -> Ranking:
     """The k best documents of these rows, each of which is scored; those that share no term are left out."""
     assert segment.sparse is not None
     numbers = np.arange(segment.n_rows) if rows is None else rows
     scores = score_rows(segment.sparse, query, numbers)
     shared = scores > 0
-    return by_document(segment, base, numbers[shared], scores[shared], k)
+    return by_document(segment, base, numbers[shared], scores[shared], k, chunks=chunks)
 
 
 def sparse_queries(snapshot: Snapshot, batch: QueryBatch) -> list[SparseQuery]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import plait
 from plait.encode.encoder import OnnxEncoder
@@ -159,6 +160,37 @@ def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
         index.add([Document("1", "the loom is made of oak"), Document("2", "glaciers grind their valleys")])
         for mode in ("dense", "multi", "hybrid"):
             assert index.rank(["the loom is made of oak"], 1, mode=mode)[0][0][0] == "1"
+
+
+def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_path: Path) -> None:
+    run = train("model.dense={pooling = 'cls'}", "model.document={length = 40, prefix = '', overlap = 8}")
+    folders = {mcls: tmp_path / f"model-{mcls}" for mcls in (None, 8)}
+    for mcls, folder in folders.items():
+        export_run(run, folder, ExportConfig(precision="fp32", mcls=mcls))
+    plain, marked = (load(folder) for folder in folders.values())
+    short, expected = (model.encode_documents(["The loom."]).dense for model in (marked, plain))
+    assert short is not None
+    assert expected is not None
+    np.testing.assert_allclose(short, expected, atol=1e-6)
+    text = "word loom " * 30
+    ids = marked._reader.read([text], is_query=False).ids[0]
+    first = ids == ids[0]
+    assert 3 <= first.sum() <= 5
+    assert len(ids) <= 40
+    encoder = read_trained(run, "").model.backbone.encoder.eval()
+    with torch.no_grad():
+        states = encoder(torch.tensor(ids)[None]).last_hidden_state[0][torch.tensor(first)].mean(dim=0)
+    given = marked.encode_documents([text])
+    assert given.dense is not None
+    assert given.multi is not None
+    np.testing.assert_allclose(given.dense[0], (states / states.norm()).numpy(), atol=1e-4)
+    assert len(given.multi[0]) == len(marked.tokens(text, is_query=False))
+    assert marked.fingerprint != plain.fingerprint
+
+
+def test_a_model_that_pools_by_the_mean_has_no_first_tokens_to_pool(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="mcls is for models"):
+        export_run(run, tmp_path / "model", ExportConfig(mcls=8))
 
 
 def test_ranks_of_both_precisions_are_measured_on_a_collection(run: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ only then put in its place, with a card for plait and a page for people."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from plait.evaluate import JudgedSet
 from plait.train.encoder import TorchEncoder
 from plait.train.export.folder import check_target, drafted, tokenizer_bytes, write_card, write_file
 from plait.train.export.graph import build_graph, check_family
+from plait.train.export.outputs import MCLS
 from plait.train.export.page import UNSTATED, Checks, model_page
 from plait.train.export.parity import check_rounded, check_same, compare
 from plait.train.export.ranking import measure_ranks, read_collection
@@ -46,12 +47,15 @@ class ExportConfig:
     languages: tuple[str, ...] = ()
     data: str = ""  # a BEIR folder to measure what rounding costs
     split: str = "test"
+    mcls: int | None = None  # tokens between one [CLS] and the next in documents, whose mean is the dense vector
     force: bool = False  # replace a model that is there
     n_threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise ConfigError(f"there is no precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+        if self.mcls is not None and self.mcls < 1:
+            raise ConfigError(f"mcls is {self.mcls}; there must be a token between one [CLS] and the next")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,10 @@ def _write(draft: Path, trained: Trained, config: ExportConfig, on_stage: Callab
     """Every file but the page. The fp32 graph is always among them: int8 is held against it."""
     weights, backbone = backbone_of(trained.model)
     heads = heads_of(trained.model, n_ids_of(trained.model))
+    if config.mcls is not None:
+        if heads.pooling != "cls":
+            raise ConfigError(f"mcls is for models that are pooled as 'cls'; this one is pooled as {heads.pooling!r}")
+        heads = replace(heads, pooling=MCLS)
     precisions: dict[str, Any] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
         on_stage(f"writing the {precision} graph")
@@ -179,5 +187,7 @@ def _finished(draft: Path, card: dict[str, Any], config: ExportConfig) -> ModelC
     """The card with the precisions that were asked for, and only their files."""
     for precision in set(card["precisions"]) - set(PRECISIONS[config.precision]):
         (draft / card["precisions"].pop(precision)["file"]).unlink()
+    # Only now: torch, which the graph was compared with, reads no [CLS] but the first, and pools there.
+    card["document"]["mcls"] = config.mcls
     write_card(draft, card)
     return parse_card(card, CARD_NAME)

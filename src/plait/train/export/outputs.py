@@ -10,6 +10,8 @@ from onnx import TensorProto
 
 from plait.train.export.builder import Builder, Floats
 
+MCLS = "mcls"  # the mean at every place of the first token; where it stands but once, that is "cls"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
@@ -57,7 +59,7 @@ def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
     length = "length" if heads.mixture is None or heads.mixture.zero_pads else "padded"
     shapes: Shapes = {}
     if heads.pooling is not None:
-        _dense(builder, states, mask, heads.pooling)
+        _dense(builder, states, ids, mask, heads.pooling)
         shapes["dense"] = ["n", hidden]
     if heads.sparse is not None:
         _sparse(builder, states, ids, mask, heads.sparse)
@@ -73,12 +75,17 @@ def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
     return shapes
 
 
-def _dense(builder: Builder, states: str, mask: str, pooling: str) -> None:
+def _dense(builder: Builder, states: str, ids: str, mask: str, pooling: str) -> None:
     if pooling == "cls":
         first = builder.op("Gather", [states, builder.axes("begin", 0)], axis=1)
         builder.unit(builder.op("Squeeze", [first, builder.axes("length_axis", 1)]), "dense")
         return
-    # The mean of the states of real tokens. Its length is made one, so that the sum will do.
+    if pooling == MCLS:
+        # Wherever the first token stands; the mask is for a padding that is the same token.
+        first = builder.op("Gather", [ids, builder.axes("begin", 0)], axis=1)
+        shown = builder.op("And", [builder.op("Equal", [ids, first]), builder.op("Cast", [mask], to=TensorProto.BOOL)])
+        mask = builder.op("Cast", [shown], to=TensorProto.INT64)
+    # The mean of the states of these tokens. Its length is made one, so that the sum will do.
     masked = builder.op("Mul", [states, _column(builder, mask)])
     axis = builder.axes("length_axis", 1)
     builder.unit(builder.op("ReduceSum", [masked, axis], keepdims=0), "dense")
