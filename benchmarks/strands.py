@@ -1,0 +1,93 @@
+"""All plans of an index on judged sets, and whether weaving beats the best single strand by more than chance.
+
+    python benchmarks/strands.py --data data --indexes indexes --sets scifact cranfield cacm npl boolq medquad
+
+`INDEXES/SET` is the index of each set: `plait eval --data SET --indexes INDEXES` builds those that are missing. Queries
+are encoded once for all plans. A plan that needs a strand which the index does not have is left out of its row.
+`+` and `-` say that a plan differs from the best single strand of its row (in brackets) with p < 0.05: paired
+randomisation test, corrected by Holm for the number of plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import plait
+from plait.evaluate import JudgedSet, Run, compare, load_set
+from plait.search.plans import STRANDS_OF
+
+SINGLE = ("bm25", "dense", "sparse", "multi")
+WOVEN = ("hybrid", "dense+sparse", "all", "dense>multi", "bm25>multi")
+MEASURE = "nDCG@10"
+BATCH = 64
+SURE = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of BEIR folders")
+    parser.add_argument("--indexes", type=Path, required=True, help="a folder with an index for each set")
+    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    row("set", "queries", *SINGLE, *WOVEN)
+    row(*["---"] * (2 + len(SINGLE) + len(WOVEN)))
+    n_best = 0
+    for name in asked.sets:
+        judged = first_queries(load_set(str(asked.data / name), asked.split), asked.queries)
+        with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
+            runs = found_by_plan(index, judged)
+        cells, is_best = compared(runs, judged)
+        n_best += is_best
+        row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *WOVEN)))
+    print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
+
+
+def found_by_plan(index: plait.Index, judged: JudgedSet) -> dict[str, Run]:
+    """What each plan that the index has the strands for finds."""
+    held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.shape, name) is not None)}
+    plans = [plan for plan in (*SINGLE, *WOVEN) if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
+    runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
+    queries = iter(judged.queries.items())
+    while some := list(itertools.islice(queries, BATCH)):
+        texts = [text for _, text in some]
+        strands = index.encoder.encode_queries(texts)
+        for plan in plans:
+            hits = index.search_arrays(strands, 10, texts=texts, mode=plan)
+            runs[plan] |= {
+                query: [(hit.id, hit.score) for hit in own] for (query, _), own in zip(some, hits, strict=True)
+            }
+    return dict(runs)
+
+
+def compared(runs: Mapping[str, Run], judged: JudgedSet) -> tuple[dict[str, str], bool]:
+    """A cell for each plan, and whether `hybrid` or `all` is best or tied."""
+    means = {plan: one.value for plan, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
+    best = max((plan for plan in SINGLE if plan in runs), key=lambda plan: means[plan])
+    cells = {plan: f"{mean:.3f}" for plan, mean in means.items()}
+    cells[best] = f"[{cells[best]}]"
+    worse = set()
+    for one in compare(runs, judged.qrels, [MEASURE], baseline=best).differences:
+        if one.p_randomisation_corrected < SURE:
+            cells[one.run] += " +" if one.mean.value > 0 else " -"
+            worse |= {one.run} if one.mean.value < 0 else set()
+    return cells, any(plan in runs and plan not in worse for plan in ("hybrid", "all"))
+
+
+def first_queries(judged: JudgedSet, count: int | None) -> JudgedSet:
+    kept = dict(itertools.islice(judged.queries.items(), count))
+    return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
