@@ -21,7 +21,7 @@ import numpy as np
 import plait
 
 DIM, N_ITEMS = 16, 300
-KINDS = {"float": {}, "coded": {"fine": True}, "fixed": {"fixed": 4}, "sparse": {}}
+KINDS = ("float", "coded", "fixed", "sparse")
 MODES = ("dense", "sparse", "multi", "warp")
 EXTREMES = (0, 1, -1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, -(1 << 62), 1 << 62)
 
@@ -44,16 +44,16 @@ class Fuzz:
         self._query = Strands(
             dense=dense[:1], sparse=SparseRows.from_items([terms[3]]), multi=MultiVectors.from_items([items[0]])
         )
-        for kind, options in KINDS.items():
+        for kind in KINDS:
             has_terms = kind == "sparse"
             shape = StrandShape(dense=4, sparse=60 if has_terms else None, multi=None if has_terms else DIM)
             sparse = SparseRows.from_items(terms) if has_terms else None
             multi = None if has_terms else MultiVectors.from_items(items)
-            given: dict[str, Any] = {"fixed": 4} if "fixed" in options else {}
-            with plait.open(folder / kind, create=True, shape=shape, n_threads=1, **given) as index:
+            fixed = 4 if kind == "fixed" else None
+            with plait.open(folder / kind, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
                 index.add_arrays(documents, Strands(dense=dense, sparse=sparse, multi=multi))
                 if kind in ("coded", "fixed"):
-                    index.compact(fine="fine" in options)
+                    index.compact(fine=kind == "coded")
                 index.delete(["d7"])
 
     def round(self) -> str:
@@ -64,7 +64,7 @@ class Fuzz:
 
         path = self._folder / "harmed"
         shutil.rmtree(path, ignore_errors=True)
-        kind = self._rng.choice(list(KINDS))
+        kind = self._rng.choice(KINDS)
         shutil.copytree(self._folder / kind, path)
         segments._verified.clear()
         file = self._rng.choice(sorted(path.glob("segments/*/*.plait")))

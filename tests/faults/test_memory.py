@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.samples import make_store, run_python
+import plait
+from index.samples import run_python
 from plait.encode.protocol import StrandShape
-from plait.records import Document, Span
 from plait.strands import MultiVectors, Strands
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -40,14 +40,12 @@ with plait.open(Path(sys.argv[1]), n_threads=1) as index:
 
 def test_an_index_larger_than_the_memory_allowed_is_searched(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    values = rng.standard_normal((N_ITEMS * N_VECTORS, DIM), dtype=np.float32) / 100
+    values = rng.standard_normal((N_ITEMS * N_VECTORS, DIM), dtype=np.float32) * np.float32(0.01)
     values[250 * N_VECTORS] = 1
-    documents = [Document(f"d{number}", "text") for number in range(N_ITEMS)]
-    store = make_store(tmp_path / "index", shape=StrandShape(multi=DIM))
-    with store.writer() as writer:
-        multi = MultiVectors(values, np.arange(N_ITEMS + 1) * N_VECTORS)
-        writer.write(documents, [[Span(0, 4)]] * N_ITEMS, Strands(multi=multi))
-    done = run_python(SEARCH, store.path)
+    documents = [{"id": f"d{number}", "text": "text"} for number in range(N_ITEMS)]
+    with plait.open(tmp_path / "index", create=True, shape=StrandShape(multi=DIM), n_threads=1) as index:
+        index.add_arrays(documents, Strands(multi=MultiVectors(values, np.arange(N_ITEMS + 1) * N_VECTORS)))
+    done = run_python(SEARCH, tmp_path / "index")
     assert done.returncode == 0, done.stderr
     answer, told = done.stdout.splitlines()
     assert answer.startswith("['d250', ")
