@@ -45,9 +45,11 @@ test: $(VENV)/test-installed ## Tests, lint and types
 	@echo "== mypy --strict" && $(BIN)/mypy
 	@echo "== pytest" && $(BIN)/python -m pytest -q
 
-torture: $(VENV)/test-installed ## Crash an index a thousand times, and search it for a minute while it is written
+torture: $(VENV)/test-installed ## Crash an index a thousand times, search it while it is written, harm its files, watch its memory
 	cd tests && ../$(BIN)/python -m faults.torture --points 1000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.concurrency --seconds 60 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.fuzz --rounds 2000 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.growth --searches 100000
 
 lint: $(VENV)/test-installed ## Lint alone
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

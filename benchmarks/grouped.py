@@ -57,10 +57,10 @@ class Corpus:
         sparse = self._sparse(rng, groups, N_TERMS)
         return documents, Strands(dense=dense, sparse=sparse, multi=MultiVectors(multi, offsets))
 
-    def queries(self, n_queries: int) -> list[tuple[str, Strands]]:
-        """Texts and vectors of queries of random groups."""
+    def queries(self, n_queries: int, first: int = 0, end: int = N_GROUPS) -> list[tuple[str, Strands]]:
+        """Texts and vectors of queries of random groups, from `first` to before `end`."""
         rng = np.random.default_rng([self._seed, 77])
-        groups = rng.integers(0, N_GROUPS, n_queries)
+        groups = rng.integers(first, end, n_queries)
         dense, multi = _near(rng, self._dense[groups]), _near(rng, self._multi[groups][:, :QUERY_TOKENS])
         texts = self._words(rng, n_queries, QUERY_WORDS)
         return [

@@ -70,4 +70,10 @@ void try_postings();
 void try_tokens();
 void try_trial();
 
+// Sparse search, over sound and over damaged lists.
+void try_sparse();
+
+// Segments with changed bytes: what the checks let through stays within its arrays.
+void try_damaged();
+
 }  // namespace plait

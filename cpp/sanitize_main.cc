@@ -118,6 +118,9 @@ int main() {
     plait::try_postings();
     plait::try_tokens();
     std::printf("postings: fine\n");
+    plait::try_sparse();
+    std::printf("sparse: fine\n");
+    plait::try_damaged();
     plait::try_trial();
     return 0;
 }

@@ -6,21 +6,18 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from index.resealed import Change, cut, drop, index_of, put, rewrite, say
 from index.test_damage import flip
 from index.tokens import group_vectors, make_tokens
 from plait.errors import CorruptIndexError
 from plait.index import segment as segments
 from plait.index.check import check
-from plait.index.container import FileFacts, SegmentFile
-from plait.index.container_writer import ArraySource, write_file
 from plait.index.store import Store
 from plait.search.by_method import MethodMulti
 from plait.search.multi import ExactMulti, ProbedMulti
@@ -28,8 +25,6 @@ from plait.search.plans import METHODS
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands
-
-Arrays = dict[str, NDArray[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +41,6 @@ def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000004" / "coded.plait"
-
-
-def index_of(file: Path) -> Path:
-    return file.parents[2]
 
 
 def search_everything(index: Path) -> None:
@@ -80,58 +71,11 @@ def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], No
     assert [problem for problem in check(index_of(file)).problems if "coded.plait" in problem] != []
 
 
-NAMES = {
-    **dict.fromkeys(
-        ["centroids", "codes", "row_lengths", "row_factors", "fine_codes", "fine_row_lengths", "fine_row_factors"],
-        "|u1",
-    ),
-    **dict.fromkeys(["steps", "lengths", "factors", "fine_steps", "fine_lengths", "fine_factors"], "<f4"),
-    **dict.fromkeys(["offsets", "posting_offsets"], "<i8"),
-    "cells": "<u2",
-    "posting_items": "<u4",
-}
-
-
-def rewrite(file: Path, change: Callable[[Arrays, dict[str, Any]], object]) -> None:
-    """Changes a file and makes every checksum say that it is sound, as only malice or a mistake of ours would."""
-    opened = SegmentFile.open(file)
-    arrays = {place.name: opened.array(place.name, NAMES[place.name], place.shape).copy() for place in opened._places}
-    attributes: dict[str, Any] = dict(opened.attributes)
-    change(arrays, attributes)
-    file.unlink()
-    types = {name: array.dtype.newbyteorder("<").str for name, array in arrays.items()}
-    sources = [ArraySource.of(name, types[name], array) for name, array in arrays.items()]
-    replace_facts(file, write_file(file, "coded", sources, attributes=attributes))
-
-
-def replace_facts(file: Path, facts: FileFacts) -> None:
-    connection = sqlite3.connect(index_of(file) / "catalogue.sqlite")
-    files = json.loads(connection.execute("SELECT files FROM segments").fetchone()[0])
-    connection.execute("UPDATE segments SET files = ?", [json.dumps({**files, "coded.plait": asdict(facts)})])
-    connection.commit()
-    connection.close()
-
-
-def put(name: str, place: Any, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
-    def change(arrays: Arrays, _: dict[str, Any]) -> None:
-        arrays[name][place] = value
-
-    return change
-
-
-def cut(name: str, size: int) -> Callable[[Arrays, dict[str, Any]], None]:
-    def change(arrays: Arrays, _: dict[str, Any]) -> None:
-        arrays[name] = arrays[name][:size].copy()
-
-    return change
-
-
-def say(name: str, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
-    return lambda _, attributes: attributes.update({name: value})
-
-
-def drop(name: str) -> Callable[[Arrays, dict[str, Any]], object]:
-    return lambda arrays, _: arrays.pop(name)
+KINDS = ("codes", "row_lengths", "row_factors", "steps", "lengths", "factors")  # of an array for each plane of codes
+NAMES = (
+    *("centroids", "offsets", "cells", "posting_items", "posting_offsets"),
+    *(f"{plane}{kind}" for plane in ("", "fine_") for kind in KINDS),
+)
 
 
 def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:
@@ -167,7 +111,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(file: Path, change: Any) 
     refused_at_opening(file, change)
 
 
-def refused_at_opening(file: Path, change: Callable[[Arrays, dict[str, Any]], object]) -> None:
+def refused_at_opening(file: Path, change: Change) -> None:
     rewrite(file, change)
     with pytest.raises(CorruptIndexError, match=r"coded\.plait"):
         Store.open(index_of(file)).snapshot()

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 import plait
+from index.resealed import Arrays, cut, index_of, put, rewrite, say
 from index.samples import make_store
-from index.test_coded_damage import Arrays, cut, index_of, put, rewrite, say
 from index.tokens import DIM, SHAPE, batch, group_vectors, make_tokens, unit
 from plait.codec.pooling import METHODS, Pooling, pool
 from plait.encode.protocol import StrandShape

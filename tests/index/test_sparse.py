@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from index.resealed import index_of, put, rewrite
 from index.samples import make_store
 from index.test_damage import flip
 from plait.codec.impacts import inverted
@@ -23,8 +20,6 @@ from plait.errors import CorruptIndexError, InputError
 from plait.index import segment as segments
 from plait.index import sparse_merge
 from plait.index.check import check
-from plait.index.container import SegmentFile
-from plait.index.container_writer import ArraySource, write_file
 from plait.index.info import info
 from plait.index.store import Store
 from plait.records import Document, Span
@@ -147,10 +142,6 @@ def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "index" / "segments" / "000001" / "sparse.plait"
 
 
-def index_of(file: Path) -> Path:
-    return file.parents[2]
-
-
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -169,42 +160,6 @@ def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], No
     assert not check(index_of(file)).ok
 
 
-TYPES = {
-    "terms": "<i4",
-    "offsets": "<i8",
-    "rows": "<u4",
-    "impacts": "|u1",
-    "scales": "<f4",
-    "peaks": "<f4",
-    "frequent": "<u4",
-    "maxima": "|u1",
-}
-Arrays = dict[str, NDArray[Any]]
-
-
-def rewrite(file: Path, change: Callable[[Arrays, dict[str, Any]], object]) -> None:
-    """Changes a file and makes every checksum say that it is sound, as only malice or a mistake of ours would."""
-    opened = SegmentFile.open(file)
-    arrays = {place.name: opened.array(place.name, TYPES[place.name], place.shape).copy() for place in opened._places}
-    attributes: dict[str, Any] = dict(opened.attributes)
-    change(arrays, attributes)
-    file.unlink()
-    sources = [ArraySource.of(name, array.dtype.newbyteorder("<").str, array) for name, array in arrays.items()]
-    facts = write_file(file, "sparse", sources, attributes=attributes)
-    connection = sqlite3.connect(index_of(file) / "catalogue.sqlite")
-    files = json.loads(connection.execute("SELECT files FROM segments").fetchone()[0])
-    connection.execute("UPDATE segments SET files = ?", [json.dumps({**files, "sparse.plait": asdict(facts)})])
-    connection.commit()
-    connection.close()
-
-
-def put(name: str, place: Any, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
-    def change(arrays: Arrays, _: dict[str, Any]) -> None:
-        arrays[name][place] = value
-
-    return change
-
-
 def search(index: Path) -> int:
     asked = dict.fromkeys(range(VOCABULARY), 1.0)
     batch = QueryBatch(["q"], Strands(sparse=SparseRows.from_items([asked])))
@@ -221,8 +176,8 @@ def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *(lambda arrays, _, name=name: arrays.pop(name) for name in TYPES),
-        *(lambda arrays, _, name=name: arrays.update({name: arrays[name][:-1]}) for name in TYPES if name != "terms"),
+        *(lambda arrays, _, name=name: arrays.pop(name) for name in ARRAYS),
+        *(lambda arrays, _, name=name: arrays.update({name: arrays[name][:-1]}) for name in ARRAYS if name != "terms"),
         *(lambda _, attributes, value=value: attributes.update(window_rows=value) for value in (None, 0, "1", 1 << 40)),
     ],
 )

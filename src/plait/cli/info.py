@@ -47,6 +47,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("deleted rows", f"{facts.deleted_rows:,} ({facts.deleted_share:.1%} of all)"),
         ("size", size(facts.bytes)),
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
+        ("memory", _memory(facts)),
         ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
         *pooling,
         *([("language", facts.language)] if facts.language else []),
@@ -58,6 +59,12 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
         *(("weights" if not number else "", line) for number, line in enumerate(weight_lines(facts.weights))),
     ]
+
+
+def _memory(facts: StoreInfo) -> str:
+    """What a search maps; a process that searches has as much of it in memory as it has read."""
+    mapped = f"{size(facts.bytes - facts.bytes_by_part['catalogue'])} mapped when it is searched"
+    return mapped if facts.resident is None else f"{mapped}, {size(facts.resident)} of it in this process"
 
 
 def _drift(facts: StoreInfo) -> list[tuple[str, str]]:

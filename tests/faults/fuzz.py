@@ -1,0 +1,135 @@
+"""Changes values in segment files, seals the files again so that no checksum tells, and searches: an answer or an error
+of plait's, never a crash, never another error.
+
+    python -m faults.fuzz --rounds 2000 --seed 7 --core build/asan
+
+`--core` is a folder with another build of the native core, such as one under the sanitizers (`make sanitize`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import plait
+
+DIM, N_ITEMS = 16, 300
+KINDS = ("float", "coded", "fixed", "sparse")
+MODES = ("dense", "sparse", "multi", "warp")
+EXTREMES = (0, 1, -1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, -(1 << 62), 1 << 62)
+
+
+class Fuzz:
+    """One small index of each kind, and copies of them that are harmed."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        from plait.encode.protocol import StrandShape
+        from plait.index.filters import compile_filter  # noqa: F401 -- before a copy is harmed, all is imported
+        from plait.strands import MultiVectors, SparseRows, Strands
+
+        self._folder, self._rng = folder, random.Random(seed)
+        rng = np.random.default_rng(seed)
+        items = [rng.standard_normal((4 + number % 3, DIM), dtype=np.float32) for number in range(N_ITEMS)]
+        items = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in items]
+        terms = [{number % 50: 1.0, 50 + number % 7: 0.5} for number in range(N_ITEMS)]
+        documents = [{"id": f"d{number}", "text": f"text {number}", "n": number} for number in range(N_ITEMS)]
+        dense = rng.standard_normal((N_ITEMS, 4), dtype=np.float32)
+        self._query = Strands(
+            dense=dense[:1], sparse=SparseRows.from_items([terms[3]]), multi=MultiVectors.from_items([items[0]])
+        )
+        for kind in KINDS:
+            has_terms = kind == "sparse"
+            shape = StrandShape(dense=4, sparse=60 if has_terms else None, multi=None if has_terms else DIM)
+            sparse = SparseRows.from_items(terms) if has_terms else None
+            multi = None if has_terms else MultiVectors.from_items(items)
+            fixed = 4 if kind == "fixed" else None
+            with plait.open(folder / kind, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
+                index.add_arrays(documents, Strands(dense=dense, sparse=sparse, multi=multi))
+                if kind in ("coded", "fixed"):
+                    index.compact(fine=kind == "coded")
+                index.delete(["d7"])
+
+    def round(self) -> str:
+        """Harms one file; what came of it."""
+        from index.resealed import rewrite
+        from plait.errors import PlaitError
+        from plait.index import segment as segments
+
+        path = self._folder / "harmed"
+        shutil.rmtree(path, ignore_errors=True)
+        kind = self._rng.choice(KINDS)
+        shutil.copytree(self._folder / kind, path)
+        segments._verified.clear()
+        file = self._rng.choice(sorted(path.glob("segments/*/*.plait")))
+        rewrite(file, self._harm)
+        try:
+            with plait.open(path, n_threads=1) as index:
+                self._search(index, kind)
+        except PlaitError:
+            return "refused"
+        return "answered"
+
+    def _search(self, index: plait.Index, kind: str) -> None:
+        for mode in MODES:
+            if mode != "dense" and (mode == "sparse") != (kind == "sparse"):
+                continue
+            if mode == "warp" and kind == "float":
+                continue
+            for filter in (None, "n > 20"):
+                index.search_arrays(self._query, 5, mode=mode, filter=filter)
+        if kind != "sparse":
+            index.search_arrays(self._query, 5, mode="multi", options={"n_probe": 4})
+            index.search_arrays(self._query, 5, mode="multi", exact=True)
+
+    def _harm(self, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
+        name = self._rng.choice(sorted(arrays))
+        if self._rng.random() < 0.1:
+            arrays[name] = arrays[name][: self._rng.randrange(len(arrays[name]) + 1)].copy()
+            return
+        if self._rng.random() < 0.05 and attributes:
+            attributes[self._rng.choice(sorted(attributes))] = self._rng.choice(EXTREMES)
+            return
+        raw = arrays[name].reshape(-1).view(np.uint8)
+        width = arrays[name].itemsize
+        for _ in range(self._rng.randint(1, 4)):
+            if not len(raw):
+                return
+            at = self._rng.randrange(len(raw) // width) * width
+            if self._rng.random() < 0.5:
+                raw[at + self._rng.randrange(width)] ^= 1 << self._rng.randrange(8)
+            else:
+                value = self._rng.choice(EXTREMES) & ((1 << 8 * width) - 1)
+                raw[at : at + width] = list(value.to_bytes(width, "little"))
+
+
+def fuzz(n_rounds: int, seed: int, folder: Path) -> Counter[str]:
+    """How often a harmed file was refused, and how often an answer came. Raises at the first other error."""
+    work = Fuzz(folder, seed)
+    return Counter(work.round() for _ in range(n_rounds))
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--rounds", type=int, default=2000)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--core", type=Path, help="a folder with another build of the native core")
+    given = asked.parse_args()
+    if given.core is not None:
+        plait.__path__.insert(0, str(given.core))  # importing plait alone has not loaded the core
+        from plait import _core
+
+        assert Path(_core.__file__).is_relative_to(given.core), f"{_core.__file__} is another core"
+    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+        counts = fuzz(given.rounds, given.seed, Path(folder))
+    print(f"{counts.total()} harmed files: {counts['refused']} refused, {counts['answered']} answered, no crash")
+
+
+if __name__ == "__main__":
+    main()
