@@ -88,7 +88,7 @@ def large_batch() -> tuple[list[Document], list[list[Span]], Strands]:
     documents = [Document(f"d{number}", f"own{number} shared{number % N_GROUPS} text") for number in range(N_LARGE)]
     groups = np.arange(N_LARGE) % N_GROUPS
     dense = np.eye(N_GROUPS, dtype=np.float32)[groups] + np.arange(N_LARGE, dtype=np.float32)[:, None] / (8 * N_LARGE)
-    return documents, [[Span(0, len(document.text))] for document in documents], Strands(dense=dense)
+    return documents, [[Span(0, len(document.text))] for document in documents], Strands(dense=dense.astype(np.float32))
 
 
 def make_large(path: Path) -> None:

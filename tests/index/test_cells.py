@@ -172,7 +172,7 @@ def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArr
         "codes": ("|i1", good.array("codes", "|i1", (1200, DIM))),
         "scales": ("<f4", good.array("scales", "<f4", (1200,))),
     }
-    arrays[name] = (arrays[name][0], wrong)  # type: ignore[assignment]
+    arrays[name] = (arrays[name][0], wrong)
     sources = [ArraySource.of(key, dtype, array) for key, (dtype, array) in arrays.items()]
     probes = {f"probe_{k}": 1 for k in (10, 100, 1000)}
     write_file(tmp_path / "bad.plait", "cells", sources, attributes=probes)

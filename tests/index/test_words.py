@@ -149,6 +149,6 @@ def test_values_that_cannot_be_are_named(path: Path, name: str, value: int, says
     place = next(place for place in opened._places if place.name == name)
     spoiled = np.frombuffer(opened._data, np.uint8).copy()
     spoiled[place.offset :][: place.nbytes].view(place.dtype)[-1] = value
-    opened._data = memoryview(spoiled)
+    opened._data = memoryview(spoiled.tobytes())
     with pytest.raises(CorruptIndexError, match=says):
         words.WordsFile(opened).check_values(np.arange(1, 401))

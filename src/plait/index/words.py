@@ -162,9 +162,8 @@ class WordsFile:
         """The words, once offsets, documents and scales were checked."""
         held = self._words
         with self._blaming():
-            ends = (("offsets", held.impacts.offsets, len(held.impacts.rows)),)
-            ends += (("spelling_offsets", held._spelling_offsets, len(held._spelling)),)
-            for name, offsets, end in ends:
+            spelling = ("spelling_offsets", held._spelling_offsets, len(held._spelling))
+            for name, offsets, end in (("offsets", held.impacts.offsets, len(held.impacts.rows)), spelling):
                 if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or np.any(offsets[1:] < offsets[:-1]):
                     raise InputError(f"{name} do not rise from 0 to {end}")
             if np.any(held.docs[1:] <= held.docs[:-1]):

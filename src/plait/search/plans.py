@@ -207,9 +207,9 @@ def plan_for(
     if isinstance(settings, HybridConfig):
         if len(generators) == 1:
             return Plan(tuple(generators.values()))
-        if isinstance(own := generators.get("multi"), ProbedMulti):
+        if isinstance(many := generators.get("multi"), ProbedMulti):
             # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
-            generators["multi"] = replace(own, as_for=HEAD)
+            generators["multi"] = replace(many, as_for=HEAD)
         rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
         return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads, chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
