@@ -123,7 +123,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     stages: dict[str, list[float]] = {}
     totals, encoding = [], []
     queries = queries_of(asked)
-    plait.search.trace.__dict__["time"] = SimpleNamespace(perf_counter=time.process_time)
+    plait.search.trace.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined,assignment]
     with plait.open(asked.index, n_threads=1, read_only=True) as index:
         for number, (text, strands, encode_ms) in enumerate(queries):
             trace = plait.Trace()

@@ -19,6 +19,11 @@ std::size_t dim_of(const A& rows, std::size_t dim) {
     return dim;
 }
 
+// Apart, so that no message is made for rows that are there.
+[[noreturn]] void refuse_row(std::int64_t row, const std::string& otherwise) {
+    throw std::invalid_argument("row " + std::to_string(row) + otherwise);
+}
+
 void dense_floats(Array<const float, 1> query, Array<const float, 2> rows, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     const std::size_t dim = dim_of(rows, query.size());
@@ -29,14 +34,14 @@ void dense_floats(Array<const float, 1> query, Array<const float, 2> rows, Array
 void dense_listed(Array<const float, 1> query, Array<const float, 2> rows, Numbers numbers, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     const std::size_t dim = dim_of(rows, query.size());
+    const std::size_t n_rows = rows.shape(0);
     const DotFloats floats = current_target().dense->floats;
     const float* asked = aligned_data(query, "query");
     const std::int64_t* wanted = aligned_data(numbers, "numbers");
     float* out = output_of(scores, numbers.size(), "scores");
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         const std::int64_t row = wanted[i];
-        require(row >= 0 && static_cast<std::uint64_t>(row) < rows.shape(0),
-                "row " + std::to_string(row) + " of " + std::to_string(rows.shape(0)));
+        if (row < 0 || static_cast<std::uint64_t>(row) >= n_rows) refuse_row(row, " of " + std::to_string(n_rows));
         floats(asked, bytes_of(rows) + static_cast<std::size_t>(row) * dim * sizeof(float), 1, dim, out + i);
     }
 }
@@ -53,8 +58,10 @@ void dense_bytes(Array<const std::int16_t, 1> query, float scale, Array<const st
     require_size(ends, begins.size(), "ends");
     const std::int16_t* asked = aligned_data(query, "query");
     for (std::size_t d = 0; d < dim; ++d) {
-        require(std::int64_t{128} * std::abs(std::int64_t{asked[d]}) * static_cast<std::int64_t>(dim) < 0x7fffffff,
-                "the query holds " + std::to_string(asked[d]) + ", whose products may not fit in 32 bits");
+        const std::int64_t most = std::int64_t{128} * std::abs(std::int64_t{asked[d]}) * static_cast<std::int64_t>(dim);
+        if (most < 0x7fffffff) continue;
+        throw std::invalid_argument("the query holds " + std::to_string(asked[d]) +
+                                    ", whose products may not fit in 32 bits");
     }
     const bool is_filtered = allowed.size() != 0;
     if (is_filtered) require_size(owners, n_rows, "owners");
@@ -67,13 +74,15 @@ void dense_bytes(Array<const std::int16_t, 1> query, float scale, Array<const st
     float* out = output_of(scores, total, "scores");
     const float* row_scales = aligned_data(scales, "scales");
     const DotBytes bytes = current_target().dense->bytes;
+    const std::uint32_t* row_owners = is_filtered ? aligned_data(owners, "owners") : nullptr;
+    const std::size_t n_bits = allowed.size() * 8;
     std::int32_t sums[kBlock];
     for (std::size_t i = 0; i < from.size(); ++i) {
         const auto end = static_cast<std::size_t>(to[i]);
         for (auto place = static_cast<std::size_t>(from[i]); place < end;) {
             if (is_filtered) {
-                const std::uint32_t owner = aligned_data(owners, "owners")[place];
-                require(owner / 8 < allowed.size(), "row " + std::to_string(owner) + " has no bit");
+                const std::uint32_t owner = row_owners[place];
+                if (owner >= n_bits) refuse_row(owner, " has no bit");
                 if (!(allowed.data()[owner / 8] >> owner % 8 & 1)) {
                     *out++ = -INFINITY;
                     ++place;
