@@ -23,6 +23,8 @@ K1 = 1.2  # SQLite's, as is b = 0.75; no word can add more than (K1 + 1) times i
 SQLITE_SMALLEST_IDF = 1e-6
 MOST_ROWS = 2**63 - 1
 KEPT_COUNTS = 1 << 14
+FREQUENT = 1 / 25  # of the documents: the list of such a word is worth reading late
+AHEAD, LEAST_AHEAD = 20, 2000  # documents that are sorted at first, for each of the k, and at least
 
 Docs = NDArray[np.int64]
 Scores = NDArray[np.float64]
@@ -49,12 +51,12 @@ class FullText:
         terms = list(self._analyser.match_terms(text).values())
         if not terms or k < 1 or (allowed is not None and not len(allowed)):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        common = [term for term in terms if self._is_common(term)]
-        rare = " OR ".join(term.repeated for term in terms if term not in common)
-        if common:
-            docs, scores = self._with_common(rare, common, k, allowed)
+        late = self._late(terms)
+        first = " OR ".join(term.repeated for term in terms if term not in late)
+        if late:
+            docs, scores = self._in_two_steps(first, late, k, allowed)
         else:
-            docs, scores = self._rows(rare, allowed, k)
+            docs, scores = self._rows(first, allowed, k)
         found = scores.astype(np.float32)
         order = np.lexsort((docs, -found))[:k]
         return docs[order], found[order]
@@ -72,19 +74,31 @@ class FullText:
                 found[word] = (term, part)
         return found
 
-    def _with_common(self, rare: str, common: list[QueryTerm], k: int, allowed: Docs | None) -> tuple[Docs, Scores]:
-        """As `best`, not sorted. Common words are read for those documents alone that they can still lift, if the rare
-        ones settle which these are."""
+    def _late(self, terms: list[QueryTerm]) -> list[QueryTerm]:
+        """The words to read after the others: common ones, which need it, and frequent ones, whose lists are long, if
+        that leaves any others."""
+        frequent = [term for term in terms if self._n_holding(term) > FREQUENT * self._n_documents]
+        if len(frequent) < len(terms):
+            return frequent
+        return [term for term in terms if self._is_common(term)]
+
+    def _in_two_steps(self, first: str, late: list[QueryTerm], k: int, allowed: Docs | None) -> tuple[Docs, Scores]:
+        """As `best`, not sorted. Late words are read for those documents alone that they can still lift among the best
+        k, if the first ones settle which these are."""
         docs, scores = np.zeros(0, np.int64), np.zeros(0)
-        if rare:
-            docs, scores = self._rows(rare, allowed)
-            most = sum((K1 + 1) * self._idf(self._n_holding(term)) * term.times for term in common)
-            if len(docs) >= k and (last := np.partition(scores, -k)[-k]) > most:
-                near = scores >= last - most
+        if first:
+            most = sum((K1 + 1) * self._idf(self._n_holding(term)) * term.times for term in late)
+            deep = max(AHEAD * k, LEAST_AHEAD)
+            docs, scores = self._rows(first, allowed, deep)
+            settled = len(docs) >= k and scores[k - 1] > most
+            if len(docs) == deep and not (settled and scores[-1] < scores[k - 1] - most):
+                docs, scores = self._rows(first, allowed)
+            if settled:
+                near = scores >= np.partition(scores, -k)[-k] - most
                 docs, scores = docs[near], scores[near]
                 allowed = docs
         parts = [(docs, scores)]
-        for term in common:
+        for term in late:
             own, raw = self._rows(term.expression, allowed)
             parts.append((own, raw * self._lift(term) * term.times))
         every, places = np.unique(np.concatenate([own for own, _ in parts]), return_inverse=True)
