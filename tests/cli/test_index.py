@@ -22,7 +22,7 @@ def test_documents_go_into_the_index(runner: CliRunner, library: Library, source
     result = runner.invoke(app, ["index", str(source), "--to", "ix", "--model", "small", "--threads", "2"])
     assert result.exit_code == 0
     assert list(library.indexes["ix"].documents) == ["0", "1", "2", "3", "4"]
-    assert library.opened == [{"path": "ix", "create": True, "model": "small", "n_threads": 2}]
+    assert library.opened == [{"path": "ix", "create": True, "model": "small", "language": None, "n_threads": 2}]
     assert "ix: 5 documents added, 0 updated, 0 unchanged; 5 passages in 0.5 s, 10 documents/s" in result.stdout
     assert "1 passages were longer" in result.stderr
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import plait
-from plait.index import words_file
+from plait.index import sqlite_text, words_file
 from plait.scoring.bm25 import COMMON
 from plait.strands import Strands
 
@@ -47,18 +47,22 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
+@pytest.mark.parametrize("deep", [1, 2000])
 @pytest.mark.parametrize("k", [1, 5, 200])
 @pytest.mark.parametrize(
     "query", ["w1", "w30", "w1 w2", "w1 w30 w40", "w30 w40 w50", "w2 w2 w2 w9 w30", "w1 " * 9 + "w20", "w60 w1 w59"]
 )
-def test_scores_are_those_of_the_formula(index: plait.Index, query: str, k: int) -> None:
+def test_scores_are_those_of_the_formula(
+    index: plait.Index, query: str, k: int, deep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_text, "AHEAD", 1)
+    monkeypatch.setattr(sqlite_text, "LEAST_AHEAD", deep)
     scores = expected(query)
     order = [number for number in np.lexsort((np.arange(len(TEXTS)), -scores.astype(np.float32))) if scores[number] > 0]
     found = index.search(query, k, mode="bm25")
     assert [hit.score for hit in found] == pytest.approx([scores[number] for number in order[:k]], rel=1e-4)
-    assert {hit.id for hit in found[:1]} <= {
-        str(number) for number in order if scores[number] > 0.999 * scores[order[0]]
-    }
+    equal = {str(number) for number in order if scores[number] > 0.999 * scores[order[0]]}
+    assert {hit.id for hit in found[:1]} <= equal
 
 
 def test_a_word_of_all_documents_still_tells_them_apart(index: plait.Index) -> None:

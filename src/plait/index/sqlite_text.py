@@ -18,6 +18,8 @@ from plait.scoring.bm25 import MOST_SATURATED, WordScore, idf, is_common, sqlite
 
 MOST_ROWS = 2**63 - 1
 KEPT_COUNTS = 1 << 14
+FREQUENT = 1 / 25  # of the documents: the list of such a word is worth reading late
+AHEAD, LEAST_AHEAD = 20, 2000  # documents that are sorted at first, for each of the k, and at least
 
 Docs = NDArray[np.int64]
 Scores = NDArray[np.float64]
@@ -38,12 +40,12 @@ class SqliteText:
     def best(self, terms: Sequence[QueryTerm], k: int, allowed: Docs | None, *, above: int | None = None) -> Found:
         """At most k documents with one of the terms, of those allowed and of those with a number above the one given;
         best first, and of equal scores the lower number."""
-        common = [term for term in terms if is_common(self._n_rows, self._n_holding(term))]
-        rare = " OR ".join(term.repeated for term in terms if term not in common)
-        if common:
-            docs, scores = self._with_common(rare, common, k, allowed, above)
+        late = self._late(terms)
+        first = " OR ".join(term.repeated for term in terms if term not in late)
+        if late:
+            docs, scores = self._in_two_steps(first, late, k, allowed, above)
         else:
-            docs, scores = self._rows(rare, allowed, above, k)
+            docs, scores = self._rows(first, allowed, above, k)
         return best_of(docs, scores.astype(np.float32), k)
 
     def word_score(self, term: QueryTerm, doc: int) -> WordScore | None:
@@ -55,21 +57,33 @@ class SqliteText:
         n_holding = self._n_holding(term)
         return WordScore(found[0][0] * self._lift(term) * term.times, n_holding, idf(self._n_rows, n_holding))
 
-    def _with_common(
-        self, rare: str, common: Sequence[QueryTerm], k: int, allowed: Docs | None, above: int | None
+    def _late(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
+        """The words to read after the others: common ones, which need it, and frequent ones, whose lists are long, if
+        that leaves any others."""
+        frequent = [term for term in terms if self._n_holding(term) > FREQUENT * self._n_rows]
+        if len(frequent) < len(terms):
+            return frequent
+        return [term for term in terms if is_common(self._n_rows, self._n_holding(term))]
+
+    def _in_two_steps(
+        self, first: str, late: Sequence[QueryTerm], k: int, allowed: Docs | None, above: int | None
     ) -> tuple[Docs, Scores]:
-        """As `best`. Common words are read for those documents alone that they can still lift, if the rare ones settle
-        which these are."""
+        """As `best`, not sorted. Late words are read for those documents alone that they can still lift among the best
+        k, if the first ones settle which these are."""
         docs, scores = np.zeros(0, np.int64), np.zeros(0)
-        if rare:
-            docs, scores = self._rows(rare, allowed, above)
-            most = sum(MOST_SATURATED * idf(self._n_rows, self._n_holding(term)) * term.times for term in common)
-            if len(docs) >= k and (last := np.partition(scores, -k)[-k]) > most:
-                near = scores >= last - most
+        if first:
+            most = sum(MOST_SATURATED * idf(self._n_rows, self._n_holding(term)) * term.times for term in late)
+            deep = max(AHEAD * k, LEAST_AHEAD)
+            docs, scores = self._rows(first, allowed, above, deep)
+            settled = len(docs) >= k and scores[k - 1] > most
+            if len(docs) == deep and not (settled and scores[-1] < scores[k - 1] - most):
+                docs, scores = self._rows(first, allowed, above)
+            if settled:
+                near = scores >= np.partition(scores, -k)[-k] - most
                 docs, scores = docs[near], scores[near]
                 allowed = docs
         parts = [(docs, scores)]
-        for term in common:
+        for term in late:
             own, raw = self._rows(term.expression, allowed, above)
             parts.append((own, raw * self._lift(term) * term.times))
         every, places = np.unique(np.concatenate([own for own, _ in parts]), return_inverse=True)
