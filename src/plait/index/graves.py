@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from plait.index.analyser import Analyser
 from plait.index.catalogue import GRAVES_FORMAT, Stretch, chunks, marks, read_count
-from plait.index.filters import Condition
 from plait.index.words import remove_words, rewrite_words
+
+if TYPE_CHECKING:
+    from plait.index.filters import Condition  # readers, who are many, do not wait for it
 
 PLACE = "doc, segment, first_row, n_rows"
 Place = tuple[int, int, int, int]
