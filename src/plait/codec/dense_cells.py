@@ -23,7 +23,7 @@ from plait.scoring.maxsim import top_k
 
 FEWEST_CELLS = 16
 ROWS_A_CELL = 64  # that k-means sees
-# Recall at each k. Higher for 10: on real queries those of 10 fell two hundredths short of the aim, of 100 they did not.
+# Recall at each k. Higher for 10: there real queries fell two hundredths short of the aim; at 100 they did not.
 AIMS = MappingProxyType({10: 0.99, 100: 0.98, 1000: 0.98})
 CALIBRATED = tuple(AIMS)
 N_QUERIES = 128  # that it is measured with
