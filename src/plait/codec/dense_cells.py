@@ -23,8 +23,9 @@ from plait.scoring.maxsim import top_k
 
 FEWEST_CELLS = 16
 ROWS_A_CELL = 64  # that k-means sees
-CALIBRATED = (10, 100, 1000)  # values of k
-AIM = 0.98  # recall at each of them
+# Recall at each k. Higher for 10: there real queries fell two hundredths short of the aim; at 100 they did not.
+AIMS = MappingProxyType({10: 0.99, 100: 0.98, 1000: 0.98})
+CALIBRATED = tuple(AIMS)
 N_QUERIES = 128  # that it is measured with
 AWAY = 0.3  # share of another row in a made query
 SEED = 0
@@ -110,7 +111,7 @@ def padded(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 def calibrated(
     rows: NDArray[np.float32], centroids: ByteRows, starts: NDArray[np.int64], owners: NDArray[np.uint32]
 ) -> Mapping[int, int]:
-    """How many cells must be read for each k, so that a share of AIM of the k best rows lies in them."""
+    """How many cells must be read for each k, so that the share in AIMS of the k best rows lies in them."""
     cells = np.empty(len(rows), np.int64)
     cells[owners] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     ranks: dict[int, list[NDArray[np.int64]]] = {k: [] for k in CALIBRATED}
@@ -121,7 +122,7 @@ def calibrated(
         truth = top_k(dot_rows(query, rows), CALIBRATED[-1])
         for k, own in ranks.items():
             own.append(places[cells[truth[:k]]])
-    needed = {k: int(np.quantile(np.concatenate(own), AIM, method="higher")) + 1 for k, own in ranks.items()}
+    needed = {k: int(np.quantile(np.concatenate(own), AIMS[k], method="higher")) + 1 for k, own in ranks.items()}
     return MappingProxyType(needed)
 
 
