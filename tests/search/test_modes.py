@@ -171,7 +171,8 @@ def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index)
     [
         ("warp", {"nprobe": 4}, r"no setting 'nprobe'; did you mean 'n_probe'\? It has n_probe, t_prime, bound"),
         ("multi", {"zzz": 4}, r"no setting 'zzz'; it has n_probe, n_gather, n_flood, n_fine"),
-        ("dense", {"n_probe": 4}, "mode 'dense' has no settings"),
+        ("dense", {"n_probe": 0}, "n_probe is 0; at least one cell must be read"),
+        ("bm25", {"n_probe": 4}, "mode 'bm25' has no settings"),
         ("exhaustive", {"n_probe": 4}, "mode 'exhaustive' has no settings"),
         ("xtr", {"n_tokens": "many"}, "n_tokens is 'many'; it must be a whole number"),
         ("xtr", {"n_tokens": 2.5}, "n_tokens is 2.5; it must be a whole number"),
