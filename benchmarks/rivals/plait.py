@@ -55,7 +55,8 @@ class Plait:
         self._snapshot: Snapshot = self._store.snapshot()
         self._n_threads = options["threads"]
         self._target = options.get("target") or available_targets()[-1]
-        force_target(self._target).__enter__()
+        self._forced = force_target(self._target)  # kept: dropping it would undo it
+        self._forced.__enter__()
         return {"target": current_target(), "targets": available_targets(), "plait": plait.__version__}
 
     def prepare(self, query: NDArray[np.float32]) -> QueryBatch:
