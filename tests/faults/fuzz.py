@@ -21,7 +21,7 @@ import numpy as np
 import plait
 
 DIM, N_ITEMS = 16, 300
-KINDS = ("float", "coded", "fixed", "sparse")
+KINDS = ("float", "coded", "fixed", "sparse", "large")  # large: with cells of the dense strand, and words
 MODES = ("dense", "sparse", "multi", "warp")
 EXTREMES = (0, 1, -1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, -(1 << 62), 1 << 62)
 
@@ -45,15 +45,17 @@ class Fuzz:
             dense=dense[:1], sparse=SparseRows.from_items([terms[3]]), multi=MultiVectors.from_items([items[0]])
         )
         for kind in KINDS:
-            has_terms = kind == "sparse"
-            shape = StrandShape(dense=4, sparse=60 if has_terms else None, multi=None if has_terms else DIM)
+            has_terms, has_tokens = kind == "sparse", kind not in ("sparse", "large")
+            shape = StrandShape(dense=4, sparse=60 if has_terms else None, multi=DIM if has_tokens else None)
             sparse = SparseRows.from_items(terms) if has_terms else None
-            multi = None if has_terms else MultiVectors.from_items(items)
+            multi = MultiVectors.from_items(items) if has_tokens else None
             fixed = 4 if kind == "fixed" else None
             with plait.open(folder / kind, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
                 index.add_arrays(documents, Strands(dense=dense, sparse=sparse, multi=multi))
                 if kind in ("coded", "fixed"):
                     index.compact(fine=kind == "coded")
+                if kind == "large":
+                    compact_as_large(index)
                 index.delete(["d7"])
 
     def round(self) -> str:
@@ -77,6 +79,9 @@ class Fuzz:
         return "answered"
 
     def _search(self, index: plait.Index, kind: str) -> None:
+        if kind == "large":
+            search_as_large(index.path, self._query)
+            return
         for mode in MODES:
             if mode != "dense" and (mode == "sparse") != (kind == "sparse"):
                 continue
@@ -107,6 +112,34 @@ class Fuzz:
             else:
                 value = self._rng.choice(EXTREMES) & ((1 << 8 * width) - 1)
                 raw[at : at + width] = list(value.to_bytes(width, "little"))
+
+
+def compact_as_large(index: plait.Index) -> None:
+    """With the files that are for many documents alone."""
+    from plait.index import cells, words_file
+
+    fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
+    cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
+    try:
+        index.compact()
+    finally:
+        cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS = fewest
+
+
+def search_as_large(path: Path, query: plait.Strands) -> None:
+    """By those files, few as the documents are."""
+    from plait.index.store import Store
+    from plait.search.dense import ProbedDense
+    from plait.search.ranking import QueryBatch
+    from plait.search.trace import Trace
+
+    with Store.open(path).snapshot() as snapshot:
+        for allowed in (None, snapshot.filtered("n > 20")):
+            asked = QueryBatch([""], query)
+            ProbedDense(exhaustive_below=0).generate(snapshot, asked, 5, allowed, Trace())
+            docs, _ = snapshot.bm25("text 9 21", 5, allowed=allowed)
+            for doc in docs:
+                snapshot.word_scores("text 9 21", int(doc))
 
 
 def fuzz(n_rounds: int, seed: int, folder: Path) -> Counter[str]:

@@ -4,7 +4,8 @@ what came later, or for everything. Both ways give one score."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 import numpy as np
@@ -61,19 +62,26 @@ class FullText:
         if words is None or spellings is None:
             parts = [self._sqlite.word_score(term, doc) for term in terms]
         else:
-            parts = [words.word_score(word, doc, term.times) for word, term in zip(spellings, terms, strict=True)]
+            with self._blaming():
+                parts = [words.word_score(word, doc, term.times) for word, term in zip(spellings, terms, strict=True)]
         found = zip(asked.items(), parts, strict=True)
         return {word: (term, part) for (word, term), part in found if part is not None}
 
     def _asked_words(self, words: Words, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> Found:
-        assert self._segment is not None
         places = None
         if allowed is not None:
             at = np.minimum(np.searchsorted(words.docs, allowed), len(words) - 1)
             places = at[words.docs[at] == allowed]
-        try:
+        with self._blaming():
             return words.best(times, k, places, self._keep)
+
+    @contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """The query was spelled and counted here: what goes wrong within is a value of the segment."""
+        try:
+            yield
         except (InputError, IndexError) as error:
+            assert self._segment is not None
             raise CorruptIndexError(
                 f"the words of segment {self._segment.number} are damaged ({error}); run plait check"
             ) from error
