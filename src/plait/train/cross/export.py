@@ -111,7 +111,7 @@ def export_cross(
     draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
     draft.mkdir(parents=True)
     try:
-        read.tokenizer.save(str(draft / TOKENIZER_NAME))
+        read.tokenizer.save(str(draft / TOKENIZER_NAME), pretty=False)
         _write_graph(read, draft / FILES["fp32"])
         if int8:
             _quantise(draft / FILES["fp32"], draft / FILES["int8"])

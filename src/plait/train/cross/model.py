@@ -42,6 +42,7 @@ class CrossModel(nn.Module):
                 f"the head {config.head!r} and the markers {marker_ids} do not fit: emb has them, cls not"
             )
         self.config, self.backbone, self.marker_ids = config, backbone, marker_ids
+        self.keeps = False  # whether states of texts that were read apart are kept out of training too
         if config.layers:
             keep_layers(backbone, config.layers)
         self._apart = Apart(backbone, config.apart) if config.apart else None
@@ -84,7 +85,7 @@ class CrossModel(nn.Module):
     def _states(self, tokens: PairTokens) -> Tensor:
         """(pairs, length, hidden)"""
         if self._apart is not None:
-            lower = self._apart.kept_states if self.training else self._apart.states
+            lower = self._apart.kept_states if self.training or self.keeps else self._apart.states
             return self._apart.joint(lower(tokens.ids, tokens.mask, tokens.sides), tokens.mask)
         given = {"token_type_ids": tokens.sides} if takes_sides(self.backbone.encoder) else {}
         states: Tensor = self.backbone.encoder(
