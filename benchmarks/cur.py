@@ -180,8 +180,10 @@ def draw(curves: Mapping[int, Mapping[str, Recalls]], data: Data, to: Path) -> N
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(KS), figsize=(4 * len(KS), 4), sharey=True)
-    for k, axis in zip(KS, axes, strict=True):
+    ks = [k for k in KS if k <= max(curves)]
+    figure, row = pyplot.subplots(1, len(ks), figsize=(4 * len(ks), 4), sharey=True, squeeze=False)
+    axes = row[0]
+    for k, axis in zip(ks, axes, strict=True):
         for name in dict.fromkeys(name for own in curves.values() for name in own):
             points = [(budget, own[name][k]) for budget, own in curves.items() if k in own.get(name, {})]
             if points:
@@ -218,7 +220,7 @@ def main() -> None:
         f"{len(data.test)} test queries.\nRank {ranks}; 99% of the energy in {shape.energy_rank}; skewness "
         f"{spread.skewness:.2f}, kurtosis {spread.kurtosis:.2f}."
     )
-    page = "\n\n".join([head, *(table(curves, k) for k in KS)])
+    page = "\n\n".join([head, *(table(curves, k) for k in KS if k <= max(curves))])
     print(page)
     (given.to / "curves.md").write_text(page + "\n", encoding="utf-8")
     kept = {"about": about, "spectrum": asdict(shape), "distribution": asdict(spread), "curves": curves}

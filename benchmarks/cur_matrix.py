@@ -2,10 +2,12 @@
 
     python benchmarks/cur_matrix.py path/to/beir --to matrix --model my-cross-encoder --documents 5000 --queries 500
     python benchmarks/cur_matrix.py path/to/beir --to matrix --model maxsim
+    python benchmarks/cur_matrix.py path/to/beir --to matrix --model runs/tiny-cls/final
 
-`--model maxsim` is MaxSim of the bundled model's token vectors: a smooth and cheap stand-in for trying things out. Rows
-are written one query at a time; the same command goes on where it was stopped. `--items N` adds the scores of N
-documents as queries, for fixed-item search and item-CUR.
+`--model maxsim` is MaxSim of the bundled model's token vectors: a smooth and cheap stand-in for trying things out. A
+model that `plait train` left runs in torch, and reads once what it reads apart. Rows are written one query at a
+time; the same command goes on where it was stopped. `--items N` adds the scores of N documents as queries, for
+fixed-item search and item-CUR.
 """
 
 from __future__ import annotations
@@ -17,15 +19,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from plait.cross.encoder import load_cross
+from plait.cross.pairs import PairReader
 from plait.encode.load import load
 from plait.encode.passages import with_title
 from plait.evaluate.queries import read_queries
 from plait.scoring.maxsim import maxsim
 from plait.sources import documents_from
 from plait.strands import Strands
+from plait.train.cross.checkpoint import is_trained_cross
+from plait.train.cross.checkpoint import load as load_trained
+from plait.train.cross.scorer import TorchPairScorer
 
 ScoreRow = Callable[[str], NDArray[np.float32]]  # a query to its scores with all documents
 
@@ -43,6 +50,12 @@ def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
             return maxsim(asked[0], documents, n_threads=n_threads)
 
         return row
+    if is_trained_cross(Path(model)):
+        torch.set_num_threads(n_threads)
+        trained, tokenizer = load_trained(Path(model))
+        trained.keeps = True
+        reader = PairReader(tokenizer, trained.config.frame)
+        return lambda query: TorchPairScorer(trained, reader).score([(query, text) for text in texts])
     cross = load_cross(model, n_threads=n_threads)
     return lambda query: cross.score([(query, text) for text in texts])
 

@@ -82,15 +82,14 @@ class Searcher:
         """What reranks, loaded if it is only named; None if nothing does."""
         if given is None or given is False:
             return None
-        from plait.cross.encoder import load_cross  # most searches are not reranked
-        from plait.cross.reranker import Reranker
+        from plait.cross.reranker import Reranker, load_reranker  # most searches are not reranked
 
         if isinstance(given, Reranker):
             return given
         model = None if given is True else str(given)
         if model not in self._rerankers:
             with trace.stage("load reranker"):
-                self._rerankers[model] = Reranker(load_cross(model, n_threads=self._n_threads))
+                self._rerankers[model] = load_reranker(model, n_threads=self._n_threads)
         return self._rerankers[model]
 
     def explained(
@@ -131,7 +130,7 @@ class Searcher:
             plan,
             plan.fusion_on(snapshot),
             snapshot.tuned,
-            *([] if reranker is None else [reranker.scorer.fingerprint, reranker.depth]),
+            *([] if reranker is None else [reranker.scorer.fingerprint, reranker.depth, reranker.blend]),
         )
         return hashlib.sha256(repr(seen).encode()).hexdigest()
 

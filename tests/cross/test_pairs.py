@@ -74,7 +74,7 @@ def test_a_length_that_leaves_the_document_nothing_is_refused() -> None:
     [
         ({"kind": "encoder"}, "cross-encoder"),
         ({"head": "emb"}, "markers None"),
-        ({"head": "mean"}, "cls, emb, classifier"),
+        ({"head": "mean"}, "cls, emb, maxsim, classifier"),
         ({"pairs": 3}, "unknown key 'pairs'"),
         ({"format": 2}, "upgrade plait"),
     ],

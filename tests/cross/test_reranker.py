@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +14,7 @@ from cross.small_cross import WordScorer, cross_card
 from encoders import WordEncoder
 from plait.cli.app import app
 from plait.cross.encoder import load_cross
-from plait.cross.reranker import Reranker
+from plait.cross.reranker import Reranker, blended
 from plait.engine import Index
 from plait.errors import ConfigError, ModelError
 from plait.search.trace import Trace
@@ -73,6 +74,34 @@ def test_runs_are_reranked_too(index: Index) -> None:
 def test_a_filter_holds_before_reranking(index: Index) -> None:
     hits = index.search("woven vectors", candidates=["a", "d"], rerank=Reranker(WordScorer()))
     assert {hit.id for hit in hits} == {"a", "d"}
+
+
+def test_a_blend_is_the_weighted_sum_of_both_scores(index: Index) -> None:
+    first = {hit.id: hit.score for hit in index.search("woven vectors", 4)}
+    alone = {hit.id: hit.score for hit in index.search("woven vectors", 4, rerank=Reranker(WordScorer()))}
+    hits = index.search("woven vectors", 4, rerank=Reranker(WordScorer(), blend=0.25), explain=True)
+
+    def unit(scores: dict[str, float], id: str) -> float:
+        return (scores[id] - min(scores.values())) / (max(scores.values()) - min(scores.values()))
+
+    assert [hit.score for hit in hits] == pytest.approx(
+        sorted((0.25 * unit(first, id) + 0.75 * unit(alone, id) for id in TEXTS), reverse=True), abs=1e-6
+    )
+    assert all(hit.scores["rerank"] == pytest.approx(alone[hit.id]) for hit in hits)
+    shares = [part.share for part in hits[0].explanation.parts]  # type: ignore[union-attr]
+    assert sum(shares) == pytest.approx(1.0)
+    assert len([share for share in shares if share]) > 1
+
+
+def test_equal_scores_do_not_break_a_blend() -> None:
+    equal = np.ones(3, np.float32)
+    np.testing.assert_array_equal(blended(equal, np.array([0, 1, 2], np.float32), 0.5), [0.5, 0.75, 1.0])
+    assert len(blended(equal[:0], equal[:0], 0.5)) == 0
+
+
+def test_a_blend_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"blend is 1.0; it is a share"):
+        Reranker(WordScorer(), blend=1.0)
 
 
 def test_a_depth_of_nothing_is_refused() -> None:

@@ -10,7 +10,7 @@ import typer
 
 from plait.cli.ending import say
 from plait.cli.options import AsJson, Model, Settings, Threads, settings_of
-from plait.cli.rerank import Asks, Budget, Rerank, RerankDepth, RerankModel
+from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def evaluate(
     rerank: Rerank = False,
     rerank_model: RerankModel = None,
     rerank_depth: RerankDepth = None,
+    rerank_blend: RerankBlend = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -92,7 +93,7 @@ def evaluate(
     for name in beyond(measures, k):
         say(f"{name} looks further down than the {k} documents that are retrieved; add -k")
     modes = mode or ["hybrid"]
-    asks = Asks(modes, settings_of(settings), budget, rerank, rerank_model, rerank_depth)
+    asks = Asks(modes, settings_of(settings), budget, rerank, rerank_model, rerank_depth, rerank_blend)
     work = Work(modes=modes, measures=measures, k=k, drop_self=drop_self, fresh=fresh, keep=writable(cache),
                 model=model, threads=threads, options=asks.options, rerank=asks.reranker(threads))  # fmt: skip
     splits = _for_each(split or ["test"], data, "--split")

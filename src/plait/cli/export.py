@@ -12,7 +12,7 @@ from plait.cli.ending import say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.train.export.export import Exported
+    from plait.train.export.export import ExportConfig, Exported
 
 NEEDED = ("torch", "transformers", "safetensors", "onnx")
 
@@ -37,23 +37,28 @@ def export(
         typer.Option(min=1, help="Read a [CLS] after so many tokens of a document too; dense is their mean."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is at MODEL.")] = False,
+    length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker of transformers.")] = 256,
+    query_length: Annotated[int, typer.Option(min=1, help="Tokens that its query may always have.")] = 64,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.")] = None,
 ) -> None:
     """Turn a trained model into a model folder that plait searches with.
 
     The graph is compared with torch on real text, int8 with fp32, and MODEL is written only if they agree. It holds the
     graph, the tokeniser, plait.json and a page made from the run. Needs pip install 'plait[train]'; searching with
-    MODEL does not.
+    MODEL does not. RUN may also be of a cross-encoder, or a reranker of transformers: a sequence classifier with one
+    output.
 
     \b
     Examples:
       plait export runs/tiny --to tiny-model
+      plait export runs/cross-cls --to my-cross-encoder
       plait export runs/m3 --to m3 --precision both --licence MIT --data scifact
       plait index documents.jsonl --to index --model m3
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export needs {', '.join(missing)}; install with: pip install 'plait[train]'")
+    from plait.train.cross.export import cross_source
     from plait.train.export.export import ExportConfig, export_run
 
     config = ExportConfig(
@@ -69,7 +74,36 @@ def export(
         force=force,
         n_threads=threads,
     )
-    _tell(export_run(run, to, config, on_stage=say))
+    pairs = cross_source(run, weights)
+    if pairs is None:
+        _tell(export_run(run, to, config, on_stage=say))
+    else:
+        _export_cross(pairs, to, config, length, query_length)
+
+
+def _export_cross(source: Path, to: Path, config: ExportConfig, length: int, query_length: int) -> None:
+    """Another kind of graph, with fewer checks: it is made by torch itself."""
+    from plait.train.cross.export import export_cross
+
+    if config.data:
+        raise ConfigError(
+            f"{source} is a cross-encoder; measure it with: plait eval INDEX --rerank-model {to} --data ..."
+        )
+    made = export_cross(
+        source,
+        to,
+        name=config.name or None,
+        length=length,
+        query_length=query_length,
+        int8=config.precision != "fp32",
+        fp32=config.precision != "int8",
+        licence=config.licence,
+        attribution=config.attribution,
+        languages=config.languages,
+        force=config.force,
+    )
+    told = ", ".join(f"{kind} differs by {value:.2g}" for kind, value in made.differences.items())
+    print(f"{to}: {made.card.fingerprint}; {told} of the spread of its scores")
 
 
 def _tell(exported: Exported) -> None:

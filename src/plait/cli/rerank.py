@@ -28,8 +28,16 @@ RerankDepth = Annotated[
     int | None,
     typer.Option("--rerank-depth", min=1, help="How many hits it reads; 50 by default.", show_default=False),
 ]
-
-
+RerankBlend = Annotated[
+    float | None,
+    typer.Option(
+        "--rerank-blend",
+        min=0.0,
+        max=0.99,
+        help="The share of the first scores; 0.5 with the bundled model, else 0.",
+        show_default=False,
+    ),
+]
 Budget = Annotated[
     int | None,
     typer.Option(min=1, help="Calls of a cross-encoder, for anncur, adacur and axn.", show_default=False),
@@ -46,6 +54,7 @@ class Asks:
     wanted: bool  # --rerank
     model: str | None
     depth: int | None
+    blend: float | None = None
 
     def __post_init__(self) -> None:
         from plait.search.plans import CUR_MODES
@@ -54,6 +63,8 @@ class Asks:
             raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
         if self.depth is not None and not self._reranks:
             raise ConfigError("--rerank-depth says how much is reranked, and nothing is; add --rerank")
+        if self.blend is not None and not self._reranks:
+            raise ConfigError("--rerank-blend says how new scores are mixed in, and there are none; add --rerank")
 
     @property
     def _reranks(self) -> bool:
@@ -74,10 +85,9 @@ class Asks:
     def reranker(self, threads: int | None) -> Reranker | None:
         if not self._reranks:
             return None
-        from plait.cross.encoder import load_cross
-        from plait.cross.reranker import DEPTH, Reranker
+        from plait.cross.reranker import DEPTH, load_reranker
 
-        return Reranker(load_cross(self.model, n_threads=threads), self.depth or DEPTH)
+        return load_reranker(self.model, depth=self.depth or DEPTH, blend=self.blend, n_threads=threads)
 
 
 def rerank(

@@ -13,7 +13,7 @@ import typer
 from plait.cli import early
 from plait.cli.ending import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
-from plait.cli.rerank import Asks, Budget, Rerank, RerankDepth, RerankModel
+from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -45,6 +45,7 @@ def search(
     rerank: Rerank = False,
     rerank_model: RerankModel = None,
     rerank_depth: RerankDepth = None,
+    rerank_blend: RerankBlend = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -64,7 +65,7 @@ def search(
     explain = explain or explain_all
     if not as_json:
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
-    asks, trace = Asks([mode], settings_of(settings), budget, rerank, rerank_model, rerank_depth), Trace()
+    asks, trace = Asks([mode], settings_of(settings), budget, rerank, rerank_model, rerank_depth, rerank_blend), Trace()
     options, reranker = asks.options(mode), asks.reranker(threads)
     ahead = early.take(model, threads)
     with trace.stage("open"):

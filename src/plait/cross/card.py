@@ -11,7 +11,7 @@ from pathlib import Path
 from plait.encode.card import CARD_NAME, CROSS_KIND, FORMAT, FileRecord, Section, file_record
 from plait.errors import ModelError
 
-HEADS = ("cls", "emb", "classifier")
+HEADS = ("cls", "emb", "maxsim", "classifier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CrossCard:
 
     name: str
     version: str
-    head: str  # cls: pooler and one output; emb: two markers; classifier: whatever the graph does
+    head: str  # cls: pooler and one output; emb: two markers; maxsim: nearest tokens; classifier: what the graph does
     pair: PairReading
     markers: Markers | None
     weights: str  # sha256 of the weights before any rounding, so that every precision has the same

@@ -114,5 +114,5 @@ def find_cross(model: str | Path | None = None) -> Path:
     raise ModelError(
         "no cross-encoder comes with this plait, and none was named; name the folder of one (--rerank-model FOLDER, or "
         "rerank=FOLDER). Train one with `plait train recipes/cross-cls.toml`, or make a folder of a reranker of "
-        "transformers with plait.train.cross.export: docs/cross.md shows both"
+        "transformers with `plait export`: docs/cross.md shows both"
     )

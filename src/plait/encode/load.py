@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plait.encode.card import CARD_NAME, FileRecord, ModelCard, read_card
+from plait.encode.card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.reader import Reader
 from plait.errors import ConfigError, ModelError
@@ -50,8 +50,9 @@ def find(model: str | Path | None = None) -> Path:
 
 
 def bundled_models() -> list[str]:
-    """The names of the models that come with plait."""
-    return sorted(entry.parent.name for entry in BUNDLED.glob(f"*/{CARD_NAME}"))
+    """The names of the encoders that come with plait. Cross-encoders stand beside them; `find_cross` finds those."""
+    cards = BUNDLED.glob(f"*/{CARD_NAME}")
+    return sorted(card.parent.name for card in cards if f'"{CROSS_KIND}"' not in card.read_text(encoding="utf-8"))
 
 
 def verify(model: str | Path | None = None) -> list[str]:

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from plait.cli.app import app
 from plait.cross.encoder import load_cross
 from plait.cross.pairs import PairReader
 from plait.errors import ConfigError, InputError, ModelError
 from plait.train.build import build, check_plan
 from plait.train.cross.checkpoint import is_trained_cross, load
 from plait.train.cross.config import CrossConfig, CrossEntropyConfig
-from plait.train.cross.export import PROBES, export_cross
+from plait.train.cross.export import PROBES, cross_source, export_cross
 from plait.train.cross.model import CrossModel, PairTokens
 from plait.train.cross.objective import list_loss
 from plait.train.cross.scorer import TorchPairScorer
@@ -60,6 +62,15 @@ def test_the_exported_folder_scores_as_the_model_does(trained: Path, tmp_path: P
     assert load_cross(tmp_path / "out", n_threads=1).fingerprint == found.fingerprint
     with pytest.raises(ConfigError, match="exists"):
         export_cross(trained / "final", tmp_path / "out")
+
+
+def test_the_command_exports_a_run_of_a_cross_encoder_by_itself(trained: Path, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["export", str(trained), "--to", str(tmp_path / "out"), "--language", "en"])
+    assert answer.exit_code == 0, answer.output
+    card = load_cross(tmp_path / "out", n_threads=1).card
+    assert (card.languages, list(card.precisions)) == (("en",), ["int8"])
+    assert cross_source(trained, "final") == trained / "final"
+    assert cross_source(tmp_path) is None
 
 
 def test_an_exported_folder_is_a_teacher(trained: Path, tmp_path: Path) -> None:

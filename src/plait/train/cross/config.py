@@ -12,7 +12,7 @@ from plait.errors import ConfigError
 from plait.train.recipe import Recipe
 from plait.train.toml import read_section
 
-HEADS = ("cls", "emb")
+HEADS = ("cls", "emb", "maxsim")
 OBJECTIVE = "cross-entropy"
 
 
@@ -23,22 +23,29 @@ class CrossConfig:
     kind: str = CROSS_KIND
     name: str = CROSS_KIND
     backbone: str  # a folder or a hub name
-    head: str = "cls"  # cls: a pooler and one output at the first token; emb: inner product of two markers' outputs
+    # cls: a pooler and one output at the first token; emb: inner product of two markers' outputs; maxsim: each token
+    # of the query with the nearest of the document
+    head: str = "cls"
     layers: int = 0  # only the first so many layers of the backbone; 0 is all
+    apart: int = 0  # the first so many layers read each text by itself, and are not trained
+    joint: int = 0  # the width of a small layer above the backbone, where tokens see both texts; 0 is none
     dropout: float = 0.1  # before the output of cls
-    scale: float = 1.0  # what the inner product of emb is multiplied by
+    scale: float = 1.0  # what the score of emb or maxsim is multiplied by
     length: int = 256  # of a pair, special tokens included
     query_length: int = 64  # tokens that the query may always have
+    document_prefix: str = ""  # put before the document, such as "[CLS]"
     markers: tuple[str, ...] = ("[unused0]", "[unused1]")  # of emb: after the query, after the document
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
             raise ConfigError(f"head is {self.head!r}; choose one of {', '.join(HEADS)}")
-        if self.layers < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
+        if self.layers < 0 or self.apart < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
             raise ConfigError(
-                f"layers is {self.layers}, dropout is {self.dropout} and scale is {self.scale}; they must be 0 or "
-                f"more, from 0 to below 1, and above 0"
+                f"layers is {self.layers}, apart is {self.apart}, dropout is {self.dropout} and scale is {self.scale}; "
+                f"the first two must be 0 or more, then from 0 to below 1, and above 0"
             )
+        if self.joint < 0 or self.joint % 4:
+            raise ConfigError(f"joint is {self.joint}; it must be 0, or a multiple of 4")
         if not 0 < self.query_length < self.length:
             raise ConfigError(f"query_length is {self.query_length} of a length of {self.length}; documents need some")
         if len(self.markers) != 2 or self.markers[0] == self.markers[1]:
@@ -47,7 +54,7 @@ class CrossConfig:
     @property
     def frame(self) -> Frame:
         markers = Markers(*self.markers) if self.head == "emb" else None
-        return Frame(self.name, PairReading(self.length, self.query_length), markers)
+        return Frame(self.name, PairReading(self.length, self.query_length, "", self.document_prefix), markers)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

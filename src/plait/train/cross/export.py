@@ -5,7 +5,6 @@ Takes what `plait train` left, and any sequence classifier of transformers with 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -97,25 +96,29 @@ def export_cross(
     int8: bool = True,
     fp32: bool = True,
     licence: str = "",
+    attribution: str = "",
+    languages: Sequence[str] = (),
+    force: bool = False,
 ) -> Exported:
     """Makes the folder `to` of the cross-encoder in `source`. `length` and `query_length` are for a classifier of
     transformers; what plait trained brings its own. The graph must score as the model does, or nothing is kept."""
     if not (int8 or fp32):
         raise ConfigError("no precision was asked for; choose int8, fp32 or both")
     folder, source = Path(to), Path(source)
-    if folder.exists():
+    if folder.exists() and not force:
         raise ConfigError(f"{folder} exists; name a folder that does not, so that no model is lost")
     read = _trained(source) if is_trained_cross(source) else _classifier(source, length, query_length)
     draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
     draft.mkdir(parents=True)
     try:
-        read.tokenizer.save(str(draft / TOKENIZER_NAME))
+        read.tokenizer.save(str(draft / TOKENIZER_NAME), pretty=False)
         _write_graph(read, draft / FILES["fp32"])
         if int8:
             _quantise(draft / FILES["fp32"], draft / FILES["int8"])
         kept = [precision for precision, wanted in (("int8", int8), ("fp32", fp32)) if wanted]
         card = CrossCard(
-            **{**read.card, "name": name or read.card["name"], "licence": licence},
+            **{**read.card, "name": name or read.card["name"], "licence": licence, "attribution": attribution},
+            languages=tuple(languages),
             tokenizer=_record(draft / TOKENIZER_NAME),
             precisions={precision: _record(draft / FILES[precision]) for precision in kept},
         )
@@ -123,11 +126,28 @@ def export_cross(
         differences = _compare(read, draft, kept)
         if not fp32:
             (draft / FILES["fp32"]).unlink()
+        if folder.exists():
+            shutil.rmtree(folder)
         draft.replace(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return Exported(card, differences)
+
+
+def cross_source(run: Path, weights: str = "") -> Path | None:
+    """The cross-encoder in the folder of a run, in one of its models, or of a reranker of transformers; None if there
+    is something else. `weights` is best or final; by default the best, or the last where none was measured."""
+    found = [run / part for part in ([weights] if weights else ["best", "final", "."])]
+    trained = next((folder for folder in found if is_trained_cross(folder)), None)
+    if trained is not None:
+        return trained
+    try:
+        raw = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    kinds = raw.get("architectures") or [] if isinstance(raw, dict) else []
+    return run if any(str(kind).endswith("ForSequenceClassification") for kind in kinds) else None
 
 
 def _trained(source: Path) -> _Source:
@@ -160,10 +180,8 @@ def _card(name: str, head: str, pair: PairReading, source: Path) -> dict[str, An
         "head": head,
         "pair": pair,
         "weights": weights_digest(source),
-        "languages": (),
-        "attribution": "",
         "source": source.name,
-        "made": "by plait.train.cross.export",
+        "made": "by plait export",
     }
 
 
@@ -233,25 +251,3 @@ class _Frame:
 def _record(path: Path) -> FileRecord:
     data = path.read_bytes()
     return FileRecord(path.name, hashlib.sha256(data).hexdigest(), len(data))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m plait.train.cross.export", description=export_cross.__doc__)
-    parser.add_argument("source", help="a folder that plait train left, or a reranker of transformers")
-    parser.add_argument("--to", required=True, help="the folder to make")
-    parser.add_argument("--name", help="of the model; by default that of its training, or of the folder")
-    parser.add_argument("--length", type=int, default=256, help="tokens of a pair, for a reranker of transformers")
-    parser.add_argument("--query-length", type=int, default=64, help="tokens that the query may always have")
-    parser.add_argument("--licence", default="")
-    parser.add_argument("--no-fp32", action="store_true", help="keep int8 alone")
-    given = parser.parse_args(arguments)
-    made = export_cross(
-        given.source, given.to, name=given.name, length=given.length, query_length=given.query_length,
-        fp32=not given.no_fp32, licence=given.licence,
-    )  # fmt: skip
-    told = ", ".join(f"{precision} differs by {value:.2g}" for precision, value in made.differences.items())
-    print(f"{given.to}: {made.card.fingerprint}; {told} of the spread of its scores")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
-"""`CrossModel`: a backbone that reads both texts at once, and one of two heads.
+"""`CrossModel`: a backbone that reads both texts at once, and one of three heads.
 
 [CLS]-CE takes one number from the first token. [EMB]-CE multiplies the outputs at two markers, one after each text.
 Both vectors come from the joint reading, so nothing can be kept between pairs; but a matrix of such scores is smoother.
+The third sets every token of the query beside its nearest of the document.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.errors import ConfigError
 from plait.train.backbone import Backbone
+from plait.train.cross.apart import Apart
 from plait.train.cross.config import CrossConfig
+from plait.train.cross.joint import JointBlock
 from plait.train.families import family_of
 
 
@@ -38,23 +42,38 @@ class CrossModel(nn.Module):
                 f"the head {config.head!r} and the markers {marker_ids} do not fit: emb has them, cls not"
             )
         self.config, self.backbone, self.marker_ids = config, backbone, marker_ids
+        self.keeps = False  # whether states of texts that were read apart are kept out of training too
         if config.layers:
             keep_layers(backbone, config.layers)
-        self._takes_sides = takes_sides(backbone.encoder)
+        self._apart = Apart(backbone, config.apart) if config.apart else None
+        self._takes_sides = (
+            self._apart is not None or config.head == "maxsim" or config.joint > 0 or takes_sides(backbone.encoder)
+        )
         self.pooler: nn.Linear | None = None
         self.output: nn.Linear | None = None
         self.dropout = nn.Dropout(config.dropout)
         if config.head == "cls":
             self.pooler, self.output = nn.Linear(backbone.hidden, backbone.hidden), nn.Linear(backbone.hidden, 1)
+        self.joint = JointBlock(backbone.hidden, config.joint) if config.joint else None
+        self.weigh: nn.Linear | None = None
+        if config.head == "maxsim":
+            self.weigh = nn.Linear(backbone.hidden, 1, bias=False)
+            nn.init.zeros_(self.weigh.weight)  # all tokens count alike at first
 
     @property
     def takes_sides(self) -> bool:
-        """Whether the backbone is told which text a token is of."""
+        """Whether the model is told which text a token is of."""
         return self._takes_sides
 
     def forward(self, tokens: PairTokens) -> Tensor:
-        given = {"token_type_ids": tokens.sides} if self._takes_sides else {}
-        states = self.backbone.encoder(input_ids=tokens.ids, attention_mask=tokens.mask, **given).last_hidden_state
+        return self.from_states(self._states(tokens), tokens)
+
+    def from_states(self, states: Tensor, tokens: PairTokens) -> Tensor:
+        """Scores (pairs,) of states (pairs, length, hidden) that the backbone gave."""
+        if self.joint is not None:
+            states = self.joint(states, tokens.mask, tokens.sides)
+        if self.weigh is not None:
+            return nearest(states, self.weigh(states)[:, :, 0], tokens) * self.config.scale
         if self.pooler is not None and self.output is not None:
             pooled = torch.tanh(self.pooler(states[:, 0]))
             scores: Tensor = self.output(self.dropout(pooled))[:, 0]
@@ -62,6 +81,27 @@ class CrossModel(nn.Module):
         assert self.marker_ids is not None
         query, document = (at_marker(states, tokens.ids, marker) for marker in self.marker_ids)
         return (query * document).sum(dim=1) * self.config.scale
+
+    def _states(self, tokens: PairTokens) -> Tensor:
+        """(pairs, length, hidden)"""
+        if self._apart is not None:
+            lower = self._apart.kept_states if self.training or self.keeps else self._apart.states
+            return self._apart.joint(lower(tokens.ids, tokens.mask, tokens.sides), tokens.mask)
+        given = {"token_type_ids": tokens.sides} if takes_sides(self.backbone.encoder) else {}
+        states: Tensor = self.backbone.encoder(
+            input_ids=tokens.ids, attention_mask=tokens.mask, **given
+        ).last_hidden_state
+        return states
+
+
+def nearest(states: Tensor, weights: Tensor, tokens: PairTokens) -> Tensor:
+    """(pairs,): the cosine of each token of the query with its nearest of the document, averaged by the softmax of
+    weights (pairs, length) over the query."""
+    unit = F.normalize(states, dim=2)
+    held, asked = (tokens.mask * tokens.sides).bool(), (tokens.mask * (1 - tokens.sides)).bool()
+    alike = (unit @ unit.transpose(1, 2)).masked_fill(~held.unsqueeze(1), -1.0).amax(dim=2)
+    shares = weights.masked_fill(~asked, torch.finfo(weights.dtype).min).softmax(dim=1)
+    return (alike * shares).sum(dim=1)
 
 
 def at_marker(states: Tensor, ids: Tensor, marker: int) -> Tensor:

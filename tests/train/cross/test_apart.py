@@ -1,0 +1,117 @@
+"""Cross-encoders over an encoder that is left as it is: texts are read apart below, and together above."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plait.cross.encoder import load_cross
+from plait.cross.pairs import PairReader
+from plait.encode.load import find
+from plait.errors import ConfigError
+from plait.train.backbone import Backbone, make_backbone
+from plait.train.cross.apart import Apart
+from plait.train.cross.checkpoint import save
+from plait.train.cross.config import CrossConfig
+from plait.train.cross.export import PROBES, export_cross
+from plait.train.cross.model import CrossModel, PairTokens, nearest
+from plait.train.cross.scorer import TorchPairScorer, padded
+from plait.train.texts import load_tokenizer
+from train.tiny import tiny_backbone, tiny_config
+
+TOKENS = PairTokens(
+    ids=torch.tensor([[2, 7, 8, 3, 2, 9, 5, 6, 3], [2, 7, 3, 2, 4, 3, 0, 0, 0]]),
+    mask=torch.tensor([[1] * 9, [1] * 6 + [0] * 3]),
+    sides=torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0, 0]]),
+)
+
+
+def config(**changes: object) -> CrossConfig:
+    fields = {"backbone": "tiny", "head": "maxsim", "apart": 2, "scale": 10.0, "document_prefix": "[CLS]"}
+    return CrossConfig(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def wide_backbone(n_ids: int) -> Backbone:
+    settings = tiny_config("bert", 2)
+    settings.vocab_size, settings.max_position_embeddings = n_ids, 96
+    torch.manual_seed(0)
+    return make_backbone(settings)
+
+
+def test_a_text_read_apart_has_the_states_that_it_has_alone() -> None:
+    backbone = tiny_backbone("bert", 2).eval()
+    found = Apart(backbone, 2).states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    for pair, text in [(0, slice(0, 4)), (0, slice(4, 9)), (1, slice(0, 3)), (1, slice(3, 6))]:
+        alone = backbone.encoder(input_ids=TOKENS.ids[pair : pair + 1, text]).last_hidden_state[0]
+        torch.testing.assert_close(found[pair, text], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_kept_states_are_those_of_a_fresh_pass_and_are_computed_once() -> None:
+    apart = Apart(tiny_backbone("bert", 2).train(), 2)
+    fresh = apart.states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    for _ in range(2):
+        kept = apart.kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+        there = TOKENS.mask.bool()
+        torch.testing.assert_close(kept[there], fresh[there], atol=5e-3, rtol=5e-3)
+    assert len(apart._kept) == 4
+
+
+def test_what_is_kept_stays_within_its_room() -> None:
+    backbone = tiny_backbone("bert", 2)
+    apart = Apart(backbone, 2, kept_bytes=6 * backbone.hidden * 2)
+    apart.kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    assert apart._bytes <= 6 * backbone.hidden * 2
+
+
+def test_only_what_is_above_learns() -> None:
+    model = CrossModel(config(joint=8), tiny_backbone("bert", 2), None)
+    learning = {name.split(".")[0] for name, value in model.named_parameters() if value.requires_grad}
+    assert learning == {"joint", "weigh"}
+    model.train()(TOKENS).sum().backward()
+    assert model.joint is not None
+    assert model.joint.up.weight.grad is not None
+
+
+def test_a_joint_layer_begins_as_nothing() -> None:
+    backbone = tiny_backbone("bert", 2)
+    with_layer, without = (CrossModel(config(joint=joint), backbone, None).eval() for joint in (8, 0))
+    torch.testing.assert_close(with_layer(TOKENS), without(TOKENS))
+
+
+def test_the_score_is_the_mean_of_the_nearest_tokens() -> None:
+    states = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0))
+    tokens = PairTokens(torch.zeros(1, 4), torch.tensor([[1, 1, 1, 0]]), torch.tensor([[0, 0, 1, 0]]))
+    unit = states[0] / states[0].norm(dim=1, keepdim=True)
+    expected = (unit[0] @ unit[2] + unit[1] @ unit[2]) / 2
+    torch.testing.assert_close(nearest(states, torch.zeros(1, 4), tokens)[0], expected)
+
+
+def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(find())
+    backbone = wide_backbone(tokenizer.get_vocab_size())
+    model = CrossModel(config(joint=8, length=80, query_length=24), backbone, None).eval()
+    torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
+    save(model, tokenizer, tmp_path / "run")
+    assert export_cross(tmp_path / "run", tmp_path / "out").differences["fp32"] < 1e-3
+    wanted = TorchPairScorer(model, PairReader(tokenizer, model.config.frame)).score(PROBES)
+    np.testing.assert_allclose(load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, atol=1e-4)
+
+
+def test_in_training_it_scores_as_it_does_later() -> None:
+    tokenizer = load_tokenizer(find())
+    backbone = wide_backbone(tokenizer.get_vocab_size())
+    model = CrossModel(config(length=80, query_length=24), backbone, None)
+    pairs = padded(PairReader(tokenizer, model.config.frame).read(PROBES), range(len(PROBES)))
+    torch.testing.assert_close(model.train()(pairs), model.eval()(pairs), atol=2e-2, rtol=1e-2)
+
+
+def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None:
+    with pytest.raises(ConfigError, match="only bert can read texts apart"):
+        Apart(tiny_backbone("mpnet", 2), 1)
+    with pytest.raises(ConfigError, match="the backbone has 2 layers"):
+        Apart(tiny_backbone("bert", 2), 3)
+    with pytest.raises(ConfigError, match="multiple of 4"):
+        config(joint=6)
