@@ -26,6 +26,7 @@ ORDER = [
     ["engine"],
     ["evaluate"],
     ["train"],
+    ["reproduce"],
     ["cli"],
     ["__main__"],
 ]
