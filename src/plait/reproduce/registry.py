@@ -9,7 +9,7 @@ from importlib import import_module
 from plait.errors import ConfigError
 from plait.reproduce.experiment import Experiment
 
-MODULES = ("colbert", "constbert", "xtr", "colxtr_warp", "m3", "anncur")
+MODULES = ("colbert", "plaid", "constbert", "xtr", "colxtr_warp", "m3", "anncur")
 
 
 def experiments() -> dict[str, Experiment]:

@@ -18,11 +18,15 @@ def _codec_arms(_tier: str) -> list[Arm]:
     arms = [Arm(f"float/{name}", multi.exact, {"set": name}, (name,)) for name in SETS]
     for bits in (0, 1, 2, 4):
         arms += [Arm(f"{bits}/{name}", multi.by_paper_codec, {"set": name, "bits": bits}, (name,)) for name in SETS]
-    return arms + _plait_arms("")
+    return arms + _coded_arms()
 
 
 def _plait_arms(_tier: str) -> list[Arm]:
-    return [Arm(f"float/{name}", multi.exact, {"set": name}, (name,)) for name in SETS] + [
+    return [Arm(f"float/{name}", multi.exact, {"set": name}, (name,)) for name in SETS] + _coded_arms()
+
+
+def _coded_arms() -> list[Arm]:
+    return [
         Arm(f"plait {bits}/{name}", multi.by_method, {"bits": bits, "method": "exhaustive", "set": name}, (name,))
         for bits in (1, 2, 4)
         for name in SETS
@@ -63,9 +67,9 @@ def _judge_bytes(outcomes: Outcomes) -> Judgement:
         [whole / coded for whole, coded in zip(sizes["float"], sizes[arm], strict=True)]
         for arm in ("plait 2", "plait 1")
     )
+    saved = [(f"{at_two:.1f}x", f"{at_one:.1f}x") for at_two, at_one in zip(two, one, strict=True)]
     rows = [
-        [name, f"{n_rows[place]:,.0f}", *(f"{own[place] / 1e6:.2f}" for own in sizes.values())]
-        + [f"{two[place]:.1f}x", f"{one[place]:.1f}x"]
+        [name, f"{n_rows[place]:,.0f}", *(f"{own[place] / 1e6:.2f}" for own in sizes.values()), *saved[place]]
         for place, name in enumerate(SETS)
     ]
     lines = [

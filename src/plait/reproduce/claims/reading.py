@@ -40,9 +40,29 @@ class Across:
         """`arm` minus `base`, paired by query."""
         return pooled_difference(self.each(arm, measure), self.each(base, measure))
 
-    def times(self, arm: str, base: str, measure: str = "seconds") -> Estimate:
-        """The sum of `arm` over that of `base`."""
-        return ratio(_together(self.each(arm, measure)), _together(self.each(base, measure)))
+    def between(self, arm: tuple[str, str], base: tuple[str, str]) -> Estimate:
+        """(arm, measure) minus (arm, measure)."""
+        return pooled_difference(self.each(*arm), self.each(*base))
+
+    def less_within(self, arm: str, measure: str, base: str) -> Estimate:
+        """One measure of an arm minus another of its measures."""
+        return self.between((arm, measure), (arm, base))
+
+    def less_of_differences(self, arms: tuple[str, str], bases: tuple[str, str], measure: str = QUALITY) -> Estimate:
+        """(arm - arm) minus (base - base): how much more one pair differs than the other."""
+        first, second = (_gaps(self.each(own[0], measure), self.each(own[1], measure)) for own in (arms, bases))
+        return pooled_difference(first, second)
+
+    def times_within(self, arm: str, measure: str, base: str) -> Estimate:
+        """The sum of one measure of an arm over that of another."""
+        return ratio(_together(self.each(arm, measure)), _together(self.each(arm, base)))
+
+    def table_of(self, title: str, arm: str, measures: Mapping[str, str]) -> Table:
+        """A row for each measure of one arm, named, and a column for each set."""
+        rows = [
+            [label, *(f"{mean(own).value:.3f}" for own in self.each(arm, name))] for name, label in measures.items()
+        ]
+        return Table(title, ["", *self._sets], rows)
 
     def table(self, title: str, arms: Mapping[str, str], measure: str = QUALITY) -> Table:
         """A row for each arm, named, and a column for each set."""
@@ -67,3 +87,7 @@ def points(estimate: Estimate) -> str:
 
 def _together(parts: Sequence[Each]) -> dict[str, float]:
     return {f"{place}/{query}": value for place, own in enumerate(parts) for query, value in own.items()}
+
+
+def _gaps(above: Sequence[Each], below: Sequence[Each]) -> list[Each]:
+    return [{query: own[query] - other[query] for query in own} for own, other in zip(above, below, strict=True)]
