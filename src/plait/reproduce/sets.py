@@ -2,7 +2,7 @@
 
 A cut takes queries in the order of a hash of their ids, then every document that is relevant to them, then others in
 the order of a hash, until it is full. So a cut is a random sample that holds all answers: easier than the whole set,
-by as much for one arm as for the other.
+by as much for one arm as for the other. Where documents are long, they are drawn first and the queries are theirs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Cut:
     queries: tuple[int, int]
     length: int = 180  # tokens of a document that are read
     passages: bool = False  # longer documents are split into passages of this length rather than cut
+    documents_first: bool = False  # documents are drawn, and queries that they answer
     queries_from: str = ""  # another folder whose queries, of the same ids, are asked instead
 
     def sizes(self, tier: str) -> tuple[int, int]:
@@ -47,8 +48,15 @@ SETS: Mapping[str, Cut] = {
     "boolq": Cut(folder="boolq", documents=(1500, 5483), queries=(400, 1970)),
     "cacm": Cut(folder="cacm", documents=(1500, 3204), queries=(52, 52)),
     "limit": Cut(folder="limit-small", documents=(46, 46), queries=(300, 1000)),
-    "entities": Cut(folder="wikitables-el", split="train", documents=(1500, 8000), queries=(600, 1500), length=96),
-    "covidqa": Cut(folder="covidqa-long", documents=(98, 98), queries=(300, 1380), length=512, passages=True),
+    "entities": Cut(folder="wikitables-el", split="train", documents=(1000, 8000), queries=(460, 1500), length=96),
+    "covidqa": Cut(
+        folder="covidqa-long",
+        documents=(40, 98),
+        queries=(300, 1380),
+        length=512,
+        passages=True,
+        documents_first=True,
+    ),
     "xquad-en": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190)),
     "xquad-de": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/de"),
     "xquad-es": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/es"),
@@ -88,9 +96,13 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
         others = load_beir(data / cut.queries_from, cut.split).queries
         texts = {id: others[id] for id in texts if id in others}
     n_documents, n_queries = cut.sizes(tier)
-    chosen = in_hash_order(texts)[:n_queries]
-    relevant = {id for query in chosen for id, grade in judged.qrels[query].items() if grade > 0}
     documents = {document.id: document for document in judged.documents()}
+    if cut.documents_first:
+        drawn = set(in_hash_order(documents)[:n_documents])
+        documents = {id: document for id, document in documents.items() if id in drawn}
+        texts = {id: text for id, text in texts.items() if _answers(judged.qrels[id]) & drawn}
+    chosen = in_hash_order(texts)[:n_queries]
+    relevant = {id for query in chosen for id in _answers(judged.qrels[query])}
     # Relevant documents first; where they alone are more than fit, all of them are taken.
     order = sorted(relevant & documents.keys()) + [id for id in in_hash_order(documents) if id not in relevant]
     kept = set(order[: max(n_documents, len(relevant & documents.keys()))])
@@ -102,6 +114,10 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
         {query: texts[query] for query in answered},
         {query: qrels[query] for query in answered},
     )
+
+
+def _answers(grades: Mapping[str, int]) -> set[str]:
+    return {id for id, grade in grades.items() if grade > 0}
 
 
 def in_hash_order(ids: Iterable[str]) -> list[str]:
