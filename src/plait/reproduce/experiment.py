@@ -105,6 +105,7 @@ class Experiment:
     minutes: tuple[float, float | None]  # quick and full, on two idle cores, sets already encoded; None: no such tier
     arms: Callable[[str], Sequence[Arm]]  # of a tier
     judge: Callable[[Mapping[str, Outcome]], Judgement]  # outcomes by the names of arms
+    extra: str = ""  # of plait's extras, the one that its arms need; "" for none
 
     @property
     def tiers(self) -> tuple[str, ...]:

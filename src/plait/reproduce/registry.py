@@ -9,7 +9,10 @@ from importlib import import_module
 from plait.errors import ConfigError
 from plait.reproduce.experiment import Experiment
 
-MODULES = ("colbert", "plaid", "constbert", "xtr", "colxtr_warp", "m3", "anncur")
+MODULES = (
+    "colbert", "plaid", "trained_colbert", "constbert", "trained_constbert", "xtr", "trained_xtr", "colxtr_warp", "m3",
+    "trained_m3", "anncur",
+)  # fmt: skip
 
 
 def experiments() -> dict[str, Experiment]:

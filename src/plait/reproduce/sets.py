@@ -57,6 +57,10 @@ SETS: Mapping[str, Cut] = {
         passages=True,
         documents_first=True,
     ),
+    # What trained arms learn from, and are tested on: short passages, so that training takes seconds.
+    "squad-train": Cut(folder="squad-sent", split="train", documents=(1000, 4000), queries=(1000, 4000), length=64),
+    "squad-test": Cut(folder="squad-sent", documents=(1200, 5000), queries=(300, 1000), length=64),
+    "climate-small": Cut(folder="climate-fever-sent", documents=(600, 2000), queries=(120, 400), length=64),
     "xquad-en": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190)),
     "xquad-de": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/de"),
     "xquad-es": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/es"),

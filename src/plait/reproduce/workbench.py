@@ -49,7 +49,7 @@ class Workbench:
             raise ConfigError(f"there is no tier {tier!r}; choose one of {', '.join(TIERS)}")
         self.data, self.work, self.tier, self.n_threads, self.say = Path(data), Path(work), tier, n_threads, say
         self.arrays = KeptArrays(self.work / "arrays")
-        self._model, self._sets = model, sets
+        self.model, self._sets = model, sets
         self._texts: dict[str, CutSet] = {}
         self._encoded: dict[tuple[str, Expansion | None], EncodedSet] = {}
         self._encoders: dict[object, OnnxEncoder] = {}
@@ -58,7 +58,7 @@ class Workbench:
     def model_name(self) -> str:
         from plait.encode.load import find
 
-        return read_card(find(self._model)).name
+        return read_card(find(self.model)).name
 
     def cut(self, name: str) -> Cut:
         return named(name, self._sets)
@@ -72,7 +72,7 @@ class Workbench:
     def encoder(self, *, length: int | None = None, expansion: Expansion | None = None) -> OnnxEncoder:
         """The model, reading documents up to `length` tokens and filling queries up as `expansion` says."""
         if (length, expansion) not in self._encoders:
-            self._encoders[length, expansion] = _encoder(self._model, length, expansion, self.n_threads)
+            self._encoders[length, expansion] = _encoder(self.model, length, expansion, self.n_threads)
         return self._encoders[length, expansion]
 
     def key(self, name: str) -> str:

@@ -1,0 +1,3 @@
+"""ColBERTv2 by training."""
+
+EXPERIMENTS = ()
