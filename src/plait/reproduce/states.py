@@ -17,11 +17,12 @@ from plait.encode.passages import with_title
 from plait.errors import ConfigError
 from plait.evaluate.kept import hash_of
 from plait.reproduce.arrays import Arrays
-from plait.reproduce.workbench import PART, Workbench
+from plait.reproduce.workbench import Workbench
 
 if TYPE_CHECKING:
     from plait.encode.reader import Reader
 
+PART = 200  # texts that are encoded and kept at a time
 BATCH_TOKENS = 2048
 NORMS_A_LAYER = 2  # of a BERT layer: after attention and after the feed-forward part; one more follows the embeddings
 

@@ -20,8 +20,8 @@ from plait.scoring.maxsim import maxsim
 from plait.strands import MultiVectors, Strands
 
 if TYPE_CHECKING:
-    from plait.reproduce.learning.recipes import Recipe
-    from plait.reproduce.learning.towers import Tower
+    from plait.reproduce.train.losses import Recipe
+    from plait.reproduce.train.towers import Tower
 
 SETS = ("squad-train", "squad-test", "climate-small")
 TEST, OTHER = "squad-test", "climate-small"
@@ -77,8 +77,8 @@ def fixed(workbench: Workbench, settings: Settings) -> Outcome:
 
 def strands(workbench: Workbench, settings: Settings) -> Outcome:
     """A tower of three strands, each by itself. Settings: recipe, seed."""
-    from plait.reproduce.learning.data import states_of
-    from plait.reproduce.learning.strands import strand_scores
+    from plait.reproduce.train.data import states_of
+    from plait.reproduce.train.strands import strand_scores
 
     tower, facts = chosen_tower(workbench, settings)
     encoded = encoded_by(workbench, tower, TEST)
@@ -90,7 +90,8 @@ def strands(workbench: Workbench, settings: Settings) -> Outcome:
 
 def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[str, float]]:
     """The tower of a recipe and a seed, at the rate that dev queries choose with seed 0."""
-    from plait.reproduce.learning.recipes import RATES, Recipe, trained
+    from plait.reproduce.train.losses import Recipe
+    from plait.reproduce.train.recipes import RATES, trained
 
     recipe = Recipe(**settings["recipe"])
     on_dev = {lr: dev_quality(workbench, recipe, lr) for lr in RATES}
@@ -103,7 +104,7 @@ def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
     """nDCG@10 of exact MaxSim over dev queries, with seed 0; kept."""
     from dataclasses import asdict
 
-    from plait.reproduce.learning.recipes import VERSION, trained
+    from plait.reproduce.train.recipes import VERSION, trained
 
     def make() -> dict[str, NDArray[np.float64]]:
         encoded = encoded_by(workbench, trained(workbench, recipe, seed=0, lr=lr), TEST)
@@ -118,7 +119,7 @@ def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
 
 def encoded_by(workbench: Workbench, tower: Tower, name: str) -> EncodedSet:
     """A set as a tower's rows."""
-    from plait.reproduce.learning.data import states_of
+    from plait.reproduce.train.data import states_of
 
     queries, documents = states_of(workbench, name)
     texts = workbench.texts(name)
@@ -138,7 +139,7 @@ def with_rows(encoded: EncodedSet, rows: MultiVectors) -> EncodedSet:
 
 def token_ids(workbench: Workbench, name: str) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
     """The token of each row: of each query, and of all documents end to end."""
-    from plait.reproduce.learning.data import states_of
+    from plait.reproduce.train.data import states_of
 
     queries, documents = states_of(workbench, name)
     each = [queries.ids[queries.of(item)][queries.kept[queries.of(item)]] for item in range(len(queries))]

@@ -14,9 +14,7 @@ SETS = ("squad-train", "squad-test")
 STRANDS = ("dense", "sparse", "multi")
 QUALITY = {strand: f"{strand}/nDCG@10" for strand in STRANDS}
 TEMPERATURES = (0.02, 0.05, 1.0)
-MORE = (
-    DIFFERS + "Dense is the first token's vector after the trained layer. "
-)
+MORE = DIFFERS + "Dense is the first token's vector after the trained layer. "
 
 
 def recipe(temperature: float = 0.02, *, distil: bool = True) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plait.reproduce.learning.towers import Tower
 from plait.reproduce.states import States
+from plait.reproduce.train.towers import Tower
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores
 
 AT_ONCE = 100  # texts

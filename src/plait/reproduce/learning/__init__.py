@@ -1,1 +1,0 @@
-"""Small models over the states of a frozen encoder, and how they learn: the one part of `reproduce` with torch."""
