@@ -55,7 +55,7 @@ def by_search(workbench: Workbench, settings: Settings) -> Outcome:
         return Outcome(measured_scores(encoded, np.stack([maxsim(encoded.query_rows(own), rows) for own in queries])))
     coded = coded_rows(workbench, rows, key, bits=settings["bits"])
     method = METHODS[settings["method"]](**settings.get("options", {}))
-    found, counts, _ = searched(encoded, coded, method, settings.get("k", DEPTH))
+    found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
     return Outcome(measured(encoded, encoded.run_of_found(found)), {**counts, "bytes": coded.n_bytes})
 
 

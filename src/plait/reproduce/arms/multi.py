@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.encode.card import Expansion
 from plait.reproduce.arms.coded import Coded, coded_rows
 from plait.reproduce.arms.measuring import DEPTH, Ranked, measured, measured_scores, shared
 from plait.reproduce.arms.paper_codec import binarised, decoded_as_in_paper
@@ -39,6 +40,12 @@ def exact(workbench: Workbench, settings: Settings) -> Outcome:
     )
 
 
+def with_masks(workbench: Workbench, settings: Settings) -> Outcome:
+    """MaxSim with queries filled up to 32 rows with [MASK], which the other tokens do not see. Settings: set."""
+    encoded = workbench.encoded(settings["set"], expansion=Expansion("[MASK]", 32, attended=False))
+    return Outcome(measured_scores(encoded, workbench.maxsim(encoded)))
+
+
 def by_paper_codec(workbench: Workbench, settings: Settings) -> Outcome:
     """MaxSim of every document under ColBERTv2's own codec (`bits` 1, 2, 4), or its signs alone (`bits` 0)."""
     encoded = workbench.encoded(settings["set"])
@@ -58,36 +65,29 @@ def by_paper_codec(workbench: Workbench, settings: Settings) -> Outcome:
 
 def by_method(workbench: Workbench, settings: Settings) -> Outcome:
     """A method on codes. Settings: set, bits, method, k, and `options` of the method. Besides the measures each query
-    has the share of the exhaustive best ten (`overlap@10`) and its seconds; facts are counts for each query."""
+    has the share of the exhaustive best ten (`overlap@10`); facts are counts for each query."""
     encoded = workbench.encoded(settings["set"])
     coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=settings["bits"])
     method = METHODS[settings["method"]](**settings.get("options", {}))
-    found, counts, seconds = searched(encoded, coded, method, settings.get("k", DEPTH))
+    found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
     each = measured(encoded, encoded.run_of_found(found))
     each["overlap@10"] = shared(encoded, found, workbench.maxsim(encoded), 10)
-    each["seconds"] = dict(zip(encoded.query_ids, seconds, strict=True))
     return Outcome(each, {**counts, "bytes": coded.n_bytes, "cells": len(coded.items.codec.codebook)})
 
 
-def searched(
-    encoded: EncodedSet, coded: Coded, method: Method, k: int
-) -> tuple[list[Ranked], dict[str, float], list[float]]:
-    """What the method finds for each query, what it counts for each on average ("stage: count"), and its seconds."""
+def searched(encoded: EncodedSet, coded: Coded, method: Method, k: int) -> tuple[list[Ranked], dict[str, float]]:
+    """What the method finds for each query, and what it counts for each on average ("stage: count")."""
     chosen = Chosen(coded.items)
-    CodedQuery(encoded.query_rows(0), coded.items)  # what is made when first needed is no part of a query's time
-    method.search(CodedQuery(encoded.query_rows(0), coded.items), k, chosen)
     found: list[Ranked] = []
-    seconds: list[float] = []
     counts: Counter[str] = Counter()
     for query in range(len(encoded.query_ids)):
         trace = Trace()
         found.append(method.search(CodedQuery(encoded.query_rows(query), coded.items, trace), k, chosen))
-        seconds.append(trace.total)
         for stage in trace.stages:
             for name, count in stage.counts.items():
                 counts[f"{stage.name}: {name}"] += count
     n_queries = len(encoded.query_ids)
-    return found, {name: count / n_queries for name, count in counts.items()}, seconds
+    return found, {name: count / n_queries for name, count in counts.items()}
 
 
 def _maxsim(encoded: EncodedSet, rows: MultiVectors, n_threads: int) -> NDArray[np.float32]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.reproduce.arms.measuring import DEPTH, measured, shared
-from plait.reproduce.encoded import EncodedSet
+from plait.reproduce.arms.measuring import DEPTH, Ranked, measured, shared
 from plait.reproduce.experiment import Outcome, Settings
 from plait.reproduce.workbench import Workbench
 from plait.scoring.maxsim import top_k
@@ -20,69 +19,75 @@ FILLINGS = ("last", "0", "0.2", "mean", "none")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Retrieved:
-    """The best similarity of each item with each query row, where the row retrieved one of its rows; else nan."""
+class Nearest:
+    """The nearest rows of each query row, best first, and the items they belong to."""
 
-    best: NDArray[np.float32]  # (n_query, items)
-    last: NDArray[np.float32]  # (n_query,) the last similarity that was retrieved
-    n_tokens: int  # rows that were retrieved, by all query rows together
+    owners: NDArray[np.int64]  # (n_query, rows)
+    similarities: NDArray[np.float32]  # (n_query, rows), falling
+    n_items: int
 
-    @property
-    def items(self) -> NDArray[np.int64]:
-        """The items of which anything was retrieved."""
-        return np.flatnonzero(~np.isnan(self.best).all(axis=0))
+    @classmethod
+    def of(
+        cls, query: NDArray[np.float32], rows: NDArray[np.float32], owners: NDArray[np.int64], n_kept: int
+    ) -> Nearest:
+        similarities = query @ rows.T
+        n_kept = min(n_kept, len(rows))
+        places = np.argpartition(-similarities, n_kept - 1, axis=1)[:, :n_kept]
+        found = np.take_along_axis(similarities, places, axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        places, found = np.take_along_axis(places, order, axis=1), np.take_along_axis(found, order, axis=1)
+        return cls(owners[places], found, int(owners[-1]) + 1)
 
-    def scores(self, filling: str) -> NDArray[np.float32]:
-        """Of `items`, in their order."""
-        found = self.best[:, self.items]
-        if filling == "none":
-            return np.asarray(np.nanmean(found, axis=0), np.float32)
-        fill = {"last": self.last, "mean": np.full_like(self.last, self.last.mean())}
-        constant = fill[filling] if filling in fill else np.full_like(self.last, float(filling))
-        filled: NDArray[np.float32] = np.where(np.isnan(found), constant[:, None], found)
-        return np.asarray(filled.mean(axis=0), np.float32)
+    def best(self, n_tokens: int) -> NDArray[np.float32]:
+        """The best of the first `n_tokens` for each query row and item (n_query, items); nan where there is none."""
+        best = np.full((len(self.owners), self.n_items), np.nan, np.float32)
+        for number, (owners, values) in enumerate(zip(self.owners, self.similarities, strict=True)):
+            # The last that is written stays: from the worst up, that is the best of an item.
+            best[number, owners[:n_tokens][::-1]] = values[:n_tokens][::-1]
+        return best
+
+    def last(self, n_tokens: int) -> NDArray[np.float32]:
+        return np.asarray(self.similarities[:, :n_tokens][:, -1], np.float32)
 
 
-def retrieve(query: NDArray[np.float32], encoded: EncodedSet, n_tokens: int) -> Retrieved:
-    """The `n_tokens` best rows of the set for each row of the query."""
-    rows = encoded.document_rows
-    owners = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
-    similarities = query @ np.asarray(rows.values, np.float32).T
-    n_kept = min(n_tokens, similarities.shape[1])
-    places = np.argpartition(-similarities, n_kept - 1, axis=1)[:, :n_kept]
-    kept = np.take_along_axis(similarities, places, axis=1)
-    best = np.full((len(query), len(rows)), -np.inf, np.float32)
-    for number, (own, values) in enumerate(zip(places, kept, strict=True)):
-        np.maximum.at(best[number], owners[own], values)
-    best[np.isneginf(best)] = np.nan
-    return Retrieved(best, kept.min(axis=1), n_kept * len(query))
+def filled(best: NDArray[np.float32], last: NDArray[np.float32], filling: str) -> NDArray[np.float32]:
+    """Scores (items,) from the best similarities (n_query, items); every item has at least one that was retrieved."""
+    if filling == "none":
+        return np.asarray(np.nanmean(best, axis=0), np.float32)
+    constants = {"last": last, "mean": np.full_like(last, last.mean())}
+    constant = constants[filling] if filling in constants else np.full_like(last, float(filling))
+    return np.asarray(np.where(np.isnan(best), constant[:, None], best).mean(axis=0), np.float32)
 
 
 def by_tokens(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: set, n_tokens (k'). Measures are named `filling/measure`; facts are means over the queries."""
+    """Settings: set, n_tokens (several k') and fillings. Measures are named `k'/filling/measure`, and `k'/overlap@10`
+    is the share of the best ten by MaxSim; facts `k'/items` and `k'/tokens` are means over queries."""
     encoded = workbench.encoded(settings["set"])
-    found: dict[str, list[tuple[NDArray[np.integer], NDArray[np.floating]]]] = {name: [] for name in FILLINGS}
-    counts = []
-    for number in range(len(encoded.query_ids)):
-        query = encoded.query_rows(number)
-        retrieved = retrieve(query, encoded, settings["n_tokens"])
-        items = retrieved.items
-        counts.append((len(query), len(items), retrieved.n_tokens))
-        for filling in FILLINGS:
-            scores = np.ascontiguousarray(retrieved.scores(filling), np.float32)
-            order = top_k(scores, DEPTH)
-            found[filling].append((items[order], scores[order]))
-    each: dict[str, dict[str, float]] = {}
-    for filling, own in found.items():
-        each.update({f"{filling}/{name}": values for name, values in _each(encoded, own).items()})
-    each["overlap@10"] = shared(encoded, found["last"], workbench.maxsim(encoded), 10)
-    n_query, n_items, n_tokens = np.mean(counts, axis=0).tolist()
     rows = encoded.document_rows
-    facts = {"query rows": n_query, "items": n_items, "tokens": n_tokens, "rows": len(rows.values)}
-    return Outcome(each, {**facts, "rows an item": len(rows.values) / len(rows), "dim": rows.dim})
-
-
-def _each(
-    encoded: EncodedSet, found: list[tuple[NDArray[np.integer], NDArray[np.floating]]]
-) -> dict[str, dict[str, float]]:
-    return measured(encoded, encoded.run_of_found(found))
+    owners = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
+    values = np.asarray(rows.values, np.float32)
+    sizes, fillings = settings["n_tokens"], settings["fillings"]
+    found: dict[str, list[Ranked]] = {f"{size}/{filling}": [] for size in sizes for filling in fillings}
+    counts = {f"{size}/items": 0.0 for size in sizes}
+    n_query = 0
+    for number in range(len(encoded.query_ids)):
+        nearest = Nearest.of(encoded.query_rows(number), values, owners, max(sizes))
+        n_query += len(nearest.owners)
+        for size in sizes:
+            best = nearest.best(size)
+            items = np.flatnonzero(~np.isnan(best).all(axis=0))
+            counts[f"{size}/items"] += len(items)
+            for filling in fillings:
+                scores = filled(best[:, items], nearest.last(size), filling)
+                order = top_k(scores, DEPTH)
+                found[f"{size}/{filling}"].append((items[order], scores[order]))
+    each: dict[str, dict[str, float]] = {}
+    for name, own in found.items():
+        each.update({f"{name}/{measure}": own for measure, own in measured(encoded, encoded.run_of_found(own)).items()})
+    truth = workbench.maxsim(encoded)
+    each.update({f"{size}/overlap@10": shared(encoded, found[f"{size}/last"], truth, 10) for size in sizes})
+    n_queries = len(encoded.query_ids)
+    facts = {name: count / n_queries for name, count in counts.items()}
+    facts.update({f"{size}/tokens": min(size, len(values)) * n_query / n_queries for size in sizes})
+    return Outcome(each, {**facts, "query rows": n_query / n_queries, "rows": len(values), "items": len(rows),
+                          "dim": rows.dim})  # fmt: skip

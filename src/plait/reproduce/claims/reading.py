@@ -75,6 +75,12 @@ class Across:
         return Line(label, list(x), [own.value for own in points], [own.low for own in points],
                     [own.high for own in points])  # fmt: skip
 
+    def line_of(self, label: str, arm: str, measures: Sequence[str], x: Sequence[float], *, only: str) -> Line:
+        """A curve through measures of one arm, on one set, with a band."""
+        found = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
+        return Line(label, list(x), [own.value for own in found], [own.low for own in found],
+                    [own.high for own in found])  # fmt: skip
+
     def lines(self, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> list[Line]:
         """A curve for each set."""
         return [Across(self._outcomes, [name]).line(name, arms, x, measure) for name in self._sets]
