@@ -6,8 +6,8 @@ from plait.reproduce.estimates import Estimate
 from plait.reproduce.verdict import CONTRADICTED, HOLDS, NOT_SEEN, WEAKLY, Check, overall, shown
 
 
-def check(low: float, value: float, high: float, **bars: float) -> Check:
-    return Check("b - a", Estimate(value, low, high, 100), **bars)
+def check(low: float, value: float, high: float, *, bar: float = 0.0) -> Check:
+    return Check("b - a", Estimate(value, low, high, 100), bar=bar)
 
 
 @pytest.mark.parametrize(

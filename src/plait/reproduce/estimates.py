@@ -14,8 +14,7 @@ from plait.evaluate.significance import LEVEL, bootstrap_intervals
 
 Each = Mapping[str, float]  # by query, or by whatever else was drawn at random
 
-N_RESAMPLES = 10_000
-N_SEED_RESAMPLES = 4000
+N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def ratio(arm: Each, base: Each) -> Estimate:
     """The sum of `arm` over that of `base`; the interval is over queries, resampled together."""
     above, below = _values(arm, base)
     random = np.random.default_rng(0)
-    drawn = random.integers(0, len(above), (N_SEED_RESAMPLES, len(above)))
+    drawn = random.integers(0, len(above), (N_RESAMPLES, len(above)))
     ratios = above[drawn].sum(axis=1) / np.maximum(below[drawn].sum(axis=1), 1e-300)
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(above.sum() / max(below.sum(), 1e-300)), float(low), float(high), len(above))
@@ -65,8 +64,8 @@ def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
     moved = np.stack([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)])  # (seeds, queries)
     random = np.random.default_rng(0)
     n_seeds, n_queries = moved.shape
-    means = np.empty(N_SEED_RESAMPLES)
-    for place in range(N_SEED_RESAMPLES):
+    means = np.empty(N_RESAMPLES)
+    for place in range(N_RESAMPLES):
         seeds, queries = random.integers(0, n_seeds, n_seeds), random.integers(0, n_queries, n_queries)
         means[place] = moved[seeds][:, queries].mean()
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from plait.reproduce.drawing import svg_of
+from plait.reproduce.drawing import plot_name
 from plait.reproduce.experiment import FAMILIES
 from plait.reproduce.results import Result
 from plait.reproduce.verdict import RULE, VERDICTS, shown
@@ -16,14 +16,7 @@ PLOTS = "plots"
 
 
 def write_markdown(folder: Path, results: Sequence[Result]) -> list[Path]:
-    """Writes README.md, a page for each family and the plots; gives the files."""
-    plots = folder / PLOTS
-    plots.mkdir(parents=True, exist_ok=True)
-    for old in plots.glob("*.svg"):
-        old.unlink()
-    for result in results:
-        for number, figure in enumerate(result["figures"], 1):
-            (plots / plot_name(result, number)).write_text(svg_of(figure), encoding="utf-8")
+    """Writes README.md and a page for each family; gives the files."""
     written = [folder / "README.md"]
     written[0].write_text(overview(results), encoding="utf-8")
     for family, own in groupby(results, key=lambda result: str(result["family"])):
@@ -31,10 +24,6 @@ def write_markdown(folder: Path, results: Sequence[Result]) -> list[Path]:
         page.write_text(family_page(family, list(own)), encoding="utf-8")
         written.append(page)
     return written
-
-
-def plot_name(result: Result, number: int) -> str:
-    return f"{result['id']}-{number}.svg"
 
 
 def overview(results: Sequence[Result]) -> str:

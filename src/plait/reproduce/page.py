@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from plait.reproduce.drawing import inline, svg_of
+from plait.reproduce.drawing import inline, plot_name
 from plait.reproduce.experiment import FAMILIES
 from plait.reproduce.markdown import check_cells, how_to_read, ran, summary
 from plait.reproduce.results import Result
@@ -49,11 +49,12 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; background: var(-
 """
 
 
-def write_page(file: Path, results: Sequence[Result]) -> None:
-    file.write_text(page(results), encoding="utf-8")
+def write_page(file: Path, results: Sequence[Result], drawings: Mapping[str, str]) -> None:
+    """`drawings` are the plots by name, as `draw_all` gives them."""
+    file.write_text(page(results, drawings), encoding="utf-8")
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], drawings: Mapping[str, str]) -> str:
     families = [(family, list(own)) for family, own in groupby(results, key=lambda result: str(result["family"]))]
     parts = [
         "<!doctype html>",
@@ -67,7 +68,7 @@ def page(results: Sequence[Result]) -> str:
     ]
     for family, own in families:
         parts.append(f'<h2 id="{family}">{text(FAMILIES[family])}</h2>')
-        parts += [_section(result) for result in own]
+        parts += [_section(result, drawings) for result in own]
     return "\n".join([*parts, "</body></html>", ""])
 
 
@@ -81,7 +82,7 @@ def _overview(results: Sequence[Result]) -> str:
     return f'<div class="wide"><table class="all"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
-def _section(result: Result) -> str:
+def _section(result: Result, drawings: Mapping[str, str]) -> str:
     facts = {
         "the paper": result["paper"], "here": result["ours"], "measure": result["measure"],
         "expected": result["expects"], "data": ", ".join(result["sets"]) or "none",
@@ -97,7 +98,7 @@ def _section(result: Result) -> str:
         for table in result["tables"]
     )
     figures = "".join(
-        f"<figure>{inline(svg_of(figure), result['id'] + f'-{number}')}"
+        f"<figure>{inline(drawings[plot_name(result, number)], result['id'] + f'-{number}')}"
         f"<figcaption>{text(figure['title'])}</figcaption></figure>"
         for number, figure in enumerate(result["figures"], 1)
     )

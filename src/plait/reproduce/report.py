@@ -6,7 +6,8 @@ from pathlib import Path
 
 from plait.errors import InputError
 from plait.evaluate.plots import check_file
-from plait.reproduce.markdown import write_markdown
+from plait.reproduce.drawing import draw_all
+from plait.reproduce.markdown import PLOTS, write_markdown
 from plait.reproduce.page import write_page
 from plait.reproduce.results import FOLDER, read_results
 
@@ -20,6 +21,7 @@ def write_report(folder: str | Path) -> Path:
     results = read_results(folder)
     if not results:
         raise InputError(f"{folder / FOLDER} holds no results; run plait reproduce first")
+    drawings = draw_all(folder / PLOTS, results)
     write_markdown(folder, results)
-    write_page(folder / PAGE, results)
+    write_page(folder / PAGE, results, drawings)
     return folder / PAGE

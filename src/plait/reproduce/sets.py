@@ -41,14 +41,14 @@ class Cut:
 
 
 SETS: Mapping[str, Cut] = {
-    "scifact": Cut(folder="scifact", documents=(1500, 5183), queries=(300, 300)),
+    "scifact": Cut(folder="scifact", documents=(600, 5183), queries=(300, 300)),
     "cranfield": Cut(folder="cranfield", documents=(1000, 1400), queries=(225, 225)),
     "clapnq": Cut(folder="clapnq-dev", documents=(596, 596), queries=(300, 300)),
     "climate": Cut(folder="climate-fever-sent", documents=(2000, 5240), queries=(300, 1061)),
     "boolq": Cut(folder="boolq", documents=(1500, 5483), queries=(400, 1970)),
     "cacm": Cut(folder="cacm", documents=(1500, 3204), queries=(52, 52)),
     "limit": Cut(folder="limit-small", documents=(46, 46), queries=(300, 1000)),
-    "entities": Cut(folder="wikitables-el", split="train", documents=(1000, 8000), queries=(460, 1500), length=96),
+    "entities": Cut(folder="wikitables-el", split="train", documents=(1000, 8000), queries=(460, 1500), length=64),
     "covidqa": Cut(
         folder="covidqa-long",
         documents=(40, 98),

@@ -24,7 +24,7 @@ from plait.strands import MultiVectors, SparseRows, Strands
 if TYPE_CHECKING:
     from plait.encode.encoder import OnnxEncoder
 
-PART = 200  # texts that are encoded and kept at a time: what a stop can lose
+PART = 50  # texts that are encoded and kept at a time: what a stop can lose
 BM25_DEPTH = 200
 
 Say = Callable[[str], None]

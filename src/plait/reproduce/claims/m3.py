@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.reproduce.arms import batches, strands
+from plait.reproduce.arms import batches, splitting, strands
 from plait.reproduce.claims.reading import Across, Outcomes, points
 from plait.reproduce.estimates import Estimate, difference, mean
 from plait.reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table
@@ -17,6 +17,7 @@ LONG_WEIGHTS = {
     "dense+lexical": {"dense": 0.2, "lexical": 0.8},
     "all": {"dense": 0.15, "lexical": 0.5, "multi": 0.35},
 }
+PARTS = (1, 2, 4, 8)
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 4.0)
 NAMES = {"dense": "Dense", "lexical": "Sparse", "multi": "Multi", "dense+lexical": "D+S", "all": "All"}
 LEXICAL = (
@@ -90,6 +91,35 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
         [_table(across, "nDCG@10")],
         [_figure(across, LONG, "nDCG@10")],
     )
+
+
+def _split_arms(tier: str) -> list[Arm]:
+    settings = {"n_texts": 16 if tier == "quick" else 32, "length": 256, "parts": list(PARTS)}
+    return [Arm("split", splitting.split_batches, settings)]
+
+
+def _judge_split(outcomes: Outcomes) -> Judgement:
+    facts = outcomes["split"].facts
+    ways = ("gradcache", "checkpoint")
+    worst = max(facts[f"{way} {part} difference"] for way in ways for part in PARTS)
+    saved = facts["whole MB"] / max(facts["gradcache 1 MB"], 1.0)
+    rows = [[f"parts of {part}", *(f"{facts[f'{way} {part} MB']:.0f}" for way in ways),
+             *(f"{facts[f'{way} {part} difference']:.1e}" for way in ways)] for part in PARTS]  # fmt: skip
+    rows.append(["whole", f"{facts['whole MB']:.0f}", f"{facts['whole MB']:.0f}", "0", "0"])
+    return Judgement(
+        f"{saved:.0f}x less memory in parts of one text, by GradCache; gradients differ by {worst:.0e} at most",
+        [
+            Check("memory of a step: whole / parts of one", Estimate.counted(saved), bar=5.0, weak=2.0, wrong=1.0,
+                  unit="x"),
+            Check("1e-5 - the largest difference of a gradient, relative", Estimate.counted(1e-5 - worst)),
+        ],
+        [Table("Megabytes that a step adds, and the difference of its gradient", ["", *(f"{way}, MB" for way in ways),
+                                                                               *(f"{way}, gradient" for way in ways)],
+               rows)],
+        [Figure(title="Memory of a step by the texts of a part", x_label="texts a part", y_label="MB", log_x=True,
+                lines=[Line(way, list(PARTS), [facts[f"{way} {part} MB"] for part in PARTS]) for way in ways])],
+        ["A process reports the most it ever had, so parts are measured from small to large."],
+    )  # fmt: skip
 
 
 def _padding_arms(_tier: str) -> list[Arm]:
@@ -187,6 +217,16 @@ EXPERIMENTS = (
         differs=LEXICAL + "Documents are split into passages of 512 tokens, and the best passage counts: that helps "
         "dense, which has one vector for 8,192 tokens in the paper.",
         minutes=(1, 3), arms=lambda _tier: _mode_arms(LONG, LONG_WEIGHTS), judge=_judge_long,
+    ),
+    Experiment(
+        id="M8", family="m3",
+        claim="Batches that are encoded in parts give the same gradient with a fraction of the memory.",
+        paper="the largest batch at 8,192 tokens grows from 6 to 130: more than 20x",
+        sets=(), measure="the process's memory for a step, and the largest relative difference of a gradient",
+        expects="memory in proportion to the part; gradients equal to 1e-5",
+        differs="A transformer of four layers with random weights, 16 texts of 256 tokens a side, on a CPU. The memory "
+        "of one batch is compared, not the largest batch that fits.",
+        minutes=(1, 1), arms=_split_arms, judge=_judge_split,
     ),
     Experiment(
         id="M9", family="m3",
