@@ -53,9 +53,9 @@ def owners_of(rows: MultiVectors) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
 
 
-def shares(of: Sequence[NDArray[np.bool_]], ranks: Sequence[int]) -> list[list[float]]:
-    """For each way of marking rows, (n_query, depth), the share of marked rows among the first r, over query rows."""
-    return [[float(marked[:, :rank].mean()) for rank in ranks] for marked in of]
+def shares(marked: NDArray[np.bool_], ranks: Sequence[int]) -> list[float]:
+    """The share of marked rows (n_query, depth) among the first r, over query rows."""
+    return [float(marked[:, :rank].mean()) for rank in ranks]
 
 
 def _filled(best: NDArray[np.float32], last: NDArray[np.float32], filling: str) -> NDArray[np.float32]:

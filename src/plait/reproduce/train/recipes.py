@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,24 +14,21 @@ from plait.reproduce.train.data import LAYER, TRAIN, Questions, batches, questio
 from plait.reproduce.train.fitting import fit
 from plait.reproduce.train.lists import Lists, retrieved_lists
 from plait.reproduce.train.losses import Recipe, Step, losses
-from plait.reproduce.train.towers import Tower
+from plait.reproduce.train.towers import WIDTH, Tower
 from plait.reproduce.workbench import Workbench
 
 VERSION = 1
 PASSAGES = 32  # of a step: the answer to each question, and others that look like it
 LIST = 8  # passages of a question where a teacher scores them; else two
-STEPS = {"quick": 100, "full": 600}
+STEPS = {"quick": 80, "full": 600}
 RATES = (5e-4, 2e-3)
 
 
 def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> Tower:
     """The tower of a recipe, trained if it is not kept."""
-    torch.set_num_threads(workbench.n_threads or 1)
     n_steps = STEPS[workbench.tier]
     own = questions(workbench)
-    key = {"recipe": asdict(recipe), "seed": seed, "lr": lr, "steps": n_steps, "passages": PASSAGES, "layer": LAYER,
-           "data": workbench.key(TRAIN), "version": VERSION}  # fmt: skip
-    torch.manual_seed(seed)
+    seeded(workbench, seed)
     tower = made(recipe, own)
 
     def make() -> Arrays:
@@ -38,9 +36,21 @@ def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> To
         train(tower, recipe, own, n_steps=n_steps, seed=seed, lr=lr, lists=lists)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
-    kept = workbench.arrays.get("towers", key, make)
+    kept = workbench.arrays.get("towers", key_of(workbench, recipe, seed=seed, lr=lr), make)
     tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
     return tower.eval()
+
+
+def seeded(workbench: Workbench, seed: int) -> None:
+    """Sets torch's own seed and threads: what a training gives depends on both."""
+    torch.set_num_threads(workbench.n_threads or 1)
+    torch.manual_seed(seed)
+
+
+def key_of(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> dict[str, Any]:
+    """All that decides a trained tower."""
+    return {"recipe": asdict(recipe), "seed": seed, "lr": lr, "steps": STEPS[workbench.tier], "passages": PASSAGES,
+            "layer": LAYER, "width": WIDTH, "data": workbench.key(TRAIN), "version": VERSION}  # fmt: skip
 
 
 def lists_of(workbench: Workbench, own: Questions, *, seed: int, lr: float) -> Lists:
