@@ -226,7 +226,7 @@ EXPERIMENTS = (
         expects="memory in proportion to the part; gradients equal to 1e-5",
         differs="A transformer of four layers with random weights, 16 texts of 256 tokens a side, on a CPU. The memory "
         "of one batch is compared, not the largest batch that fits.",
-        minutes=(1, 1), arms=_split_arms, judge=_judge_split,
+        minutes=(1, 1), arms=_split_arms, judge=_judge_split, extra="train",
     ),
     Experiment(
         id="M9", family="m3",
