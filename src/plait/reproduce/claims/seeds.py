@@ -35,13 +35,17 @@ class Trainings:
 
     def __init__(self, outcomes: Outcomes) -> None:
         self._outcomes = outcomes
+        self._means: dict[tuple[str, str], Estimate] = {}
 
     def each(self, arm: str, measure: str) -> list[Each]:
         return [self._outcomes[f"{arm}/{seed}"].each[measure] for seed in SEEDS]
 
     def mean(self, arm: str, measure: str) -> Estimate:
-        found = self.each(arm, measure)
-        return seeds_difference(found, [dict.fromkeys(own, 0.0) for own in found])
+        """Over seeds and queries; tables and figures ask for the same ones."""
+        if (arm, measure) not in self._means:
+            found = self.each(arm, measure)
+            self._means[arm, measure] = seeds_difference(found, [dict.fromkeys(own, 0.0) for own in found])
+        return self._means[arm, measure]
 
     def less(self, arm: tuple[str, str], base: tuple[str, str]) -> Estimate:
         """(arm, measure) minus (arm, measure), paired by seed and query."""
