@@ -64,10 +64,10 @@ def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
     moved = np.stack([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)])  # (seeds, queries)
     random = np.random.default_rng(0)
     n_seeds, n_queries = moved.shape
-    means = np.empty(N_RESAMPLES)
-    for place in range(N_RESAMPLES):
-        seeds, queries = random.integers(0, n_seeds, n_seeds), random.integers(0, n_queries, n_queries)
-        means[place] = moved[seeds][:, queries].mean()
+    seeds = random.integers(0, n_seeds, (N_RESAMPLES, n_seeds))
+    queries = random.integers(0, n_queries, (N_RESAMPLES, n_queries))
+    weights = (seeds[:, :, None] == np.arange(n_seeds)).mean(axis=1)  # how often each seed was drawn
+    means = np.take_along_axis(weights @ moved, queries, axis=1).mean(axis=1)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(moved.mean()), float(low), float(high), n_queries)
 
