@@ -105,9 +105,9 @@ def _judge_splits(outcomes: Outcomes) -> Judgement:
         oracle = max(SHARES, key=lambda share: means[share].value)
         on_dev = max(SHARES, key=lambda share: mean(outcomes[f"{share}/{k}"].each["dev"]).value)
         behind = difference(outcomes[f"{on_dev}/{k}"].each["anncur"], outcomes[f"{oracle}/{k}"].each["anncur"])
-        spread = difference(outcomes[f"{oracle}/{k}"].each["anncur"], outcomes[f"0.9/{k}"].each["anncur"])
+        spread = difference(outcomes[f"{on_dev}/{k}"].each["anncur"], outcomes[f"0.9/{k}"].each["anncur"])
         checks += [
-            Check(f"the split matters: best - 90% anchors, k = {k}", spread, unit="points"),
+            Check(f"the split matters: split of dev - 90% anchors, k = {k}", spread, unit="points"),
             Check(f"dev finds it: split of dev - best split, k = {k}", behind, bar=-0.04, unit="points"),
         ]
         said.append(f"k = {k}: best {oracle:.0%}, dev chose {on_dev:.0%} ({points(behind)} points)")
