@@ -22,7 +22,7 @@ def fit(module: nn.Module, loss_of: Callable[[int], Tensor], *, n_steps: int, lr
     for step in range(n_steps):
         loss = loss_of(step)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(module.parameters(), CLIP)
         optimiser.step()
         schedule.step()

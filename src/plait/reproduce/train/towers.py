@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plait.encode.batches import by_length
@@ -80,7 +81,7 @@ class Tower(nn.Module):
     @torch.no_grad()
     def rows(self, states: States, *, is_query: bool) -> MultiVectors:
         """The multi strand of all texts."""
-        found: list[np.ndarray] = [np.zeros((0, WIDTH), np.float32)] * len(states)
+        found: list[NDArray[np.float32]] = [np.zeros((0, WIDTH), np.float32)] * len(states)
         for items in by_length(states.lengths.tolist(), n_tokens=AT_ONCE):
             own = self.encode(states, items, is_query=is_query)
             assert own.multi is not None
