@@ -27,6 +27,7 @@ ORDER = [
     ["engine"],
     ["evaluate"],
     ["train"],
+    ["reproduce"],
     ["cli"],
     ["__main__"],
 ]

@@ -20,6 +20,7 @@ from plait.cli.export import export
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.mine import mine
+from plait.cli.reproduce import reproduce
 from plait.cli.rerank import rerank
 from plait.cli.search import search
 from plait.cli.train import train
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cur": cur,
     "train": train,
     "compare": compare_runs,
+    "reproduce": reproduce,
     "export": export,
     "demo": demo,
 }

@@ -141,6 +141,7 @@ def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "
         if log_x:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # 100 rather than a power of ten
+            _plain_minor(axes)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_title(title)
@@ -164,6 +165,16 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
+
+
+def _plain_minor(axes: Axes) -> None:
+    """Numbers rather than powers at the minor ticks too, which are named where an axis has few others."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter
+
+    chosen = LogFormatter()  # says which of them are named: all over a short axis, none over a long one
+    chosen.set_axis(axes.xaxis)
+    chosen.set_locs()
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, place: f"{value:g}" if chosen(value, place) else ""))
 
 
 def _mixed(colour: str, tone: float, share: float) -> tuple[float, ...]:

@@ -1,0 +1,1 @@
+"""Pieces of work that arms of several claims share."""

@@ -1,0 +1,1 @@
+"""Arms that need torch; nothing else of the reproduction imports it."""
