@@ -62,7 +62,7 @@ def _opened(content: bytes, path: Path, hidden: int, n_threads: int | None) -> t
     if not norms:
         raise ModelError(f"{path} has no norm after its layers; states can be taken from the graph of a BERT only")
     name = norms[-1].output[0]
-    shape = ["n", "length", hidden]
+    shape: list[str | int | None] = ["n", "length", hidden]
     graph.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     gains = {own.name: own.dims[0] for own in graph.graph.initializer if own.name == norms[-1].input[1]}
     if (seen := gains.get(norms[-1].input[1])) != hidden:

@@ -36,7 +36,8 @@ class SparseHead(nn.Module):
         self.register_buffer("zero_ids", torch.tensor(sorted(set(zero_ids)), dtype=torch.int64), persistent=False)
         self.register_buffer("rarity", torch.zeros(n_ids) if n_ids else None)
         self.gain = nn.Parameter(torch.ones(1)) if n_ids else None
-        self.up, self.down = (nn.Linear(hidden, units), nn.Linear(units, 1, bias=False)) if units else (None, None)
+        self.up = nn.Linear(hidden, units) if units else None
+        self.down = nn.Linear(units, 1, bias=False) if units else None
         if self.down is not None:
             nn.init.zeros_(self.down.weight)  # what is added is learned from nothing
         if n_ids:

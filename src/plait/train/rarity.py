@@ -19,8 +19,9 @@ TEXTS_AT_ONCE = 1000
 
 
 def rarity(corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int) -> NDArray[np.float32]:
-    """(n_ids,): the logarithm of texts over texts with the id, as a part of the largest. The first `limit` documents of
-    each BEIR folder are counted, 0 for all. An id that none has is as rare as can be."""
+    """(n_ids,): the square root of the logarithm of texts over texts with the id, as a part of the largest. The root,
+    because query and document both have it, and their product is to be the logarithm. The first `limit` documents
+    of each BEIR folder are counted, 0 for all. An id that none has is as rare as can be."""
     counts, n_texts = np.zeros(n_ids, np.int64), 0
     for folder in corpora:
         for some in _batches(_documents(folder, limit)):
@@ -28,7 +29,8 @@ def rarity(corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int) -> N
             for ids in texts.read(some, is_query=False):
                 counts[np.unique(ids)] += 1
     found = np.log((n_texts + 1) / (counts + 0.5))
-    return (found / np.log((n_texts + 1) / 0.5)).clip(0, 1).astype(np.float32)
+    part: NDArray[np.float64] = found / np.log((n_texts + 1) / 0.5)
+    return np.asarray(np.sqrt(part.clip(0, 1)), np.float32)
 
 
 def _documents(folder: str, limit: int) -> Iterable[str]:
