@@ -23,6 +23,7 @@ SYSTEMS = (
     "cross-cls",
     "cross-emb",
     "distil-dense",
+    "encoder",
     "m3",
     "retromae",
     "tiny",
