@@ -45,6 +45,19 @@ def test_sparse_weights_are_positive_and_nothing_for_special_and_unattended_toke
     assert weights.tolist() == [[2.5, 0.0, 0.0, 0.0]]
 
 
+def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> None:
+    head = SparseHead(2, (7,), n_ids=8, units=1)
+    assert head.rarity is not None
+    assert head.up is not None
+    assert head.down is not None
+    ids, mask = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
+    head.rarity[5], head.rarity[6] = 0.25, -0.5
+    assert head(torch.ones(1, 3, 2), ids, mask).tolist() == [[0.25, 0.0, 0.0]]  # states count for nothing at first
+    head.up.weight.data, head.up.bias.data = torch.tensor([[10.0, 10.0]]), torch.zeros(1)
+    head.down.weight.data = torch.tensor([[0.1]])
+    torch.testing.assert_close(head(torch.ones(1, 3, 2), ids, mask), torch.tensor([[2.25, 1.5, 0.0]]))
+
+
 def test_masked_rows_stay_zero_even_with_a_bias() -> None:
     head = MultiHead(2, 2, bias=True)
     head.project.bias.data.fill_(5.0)

@@ -24,6 +24,7 @@ SYSTEMS = (
     "cross-emb",
     "cross-tiny",
     "distil-dense",
+    "encoder",
     "m3",
     "plait-cross-small",
     "retromae",

@@ -116,6 +116,17 @@ def open_tokenizer(path: Path) -> Any:
 
 def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) -> Any:
     """A graph, ready to run. `optimise` lets onnxruntime rewrite it first."""
+    import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+
+    options = session_options(n_threads, optimise=optimise)
+    try:
+        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no public class
+        raise ModelError(f"{graph} cannot be run: {error}; fetch or build the model again") from error
+
+
+def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
+    """How onnxruntime runs every graph here."""
     if n_threads is not None and n_threads < 1:
         raise ConfigError(f"n_threads is {n_threads}; a model needs at least one thread")
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
@@ -131,10 +142,7 @@ def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) 
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
     # Idle threads that spin take the time of whatever else runs: the other half of an index build, or another process.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors share no public class
-        raise ModelError(f"{graph} cannot be run: {error}; fetch or build the model again") from error
+    return options
 
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:

@@ -30,6 +30,11 @@ class Backbone(nn.Module):
         return int(self.encoder.config.hidden_size)
 
     @property
+    def n_ids(self) -> int:
+        """How many ids there is a vector for."""
+        return int(self.encoder.get_input_embeddings().weight.shape[0])
+
+    @property
     def n_layers(self) -> int:
         return len(family_of(self.encoder).layers(self.encoder))
 

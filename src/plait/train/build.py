@@ -22,20 +22,24 @@ from plait.train.batching.gather import process
 from plait.train.cache import DTYPES, CachedModel, StateCache
 from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.encoded import Loss
+from plait.train.graph_states import GraphStates
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
 from plait.train.objective import RetroMaeConfig, make_objective, read_objective
 from plait.train.optimiser import OptimiserConfig
 from plait.train.parts import Parts
+from plait.train.rarity import rarity
 from plait.train.rates import parameter_groups
 from plait.train.reading import Reading
 from plait.train.recipe import Recipe
 from plait.train.retromae.masking import MaskedBatch, MaskingConfig, mask_batch, read_words
 from plait.train.retromae.objective import RetroMae, load_masked_lm
+from plait.train.start import start_from
 from plait.train.texts import TOKENIZER_NAME, Texts, load_tokenizer, with_markers
 from plait.train.toml import Place, read_section
 
 CACHE = "states"  # of frozen layers, in the folder of a run
+_OWN = ("tokenizer", "freeze", "cache", "graph", "rarity", "rarity_limit", "start")
 _READINGS: dict[str, dict[str, Any]] = {
     "query": {"length": 32, "prefix": "", "expansion": None},
     "document": {"length": 180, "prefix": "", "overlap": 32},
@@ -49,12 +53,18 @@ class BeginningConfig:
     tokenizer: str = ""  # a folder, a bundled model or a hub name; by default that of the backbone
     freeze: int = 0  # lower layers that are not trained, embeddings with them; 0 trains all
     cache: str = ""  # float16 or float32: keep the states of frozen layers on disk; empty: compute them each time
+    start: str = ""  # a model folder, or a bundled model, whose projection the multi head begins with
+    rarity: tuple[str, ...] = ()  # BEIR folders whose documents say how rare an id is, for a sparse head with a prior
+    rarity_limit: int = 0  # documents of each; 0 is all
+    graph: str = ""  # a model folder, or a bundled model, whose graph gives the states where all layers are frozen
 
     def __post_init__(self) -> None:
         if self.cache and self.cache not in DTYPES:
             raise ConfigError(f"cache is {self.cache!r}; choose one of {', '.join(DTYPES)}, or leave it out")
         if self.cache and self.freeze < 1:
             raise ConfigError(f"cache is {self.cache!r}, but freeze is {self.freeze}; only frozen layers can be kept")
+        if self.graph and not self.cache:
+            raise ConfigError(f"graph is {self.graph!r}, but its states are not kept; set cache to float16 or float32")
         if self.freeze < 0:
             raise ConfigError(f"freeze is {self.freeze}; it must be 0 or more")
 
@@ -83,7 +93,7 @@ def read_plan(recipe: Recipe) -> Plan:
     random = values.pop("random", {})
     if not isinstance(random, Mapping) or (random and "model_type" not in random):
         raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
-    own = {key: values.pop(key) for key in ("tokenizer", "freeze", "cache") if key in values}
+    own = {key: values.pop(key) for key in _OWN if key in values}
     beginning = read_section(BeginningConfig, own, place)
     for side, defaults in _READINGS.items():
         values[side] = defaults | dict(values.get(side, {}))
@@ -91,6 +101,11 @@ def read_plan(recipe: Recipe) -> Plan:
     if isinstance(objective, RetroMaeConfig):
         values.setdefault("dense", {"pooling": "cls"})  # the vector that RetroMAE makes
     model = ModelConfig.from_json(values, _where(place))
+    if bool(beginning.rarity) != (model.sparse is not None and model.sparse.prior):
+        raise ConfigError(
+            f"{place.of('rarity')}: rarity names {len(beginning.rarity)} corpora, and the sparse head has "
+            f"prior = {str(model.sparse is not None and model.sparse.prior).lower()}; give both, or neither"
+        )
     _check_strand(objective, model, recipe.place("objective"))
     return Plan(model, beginning, random, objective)
 
@@ -120,12 +135,17 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         return _pretraining(plan, plan.objective, tokenizer, seed=recipe.run.seed)
     config = _without_special(plan.model, recipe, tokenizer)
     backbone = _random_backbone(plan, tokenizer) if plan.random else load_backbone(config.backbone)
-    model = Model(config, backbone)
+    model, texts = Model(config, backbone), Texts(tokenizer, config)
     if plan.beginning.freeze:
         backbone.freeze(layers=plan.beginning.freeze)
+    if plan.beginning.start:
+        start_from(model, plan.beginning.start)
+    if model.sparse is not None and model.sparse.rarity is not None:
+        counted = rarity(plan.beginning.rarity, texts, backbone.n_ids, limit=plan.beginning.rarity_limit)
+        model.sparse.rarity.copy_(torch.from_numpy(counted))
     return Parts(
         model,
-        Reading(Texts(tokenizer, config)),
+        Reading(texts),
         groups=lambda optimiser: _groups(model, optimiser),
         save=lambda to: checkpoint.save(model, tokenizer, to),
         objective=make_objective(plan.objective),
@@ -178,17 +198,33 @@ def _groups(model: Any, optimiser: OptimiserConfig) -> list[dict[str, Any]]:
 
 def _cached(model: Model, plan: Plan, folder: Path) -> nn.Module:
     """The model with its frozen layers on disk, under the name of their weights; each process keeps its own."""
-    found = hashlib.sha256(str(plan.beginning.freeze).encode())
-    for parameter in model.backbone.parameters():
-        if not parameter.requires_grad:
-            found.update(parameter.detach().numpy().tobytes())
+    graph, freeze = _graph(model, plan.beginning), plan.beginning.freeze
     cache = StateCache(
         folder / str(process()),
-        fingerprint=found.hexdigest(),
+        fingerprint=_frozen_hash(model, freeze) if graph is None else graph.fingerprint,
         hidden=model.backbone.hidden,
         dtype=plan.beginning.cache,
     )
-    return CachedModel(model, cache, layers=plan.beginning.freeze)
+    return CachedModel(model, cache, layers=freeze, graph=graph)
+
+
+def _graph(model: Model, beginning: BeginningConfig) -> GraphStates | None:
+    if not beginning.graph:
+        return None
+    if beginning.freeze != model.backbone.n_layers:
+        raise ConfigError(
+            f"graph is {beginning.graph!r}, which gives last states, but freeze is {beginning.freeze} of "
+            f"{model.backbone.n_layers} layers; freeze all of them, or leave graph out"
+        )
+    return GraphStates(beginning.graph, hidden=model.backbone.hidden)
+
+
+def _frozen_hash(model: Model, freeze: int) -> str:
+    found = hashlib.sha256(str(freeze).encode())
+    for parameter in model.backbone.parameters():
+        if not parameter.requires_grad:
+            found.update(parameter.detach().numpy().tobytes())
+    return found.hexdigest()
 
 
 def _pretraining(plan: Plan, config: RetroMaeConfig, tokenizer: Tokenizer, *, seed: int) -> Parts:

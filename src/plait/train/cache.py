@@ -86,18 +86,26 @@ class StateCache:
         return np.memmap(self._file, self._dtype, mode="r", shape=(self._n_rows, self._hidden))
 
 
-class CachedModel(nn.Module):
-    """A model whose first `layers` layers come from a cache. They must not be trained, and have no dropout."""
+class Source(Protocol):
+    """Whoever computes last hidden states in place of the backbone."""
 
-    def __init__(self, model: nn.Module, cache: StateCache, *, layers: int) -> None:
+    def states(self, tokens: Tokens) -> Tensor: ...
+
+
+class CachedModel(nn.Module):
+    """A model whose first `layers` layers come from a cache. They must not be trained, and have no dropout. `graph`
+    computes what the cache does not have, where that is not the backbone; `layers` is then all of them."""
+
+    def __init__(self, model: nn.Module, cache: StateCache, *, layers: int, graph: Source | None = None) -> None:
         super().__init__()
-        self.model, self._cache, self._layers = model, cache, layers
+        self.model, self._cache, self._layers, self._graph = model, cache, layers, graph
 
     def forward(self, tokens: Tokens, *, is_query: bool) -> Encoded:
         model: Any = self.model
         tokens = model.framed(tokens, is_query=is_query)
         states = self._states(model.backbone, tokens)
-        last = model.backbone.finish(states, tokens, start=self._layers)
+        # What a graph gives is finished already, the norm after the last layer included.
+        last = states if self._graph is not None else model.backbone.finish(states, tokens, start=self._layers)
         found: Encoded = model.from_states(last, tokens, is_query=is_query)
         return found
 
@@ -107,7 +115,8 @@ class CachedModel(nn.Module):
         missing = [place for place, states in enumerate(found) if states is None]
         if missing:
             new = Tokens(tokens.ids[missing], tokens.mask[missing], tokens.rows[missing])
-            computed = backbone.states(new, upto=self._layers).float().cpu().numpy()
+            found_states = backbone.states(new, upto=self._layers) if self._graph is None else self._graph.states(new)
+            computed = found_states.float().cpu().numpy()
             items = {keys[place]: computed[row, : lengths[place]] for row, place in enumerate(missing)}
             self._cache.put(list(items.items()))
             # Read back: the first time must give what every later time gives, rounding included.

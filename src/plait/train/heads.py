@@ -22,20 +22,38 @@ def pool(states: Tensor, mask: Tensor, *, pooling: str) -> Tensor:
 
 
 class SparseHead(nn.Module):
-    """A weight of 0 or more for each token: ReLU of a linear map (M3). Some ids never weigh anything."""
+    """A weight of 0 or more for each token: ReLU of a linear map (M3). Some ids never weigh anything.
+
+    With a vocabulary (`n_ids`), the map also takes in how rare an id is, `rarity` (n_ids,), which is given and not
+    learned: a state tells it only for words that training saw. `units` more go through a GELU and are added."""
 
     zero_ids: Tensor
+    rarity: Tensor | None
 
-    def __init__(self, hidden: int, zero_ids: tuple[int, ...]) -> None:
+    def __init__(self, hidden: int, zero_ids: tuple[int, ...], *, n_ids: int = 0, units: int = 0) -> None:
         super().__init__()
         self.weigh = nn.Linear(hidden, 1)
         self.register_buffer("zero_ids", torch.tensor(sorted(set(zero_ids)), dtype=torch.int64), persistent=False)
+        self.register_buffer("rarity", torch.zeros(n_ids) if n_ids else None)
+        self.gain = nn.Parameter(torch.ones(1)) if n_ids else None
+        self.up = nn.Linear(hidden, units) if units else None
+        self.down = nn.Linear(units, 1, bias=False) if units else None
+        if self.down is not None:
+            nn.init.zeros_(self.down.weight)  # what is added is learned from nothing
+        if n_ids:
+            # Rarity leads at first; what a state adds to it is learned from nothing.
+            nn.init.zeros_(self.weigh.weight)
+            nn.init.zeros_(self.weigh.bias)
 
     def forward(self, states: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """(items, length) weights; 0 where the token is not attended or its id weighs nothing."""
         kept = mask & ~torch.isin(ids, self.zero_ids)
-        weights: Tensor = F.relu(self.weigh(states).squeeze(-1).float())
-        return weights * kept
+        weights: Tensor = self.weigh(states).squeeze(-1).float()
+        if self.up is not None and self.down is not None:
+            weights = weights + self.down(F.gelu(self.up(states))).squeeze(-1).float()
+        if self.rarity is not None and self.gain is not None:
+            weights = weights + self.gain * self.rarity[ids]
+        return F.relu(weights) * kept
 
 
 class MultiHead(nn.Module):

@@ -22,7 +22,8 @@ class Model(nn.Module):
         self.multi: MultiHead | None = None
         self.mixer: FixedMixer | None = None
         if config.sparse is not None:
-            self.sparse = SparseHead(backbone.hidden, config.sparse.zero_ids)
+            n_ids = backbone.n_ids if config.sparse.prior else 0
+            self.sparse = SparseHead(backbone.hidden, config.sparse.zero_ids, n_ids=n_ids, units=config.sparse.hidden)
         if config.multi is not None:
             self.multi = MultiHead(backbone.hidden, config.multi.dim, bias=config.multi.bias)
             if config.multi.fixed is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from plait.train.export.builder import Builder, Floats
+from plait.train.export.builder import FUSED, Builder, Floats
 
 MCLS = "mcls"  # the mean at every place of the first token; where it stands but once, that is "cls"
 
@@ -27,6 +27,9 @@ class SparseMap:
 
     linear: Linear  # out is 1
     kept: NDArray[np.bool_]  # (vocabulary,): False is an id that never weighs anything
+    prior: Floats | None = None  # (vocabulary,): what an id adds, whatever its state
+    up: Linear | None = None  # to hidden units, whose GELU is mapped `down` and added
+    down: Linear | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +99,15 @@ def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseMa
     weight = builder.op("Squeeze", [builder.op("MatMul", [states, column]), builder.axes("last_axis", 2)])
     if sparse.linear.bias is not None:
         weight = builder.op("Add", [weight, builder.constant("weigh.bias", sparse.linear.bias)])
+    if sparse.up is not None and sparse.down is not None:
+        units = builder.op("MatMul", [states, builder.constant("weigh.up", sparse.up.weight)])
+        if sparse.up.bias is not None:
+            units = builder.op("Add", [units, builder.constant("weigh.up.bias", sparse.up.bias)])
+        lit = builder.op("Gelu", [units], domain=FUSED)
+        more = builder.op("MatMul", [lit, builder.constant("weigh.down", sparse.down.weight)])
+        weight = builder.op("Add", [weight, builder.op("Squeeze", [more, builder.axes("last_axis", 2)])])
+    if sparse.prior is not None:
+        weight = builder.op("Add", [weight, builder.op("Gather", [builder.constant("weigh.prior", sparse.prior), ids])])
     # A look at a table of the vocabulary, and not a comparison with each id that is left out.
     kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.kept), ids])
     shown = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])

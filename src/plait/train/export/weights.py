@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plait.train.export.bert import RELATIVE
@@ -15,6 +16,7 @@ from plait.train.export.builder import Floats, Weights
 from plait.train.export.modernbert import TURNS
 from plait.train.export.outputs import Heads, Linear, Mixture, SparseMap
 from plait.train.families import family_of
+from plait.train.heads import SparseHead
 from plait.train.model import Model
 
 
@@ -36,7 +38,7 @@ def heads_of(model: Model, n_ids: int) -> Heads:
     if model.sparse is not None:
         kept = np.ones(n_ids, np.bool_)
         kept[[number for number in model.sparse.zero_ids.tolist() if number < n_ids]] = False
-        sparse = SparseMap(_linear(model.sparse.weigh), kept)
+        sparse = _sparse_map(model.sparse, kept)
     if model.mixer is not None:
         own = model.mixer.config
         mixture = Mixture(
@@ -48,6 +50,12 @@ def heads_of(model: Model, n_ids: int) -> Heads:
         multi=_linear(model.multi.project) if model.multi is not None else None,
         mixture=mixture,
     )
+
+
+def _sparse_map(head: SparseHead, kept: NDArray[np.bool_]) -> SparseMap:
+    prior = None if head.rarity is None or head.gain is None else _array(head.gain * head.rarity)
+    up, down = (None if own is None else _linear(own) for own in (head.up, head.down))
+    return SparseMap(_linear(head.weigh), kept, prior, up, down)
 
 
 def check_positions(model: Model) -> None:
@@ -65,7 +73,7 @@ def longest(model: Model) -> int:
 
 def n_ids_of(model: Model) -> int:
     """How many ids the backbone has a vector for: the size of the sparse strand's vocabulary."""
-    return int(model.backbone.encoder.get_input_embeddings().weight.shape[0])
+    return model.backbone.n_ids
 
 
 def weights_hash(model: Model) -> str:

@@ -1,0 +1,62 @@
+"""What a head begins with: how rare ids are, and a projection of another model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plait.encode.load import find, open_tokenizer
+from plait.errors import ConfigError, InputError
+from plait.train.build import read_plan
+from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
+from plait.train.rarity import rarity
+from plait.train.recipe import read_recipe
+from plait.train.start import start_from
+from plait.train.texts import Texts
+from train.corpora import write_beir
+from train.tiny import tiny_model
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+
+
+@pytest.fixture(scope="module")
+def texts() -> Texts:
+    return Texts(open_tokenizer(find() / "tokenizer.json"), ModelConfig(backbone="x", dense=DenseHeadConfig()))
+
+
+def test_an_id_is_the_rarer_the_fewer_documents_have_it(texts: Texts, tmp_path: Path) -> None:
+    write_beir(tmp_path / "set")
+    found = rarity([str(tmp_path / "set")], texts, 30522, limit=0)
+    the, river, unseen = (texts.tokenizer.token_to_id(word) for word in ("the", "river", "guitar"))
+    assert 0 <= found[the] < found[river] < found[unseen] == 1
+    few = rarity([str(tmp_path / "set")], texts, 30522, limit=1)
+    assert few[the] < few[river] == 1
+
+
+def test_a_folder_without_documents_has_nothing_to_count(texts: Texts, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no corpus"):
+        rarity([str(tmp_path)], texts, 30522, limit=0)
+
+
+def test_a_prior_needs_corpora_and_corpora_need_a_prior() -> None:
+    for change in ("model.sparse={prior = true}", "model.rarity=['somewhere']"):
+        with pytest.raises(ConfigError, match="give both, or neither"):
+            read_plan(read_recipe(RECIPES / "tiny.toml", [change]))
+
+
+def test_a_projection_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"is one of \(384, 128\); the model has \(32, 16\)"):
+        start_from(tiny_model(), find())
+
+
+def test_a_projection_is_taken_over_and_its_shift_is_nothing() -> None:
+    model = tiny_model(multi=MultiHeadConfig(dim=128, bias=True))
+    assert model.multi is not None
+    model.multi.project = torch.nn.Linear(384, 128)
+    start_from(model, find())
+    weight = model.multi.project.weight.detach().numpy()
+    assert np.linalg.norm(weight, axis=1).mean() == pytest.approx(1, abs=0.1)
+    assert not model.multi.project.bias.detach().any()
