@@ -44,7 +44,7 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; background: var(-
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   nav { display: none; } h2 { break-after: avoid; break-before: page; } section { break-inside: auto; }
   .head, .claim, figure, tr, .facts { break-inside: avoid; } .head, .claim { break-after: avoid; }
-  table { font-size: 8.5pt; } figure svg { max-width: 11cm; } @page { margin: 16mm; }
+  table { font-size: 8.5pt; } figure svg { max-width: 16cm; max-height: 8cm; } @page { margin: 16mm; }
 }
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plait.reproduce.arms import trained
 from plait.reproduce.claims.reading import Outcomes, points
 from plait.reproduce.claims.seeds import DIFFERS, SEEDS, Trainings, apart, arms, curve
@@ -14,8 +16,8 @@ HALF = 16  # about half of a passage's vectors, as C = 32 is in the paper
 FEW = 8  # what heuristics are compared at: a quarter
 HERE, THERE = "here/nDCG@10", "there/nDCG@10"
 WAYS = {"ward": "pooled by Ward's method", "segments": "means of segments", "first": "the first vectors"}
-TWIN = {"twin": {"objective": "maxsim"}}
-MIXERS = {f"C = {count}": {"objective": "maxsim", "fixed": count} for count in COUNTS}
+TWIN: dict[str, dict[str, Any]] = {"twin": {"objective": "maxsim"}}
+MIXERS: dict[str, dict[str, Any]] = {f"C = {count}": {"objective": "maxsim", "fixed": count} for count in COUNTS}
 MORE = DIFFERS + (
     "A passage has some 33 vectors, half of the paper's 68, so that C = 16 here is C = 32 there. The mixer mixes up to "
     "64 positions. No teacher: the labels alone. "

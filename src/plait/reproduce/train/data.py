@@ -66,7 +66,7 @@ def batches(own: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[N
     for _ in range(n_steps):
         chosen: list[int] = []
         used: set[int] = set()
-        passed = []
+        passed: list[int] = []
         while len(chosen) < size:
             if not waiting:
                 waiting = random.permutation(len(own)).tolist()

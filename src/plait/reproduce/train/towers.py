@@ -76,7 +76,8 @@ class Tower(nn.Module):
                        multi_mask=mask)  # fmt: skip
 
     def encode(self, states: States, items: Sequence[int], *, is_query: bool) -> Encoded:
-        return self(*padded(states, items), is_query=is_query)
+        found: Encoded = self(*padded(states, items), is_query=is_query)
+        return found
 
     @torch.no_grad()
     def rows(self, states: States, *, is_query: bool) -> MultiVectors:
