@@ -95,7 +95,7 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
 
 def _split_arms(tier: str) -> list[Arm]:
     settings = {"n_texts": 16 if tier == "quick" else 32, "length": 256, "parts": list(PARTS)}
-    return [Arm("split", splitting.split_batches, settings)]
+    return [Arm("split", splitting.split_batches, settings, version=4)]
 
 
 def _judge_split(outcomes: Outcomes) -> Judgement:
