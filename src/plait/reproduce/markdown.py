@@ -58,9 +58,8 @@ def overview(results: Sequence[Result]) -> str:
 def summary(results: Sequence[Result]) -> str:
     """How many claims there are of each verdict, when and on what they were run."""
     counts = {verdict: sum(result["verdict"] == verdict for result in results) for verdict in VERDICTS}
-    counted = ", ".join(
-        f"{n} {verdict.replace('holds', 'hold') if n != 1 else verdict}" for verdict, n in counts.items()
-    )
+    named = {verdict: verdict if n == 1 else verdict.replace("holds", "hold") for verdict, n in counts.items()}
+    counted = ", ".join(f"{n} {named[verdict]}" for verdict, n in counts.items())
     dates = sorted({result["date"] for result in results})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "never"
     on = "; ".join(sorted({result["machine"] for result in results}))
