@@ -13,7 +13,6 @@ segment is on request: `dense.plait` is always there. A plait that does not know
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.dense_cells import CALIBRATED, DenseCells, assigned, calibrated, cells_for, train
-from plait.errors import CorruptIndexError, InputError
+from plait.errors import InputError
 from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, write_file
 from plait.scoring.dense import ByteRows
@@ -44,7 +43,7 @@ class CellsFile:
         probes = {k: file.attributes.get(f"probe_{k}") for k in CALIBRATED}
         for k, wanted in probes.items():
             if type(wanted) is not int or not 1 <= wanted <= max(n_cells, 1):
-                raise self._damaged(f"attribute 'probe_{k}' is {wanted!r:.50}; it must be a number of its cells")
+                raise self._file.damaged(f"attribute 'probe_{k}' is {wanted!r:.50}; it must be a number of its cells")
         self._cells = DenseCells(
             ByteRows(centroids, file.array("centroid_scales", "<f4", (n_cells,))),
             file.array("starts", "<i8", (n_cells + 1,)),
@@ -56,7 +55,7 @@ class CellsFile:
     def cells(self) -> DenseCells:
         """The cells, once starts and the scales of centroids were checked. Searches check the owners that they meet."""
         held = self._cells
-        with self._blaming():
+        with self._file.blaming():
             starts = held.starts
             if not len(held.centroids) or starts[0] != 0 or starts[-1] != self._n_rows or np.any(np.diff(starts) < 0):
                 raise InputError(f"its cells do not share out the {self._n_rows} rows")
@@ -67,7 +66,7 @@ class CellsFile:
     def check_values(self, floats: NDArray[np.float32]) -> None:
         """Reads every row, and compares it with the floats it was made from."""
         held = self.cells()
-        with self._blaming():
+        with self._file.blaming():
             seen = np.zeros(self._n_rows, bool)
             seen[held.owners[held.owners < self._n_rows]] = True
             if not seen.all():
@@ -78,16 +77,6 @@ class CellsFile:
                 same = np.array_equal(expected.codes, held.rows.codes[own])
                 if not same or not np.array_equal(expected.scales, held.rows.scales[own]):
                     raise InputError("its bytes are not those of the rows")
-
-    def _damaged(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self._file.path}: {what}; restore the index from a copy, or build it again")
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise self._damaged(str(error)) from error
 
 
 def write_cells(

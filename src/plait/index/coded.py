@@ -12,8 +12,6 @@ fine_steps, fine_lengths, fine_factors, fine_codes, fine_row_lengths, fine_row_f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +42,7 @@ class CodedFile:
         self.error = self._number("error", 0, LARGEST_VALUE)
         centroids: NDArray[np.uint8] = file.array("centroids", "|u1", (None, dim))
         if not len(centroids):
-            raise self._damaged("it has no centroids")
+            raise self._file.damaged("it has no centroids")
         scale, longest = self._number("scale", 1e-30, LARGEST_VALUE), self._number("longest", 1, 64 * math.sqrt(dim))
         self._codebook = Codebook(centroids, scale, longest)
         self._cells = file.array("cells", cell_type(len(centroids)), (None,))
@@ -60,7 +58,7 @@ class CodedFile:
 
     def items(self) -> CodedItems:
         """The items, once the codec and every offset were checked. The kernels check cells and postings they meet."""
-        with self._blaming():
+        with self._file.blaming():
             if self._codebook.centroids.max() > LARGEST_CENTROID:
                 raise InputError(f"a centroid holds {self._codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
             for codec, _ in (self._plain, *(() if self._fine is None else (self._fine,))):
@@ -72,7 +70,7 @@ class CodedFile:
 
     def check_values(self) -> None:
         """Reads every cell and posting, and compares the two. What `items` checks must hold."""
-        with self._blaming():
+        with self._file.blaming():
             check_cells(self._cells, len(self._codebook))
             check_postings(self._postings.offsets, self._postings.items, self._n_items)
             expected = Postings.of(self._cells, self.items().offsets, len(self._codebook))
@@ -90,7 +88,7 @@ class CodedFile:
         try:
             width = row_bytes(self._dim, bits)
         except ConfigError as error:
-            raise self._damaged(str(error)) from None
+            raise self._file.damaged(str(error)) from None
         codes = file.array(f"{prefix}codes", "|u1", (n_vectors, width))
         row_lengths = file.array(f"{prefix}row_lengths", "|u1", (n_vectors,))
         row_factors = file.array(f"{prefix}row_factors", "|u1", (n_vectors,))
@@ -101,24 +99,14 @@ class CodedFile:
     def _whole(self, name: str, choices: tuple[int, ...]) -> int:
         value = self._file.attributes.get(name)
         if type(value) is not int or value not in choices:
-            raise self._damaged(f"attribute {name!r} is {value!r:.50}; it must be one of {choices}")
+            raise self._file.damaged(f"attribute {name!r} is {value!r:.50}; it must be one of {choices}")
         return value
 
     def _number(self, name: str, least: float, most: float) -> float:
         value = self._file.attributes.get(name)
         if isinstance(value, str | bool | None) or not least <= value <= most:
-            raise self._damaged(f"attribute {name!r} is {value!r:.50}; it must be from {least:g} to {most:g}")
+            raise self._file.damaged(f"attribute {name!r} is {value!r:.50}; it must be from {least:g} to {most:g}")
         return float(value)
-
-    def _damaged(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self._file.path}: {what}; restore the index from a copy, or build it again")
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise self._damaged(str(error)) from error
 
 
 def same_codec(one: CodedItems, other: CodedItems) -> bool:

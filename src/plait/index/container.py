@@ -15,7 +15,8 @@ import json
 import math
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import CorruptIndexError, NewerFormatError
+from plait.errors import CorruptIndexError, InputError, NewerFormatError
 from plait.scoring.checksum import crc32c, crc32c_blocks
 
 MAGIC = b"\x89PLAIT\r\n"  # a byte that is not ASCII and a line end: a transfer "as text" breaks it at once
@@ -139,6 +140,17 @@ class SegmentFile:
         mapped = self._data.obj
         if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+    def damaged(self, what: str) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.path}: {what}; {_ADVICE}")
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """What is refused within is a value of this file."""
+        try:
+            yield
+        except InputError as error:
+            raise self.damaged(str(error)) from error
 
     def verify(self) -> None:
         """Reads the whole file and compares it with its checksums; an error names the array and the bytes."""

@@ -13,15 +13,13 @@ goes through the lists. That halves the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.impacts import LARGEST, n_windows, with_bounds
-from plait.errors import CorruptIndexError, InputError
+from plait.errors import InputError
 from plait.index.container import FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, write_file
 from plait.scoring.sparse import Impacts
@@ -38,7 +36,9 @@ class SparseFile:
         self._file, self._vocabulary = file, vocabulary
         window_rows = file.attributes.get("window_rows")
         if type(window_rows) is not int or not 1 <= window_rows <= MOST_WINDOW_ROWS:
-            raise self._damaged(f"attribute 'window_rows' is {window_rows!r:.50}; it must be a whole number from 1 on")
+            raise file.damaged(
+                f"attribute 'window_rows' is {window_rows!r:.50}; it must be a whole number from 1 on"
+            )
         terms = file.array("terms", "<i4", (None,))
         rows = file.array("rows", "<u4", (None,))
         frequent = file.array("frequent", "<u4", (None,))
@@ -57,7 +57,7 @@ class SparseFile:
     def impacts(self) -> Impacts:
         """The index, once terms, offsets and scales were checked. Rows of a list that do not exist are passed over."""
         held = self._impacts
-        with self._blaming():
+        with self._file.blaming():
             _check_rising("offsets", held.offsets, len(held.rows))
             if len(held.terms) and (held.terms[0] < 0 or held.terms[-1] >= self._vocabulary):
                 raise InputError(f"its terms go from {held.terms[0]} to {held.terms[-1]}, of {self._vocabulary}")
@@ -74,7 +74,7 @@ class SparseFile:
     def check_values(self) -> None:
         """Reads every posting, and compares what follows from them with what is there."""
         held = self.impacts()
-        with self._blaming():
+        with self._file.blaming():
             if len(held.rows) and held.rows.max() >= len(held):
                 raise InputError(f"a posting names row {held.rows.max()} of {len(held)}")
             falls = held.rows[1:] <= held.rows[:-1]
@@ -92,16 +92,6 @@ class SparseFile:
             for name in ("peaks", "frequent", "maxima"):
                 if not np.array_equal(getattr(expected, name), getattr(held, name)):
                     raise InputError(f"the {name} are not those of its postings")
-
-    def _damaged(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self._file.path}: {what}; restore the index from a copy, or build it again")
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise self._damaged(str(error)) from error
 
 
 def write_impacts(path: Path, impacts: Impacts, *, number: int) -> FileFacts:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -154,9 +153,9 @@ class WordsFile:
         window_rows, mean_length = file.attributes.get("window_rows"), file.attributes.get("mean_length")
         self.rules = file.attributes.get("rules")
         if type(window_rows) is not int or not 1 <= window_rows <= 1 << 20:
-            raise self._damaged(f"attribute 'window_rows' is {window_rows!r:.50}")
+            raise self._file.damaged(f"attribute 'window_rows' is {window_rows!r:.50}")
         if not isinstance(mean_length, float) or not 0 < mean_length < 1e12:
-            raise self._damaged(f"attribute 'mean_length' is {mean_length!r:.50}")
+            raise self._file.damaged(f"attribute 'mean_length' is {mean_length!r:.50}")
         docs, rows = file.array("docs", "<i8", (None,)), file.array("rows", "<u4", (None,))
         offsets, frequent = file.array("offsets", "<i8", (None,)), file.array("frequent", "<u4", (None,))
         n_words = len(offsets) - 1
@@ -183,7 +182,7 @@ class WordsFile:
     def words(self) -> Words:
         """The words, once offsets, documents and scales were checked."""
         held = self._words
-        with self._blaming():
+        with self._file.blaming():
             for name, offsets, end in (
                 ("offsets", held.impacts.offsets, len(held.impacts.rows)),
                 ("spelling_offsets", held._spelling_offsets, len(held._spelling)),
@@ -201,7 +200,7 @@ class WordsFile:
         """Reads everything, and compares what follows from counts with what is there. `docs` are those of the
         segment's rows."""
         held = self.words()
-        with self._blaming():
+        with self._file.blaming():
             if not np.array_equal(np.unique(docs), held.docs):
                 raise InputError("its documents are not those of the segment")
             index = held.impacts
@@ -215,16 +214,6 @@ class WordsFile:
             for name in ("impacts", "scales", "peaks", "frequent", "maxima"):
                 if not np.array_equal(getattr(expected, name), getattr(index, name)):
                     raise InputError(f"the {name} are not those of its counts")
-
-    def _damaged(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self._file.path}: {what}; restore the index from a copy, or build it again")
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise self._damaged(str(error)) from error
 
 
 def are_wanted(n_documents: int) -> bool:
