@@ -36,9 +36,7 @@ class SparseFile:
         self._file, self._vocabulary = file, vocabulary
         window_rows = file.attributes.get("window_rows")
         if type(window_rows) is not int or not 1 <= window_rows <= MOST_WINDOW_ROWS:
-            raise file.damaged(
-                f"attribute 'window_rows' is {window_rows!r:.50}; it must be a whole number from 1 on"
-            )
+            raise file.damaged(f"attribute 'window_rows' is {window_rows!r:.50}; it must be a whole number from 1 on")
         terms = file.array("terms", "<i4", (None,))
         rows = file.array("rows", "<u4", (None,))
         frequent = file.array("frequent", "<u4", (None,))
