@@ -25,11 +25,14 @@ def main() -> None:
     parser.add_argument("--from-passages", type=int, required=True, help=f"a multiple of {SHARD:,}")
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--longest", type=int, help="vectors of a passage; the rest is cut off")
     parser.add_argument("--write", type=int, metavar="PASSAGES", help="make the first of them now")
     arguments = parser.parse_args()
     if arguments.from_passages < SHARD or arguments.from_passages % SHARD:
         parser.error(f"--from-passages is {arguments.from_passages}; it must be a multiple of {SHARD}")
-    extension = Extension(arguments.vectors.absolute(), arguments.from_passages, seed=arguments.seed)
+    extension = Extension(
+        arguments.vectors.absolute(), arguments.from_passages, seed=arguments.seed, longest=arguments.longest
+    )
     arguments.to.mkdir(parents=True, exist_ok=True)
     if arguments.write is None:
         (arguments.to / EXTENSION).write_text(json.dumps(extension.record(), indent=2) + "\n")

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Extension:
     seed: int = 0
     angle: float = 0.3  # radians that a rotation moves a vector, about
     noise: float = 0.24  # length of the noise beside a vector of length 1, in the mean
+    longest: int | None = None  # vectors of a passage; the rest is cut off
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Extension:
@@ -50,9 +52,10 @@ class Extension:
         values, offsets = _source(self.source, self.n_source)
         if (number + 1) * SHARD <= self.n_source:
             own = offsets[number * SHARD : (number + 1) * SHARD + 1]
-            return values[own[0] : own[-1]], np.diff(own)
+            kept = [np.arange(start, stop)[: self.longest] for start, stop in pairwise(own)]
+            return values[np.concatenate(kept)], np.array([len(rows) for rows in kept], np.int64)
         rng = np.random.default_rng([self.seed, number])
-        rows = [_composed(offsets, rng) for _ in range(SHARD)]
+        rows = [_composed(offsets, rng, self.longest) for _ in range(SHARD)]
         moved = values[np.concatenate(rows)].astype(np.float32) @ _rotation(values.shape[1], self.angle, rng)
         amounts = rng.uniform(0, 2 * self.noise / moved.shape[1] ** 0.5, (len(moved), 1)).astype(np.float32)
         moved += rng.standard_normal(moved.shape, np.float32) * amounts
@@ -60,9 +63,10 @@ class Extension:
         return moved.astype(np.float16), np.array([len(own) for own in rows], np.int64)
 
 
-def _composed(offsets: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _composed(offsets: NDArray[np.int64], rng: np.random.Generator, longest: int | None) -> NDArray[np.int64]:
     """The rows of one made passage: it is as long as some real one, and has a stretch of each of two to four."""
     length = int(np.diff(offsets)[rng.integers(len(offsets) - 1)])
+    length = length if longest is None else min(length, longest)
     n_parts = min(int(rng.integers(2, 5)), length)
     cuts = np.sort(rng.choice(np.arange(1, max(length, 2)), n_parts - 1, replace=False))
     rows = []

@@ -56,3 +56,15 @@ def test_a_folder_of_how_they_are_made_is_read_as_one_of_vectors(source: Path, t
     assert [len(part) for part in corpus.shards()] == [1000, 500]
     assert len(corpus.whole()) == 1500
     assert len(read_queries(folder)) == 2
+
+
+def test_passages_can_be_cut(source: Path) -> None:
+    whole, cut = Extension(source, SHARD), Extension(source, SHARD, longest=3)
+    for number in (0, 1):
+        _, lengths = whole.make(number)
+        values, shorter = cut.make(number)
+        assert shorter.max() == 3
+        assert len(values) == shorter.sum()
+    values, lengths = whole.make(0)
+    starts = np.cumsum(lengths) - lengths
+    assert np.array_equal(cut.make(0)[0][:1], values[starts[:1]])
