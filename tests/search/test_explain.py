@@ -115,7 +115,7 @@ def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
     for rank, hit in enumerate(index.search("silk yarn", k=30, explain=True), 1):
         explanation = explained(hit)
         assert (explanation.rank, explanation.score) == (rank, hit.score)
-        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "sparse", "multi"]
+        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "sparse", "multi", "neighbours"]
         assert sum(part.share for part in explanation.parts) == pytest.approx(1)
         assert {part.strand: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
 

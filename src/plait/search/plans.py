@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
+from plait.search import neighbours
 from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
 from plait.search.coded import ProbeConfig
@@ -112,7 +113,17 @@ class Plan:
         lists = self.lists(snapshot, batch, max(k, self.depth), allowed, trace)
         fusion = self.fusion_on(snapshot)
         with trace.stage("fuse"):
-            return [fusion.fuse(own, k, self.lengths(batch, number)) for number, own in enumerate(lists)]
+            n_fused = k if not self._lends else max(k, neighbours.POOL)
+            fused = [fusion.fuse(own, n_fused, self.lengths(batch, number)) for number, own in enumerate(lists)]
+        if not self._lends:
+            return fused
+        with trace.stage(neighbours.NAME):
+            return [neighbours.lent(found, snapshot, self._lends).top(k) for found in fused]
+
+    @property
+    def _lends(self) -> float:
+        """The share of a document's score that its neighbours have."""
+        return self.fusion.neighbours if isinstance(self.fusion, HybridConfig) and "dense" in self.rescored else 0.0
 
     def fusion_on(self, snapshot: Snapshot) -> Fusion:
         """The fusion with the weights that count on this index: asked for, fitted, or by default."""

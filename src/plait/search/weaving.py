@@ -57,8 +57,11 @@ class HybridConfig:
     bm25: float | None = None
     depth: int = 100  # documents that each list gives
     rescore: int = 1  # whether what one list gives is scored by all others
+    neighbours: float = 0.2  # the share of a document's score that its nearest among those found give
 
     def __post_init__(self) -> None:
+        if not 0 <= self.neighbours < 1:
+            raise ConfigError(f"neighbours is {self.neighbours}; it is a share, from 0 (none) to below 1")
         if self.fusion is not None and self.fusion not in FUSIONS:
             raise ConfigError(f"there is no fusion {self.fusion!r}; choose one of {', '.join(FUSIONS)}")
         _check_weights(self)
