@@ -1,9 +1,8 @@
 """The tests of the kernels, and harmed segment files, with a native core that was built under the sanitizers.
 
-    LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-        python -m faults.sanitized build/sanitize
+    python -m faults.sanitized build/sanitize
 
-`make sanitize` does so. A step outside of an array ends the process with a report of where it was taken.
+Needs the libraries of the sanitizers loaded first; `make sanitize` does that. A step outside of an array ends the process with a report of where it was taken.
 """
 
 from __future__ import annotations
