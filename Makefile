@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SEED   ?= 0
+# The last so that the sanitizer finds how exceptions are thrown before the first module that throws one is loaded.
+ASAN    = $(foreach name,asan ubsan stdc++,$(shell $(CXX) -print-file-name=lib$(name).so))
 NATIVE := $(wildcard cpp/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -60,12 +62,13 @@ types: $(VENV)/test-installed ## Types alone
 format: $(VENV)/test-installed ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-sanitize: $(VENV)/built-with ## Run every kernel under the address and undefined-behaviour sanitizers
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPLAIT_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo $(if $(SIMDE),-DPLAIT_SIMDE=$(SIMDE))
+sanitize: $(VENV)/test-installed ## Run every kernel, and harmed segment files, under the address and undefined-behaviour sanitizers
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_CXX_COMPILER=$(CXX) -DPLAIT_SANITIZE=ON -DPLAIT_SANITIZE_MODULE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo $(if $(SIMDE),-DPLAIT_SIMDE=$(SIMDE))
 	$(BIN)/cmake --build build/sanitize
 	build/sanitize/plait_sanitize
 	@if [ -x build/sanitize/plait_emulated ]; then build/sanitize/plait_emulated; else \
 	echo "AVX-512 and AMX, emulated: NOT CHECKED, there is no SIMDe. Install libsimde-dev or simde-devel, or give SIMDE=<folder that has simde/>"; fi
+	cd tests && LD_PRELOAD="$(ASAN)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc ../$(BIN)/python -m faults.sanitized ../build/sanitize --seed $(SEED)
 
 clean: ## Remove the environment, the builds and the demo's index
 	rm -rf $(VENV) build dist .demo .mypy_cache .ruff_cache .pytest_cache

@@ -49,7 +49,7 @@ void choose_codes(const RowCoding& coding, float length, Draft& draft) noexcept 
     const float largest = 2.0f * half - 1.0f;
     for (std::size_t d = 0; d < coding.dim; ++d) {
         float code = std::floor(draft.residual[d] * inverse / coding.steps[d]) + half;
-        code = code < 0.0f ? 0.0f : code > largest ? largest : code;
+        code = !(code > 0.0f) ? 0.0f : code > largest ? largest : code;  // 0 also of what is not a number
         draft.codes[d] = static_cast<unsigned char>(code);
         draft.levels[d] = (code - largest / 2.0f) * coding.steps[d];
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cells.h"
+#include "dense.h"
 #include "maxsim.h"
 #include "residual.h"
 
@@ -63,6 +64,12 @@ void try_maxsim(const std::string& name, const MaxSimKernels& kernels);
 
 // Every integer kernel of one instruction set.
 void try_integer(const std::string& name, const CellKernels& cells, const ResidualKernels& residual);
+
+// Dot products of one instruction set.
+void try_dense(const std::string& name, const DenseKernels& kernels);
+
+// What builds an index: rows to cells by one instruction set, and rows to codes.
+void try_build(const std::string& name, const CellKernels& kernels);
 
 void try_postings();
 

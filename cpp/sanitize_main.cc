@@ -107,6 +107,8 @@ int main() {
         plait::try_maxsim(targets[i]->name, *targets[i]->maxsim);
         try_crc32c(*targets[i]);
         plait::try_integer(targets[i]->name, *targets[i]->cells, *targets[i]->residual);
+        plait::try_dense(targets[i]->name, *targets[i]->dense);
+        plait::try_build(targets[i]->name, *targets[i]->cells);
         expect(plait::use_target(targets[i]->name) && &plait::current_target() == targets[i], "use_target");
         std::printf("%s: fine\n", targets[i]->name);
     }

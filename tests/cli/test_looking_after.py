@@ -86,4 +86,13 @@ def test_repair_names_what_was_lost_and_backup_copies(runner: CliRunner, tmp_pat
     assert mended.exit_code == 0
     assert "dropped: segment 2\nlost: d11\n" in mended.stdout
     assert "18 documents are kept, 9 are lost" in mended.stdout
+    lost = tmp_path / "index.lost.jsonl"
+    assert f"the texts of 9 of those are in {lost}" in mended.stdout
+    assert f"plait index {lost} --to {store.path}" in mended.stdout
+    assert len(lost.read_text().splitlines()) == 9
     assert runner.invoke(app, ["check", str(tmp_path / "copy")]).exit_code == 0
+
+
+def test_rescue_without_repair_is_refused(runner: CliRunner, tmp_path: Path) -> None:
+    result = runner.invoke(app, ["check", str(tmp_path), "--rescue", "lost.jsonl"])
+    assert (result.exit_code, "--rescue goes with --repair" in result.stderr) == (2, True)

@@ -1,9 +1,9 @@
 """Changes values in segment files, seals the files again so that no checksum tells, and searches: an answer or an error
 of plait's, never a crash, never another error.
 
-    python -m faults.fuzz --rounds 2000 --seed 7 --core build/asan
+    python -m faults.fuzz --rounds 2000 --seed 7
 
-`--core` is a folder with another build of the native core, such as one under the sanitizers (`make sanitize`).
+`make sanitize` does the same under the sanitizers (faults/sanitized.py).
 """
 
 from __future__ import annotations
@@ -148,20 +148,19 @@ def fuzz(n_rounds: int, seed: int, folder: Path) -> Counter[str]:
     return Counter(work.round() for _ in range(n_rounds))
 
 
+def run(n_rounds: int, seed: int) -> None:
+    """Fuzzes in a folder that goes away, and prints what came of it."""
+    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+        counts = fuzz(n_rounds, seed, Path(folder))
+    print(f"{counts.total()} harmed files: {counts['refused']} refused, {counts['answered']} answered, no crash")
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--rounds", type=int, default=2000)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--core", type=Path, help="a folder with another build of the native core")
     given = asked.parse_args()
-    if given.core is not None:
-        plait.__path__.insert(0, str(given.core))  # importing plait alone has not loaded the core
-        from plait import _core
-
-        assert Path(_core.__file__).is_relative_to(given.core), f"{_core.__file__} is another core"
-    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
-        counts = fuzz(given.rounds, given.seed, Path(folder))
-    print(f"{counts.total()} harmed files: {counts['refused']} refused, {counts['answered']} answered, no crash")
+    run(given.rounds, given.seed)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,23 @@ def test_a_compaction_gives_the_space_of_texts_back(tmp_path: Path) -> None:
         assert info(store).bytes_by_part["catalogue"] < 0.4 * full
 
 
+def test_a_compaction_after_a_merge_that_rewrote_all_leaves_no_word_and_no_empty_page(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "index")
+    add(store, [Document(f"d{number}", f"{number} {LONG if number > 40 else 'text'}") for number in range(400)])
+    full = info(store).bytes_by_part["catalogue"]
+    with store.writer() as writer:
+        writer.delete([f"d{number}" for number in range(41, 400)])
+        assert writer.merge() == 1
+        with store.snapshot() as snapshot:
+            assert [segment.live for segment in snapshot.segments] == [None]  # nothing is left to rewrite
+        writer.compact()
+        assert not on_disk(store, "zweihundert")
+        assert info(store).bytes_by_part["catalogue"] < 0.4 * full
+    with store.snapshot() as snapshot:
+        assert len(snapshot.bm25("text", 100)[0]) == 41
+    assert check(store.path).problems == []
+
+
 def test_a_compaction_does_not_wait_for_a_reader(store: Store) -> None:
     with store.snapshot() as old, store.writer() as writer:
         writer.compact()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from index.tokens import batch, make_tokens
 from plait.errors import StoreError
 from plait.index import segment as segments
 from plait.index.check import check
+from plait.index.documents import document_from
 from plait.index.repair import repair
+from plait.index.rescue import free_place
 from plait.index.store import Store
 
 
@@ -38,9 +41,13 @@ def sql(store: Store, statement: str) -> None:
     connection.close()
 
 
-def ids(store: Store) -> set[str]:
+def texts_of(store: Store) -> dict[str, str]:
     with store.snapshot() as snapshot:
-        return set(texts_in(snapshot))
+        return texts_in(snapshot)
+
+
+def ids(store: Store) -> set[str]:
+    return set(texts_of(store))
 
 
 def numbered(*ranges: range) -> set[str]:
@@ -120,3 +127,26 @@ def test_a_catalogue_that_cannot_be_read_is_beyond_repair(store: Store) -> None:
     (store.path / "catalogue.sqlite").write_bytes(content)
     with pytest.raises(StoreError, match="restore the index from a copy"):
         repair(store.path)
+
+
+def test_texts_of_documents_that_go_are_kept_in_a_file(store: Store, tmp_path: Path) -> None:
+    before = {id: text for id, text in texts_of(store).items() if id in numbered(range(10, 20))}
+    sql(store, "UPDATE documents SET text = 'other' WHERE id = 'd12'")  # and this text is not what was written
+    (store.path / "segments" / "000002" / "dense.plait").unlink()
+    done = repair(store.path, rescue=tmp_path / "lost.jsonl")
+    kept = [document_from(json.loads(line)) for line in (tmp_path / "lost.jsonl").read_text().splitlines()]
+    assert {document.id: document.text for document in kept} == {id: before[id] for id in before if id != "d12"}
+    assert all(document.metadata for document in kept)
+    assert (len(done.lost), len(done.whole)) == (9, 8)
+
+
+def test_nothing_is_dropped_where_the_texts_cannot_be_kept(store: Store, tmp_path: Path) -> None:
+    (store.path / "segments" / "000002" / "dense.plait").unlink()
+    (tmp_path / "lost.jsonl").write_text("of an earlier repair")
+    with pytest.raises(StoreError, match=r"nothing was repaired: .*lost\.jsonl.*name another file"):
+        repair(store.path, rescue=tmp_path / "lost.jsonl")
+    assert (tmp_path / "lost.jsonl").read_text() == "of an earlier repair"
+    assert len(check(store.path).problems) == 1
+    assert repair(store.path, rescue=free_place(store.path)).n_kept == 18
+    assert (tmp_path / "index.lost.jsonl").exists()
+    assert free_place(store.path) == tmp_path / "index.lost-2.jsonl"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from plait.cli.ending import NOTHING_FOUND
 from plait.cli.options import IndexPath
+from plait.errors import ConfigError
 
 
 def check(
@@ -16,6 +18,14 @@ def check(
     repair: Annotated[
         bool, typer.Option("--repair", help="Drop what cannot be read, keep the rest, and say what was lost.")
     ] = False,
+    rescue: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where --repair keeps the texts of documents that it drops; by default beside the index.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Read all of an index and verify it.
 
@@ -26,11 +36,14 @@ def check(
     Examples:
       plait check my-index
       plait check my-index --repair
+      plait check my-index --repair --rescue lost.jsonl
     """
     from plait.index.check import check as verify
 
     if repair:
-        _repair(index)
+        _repair(index, rescue)
+    elif rescue is not None:
+        raise ConfigError("--rescue goes with --repair; without it nothing is dropped")
     report = verify(index)
     for note in report.notes:
         print(f"note: {note}")
@@ -43,10 +56,12 @@ def check(
     )
 
 
-def _repair(index: Path) -> None:
+def _repair(index: Path, rescue: Path | None) -> None:
     from plait.index.repair import repair
+    from plait.index.rescue import free_place
 
-    done = repair(index)
+    place = rescue or free_place(index)
+    done = repair(index, rescue=place)
     for problem in done.found:
         print(f"problem: {problem}")
     for number in done.segments:
@@ -57,3 +72,6 @@ def _repair(index: Path) -> None:
         print("dropped: the plan that plait tune had saved")
     if done.found:
         print(f"{index} is repaired: {done.n_kept:,} documents are kept, {len(done.lost):,} are lost")
+    if done.whole:
+        print(f"the texts of {len(done.whole):,} of those are in {place}; to encode them again:")
+        print(f"    plait index {quote(str(place))} --to {quote(str(index))}")

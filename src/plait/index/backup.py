@@ -36,7 +36,7 @@ def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
     the disk allows it: quick and without space, but damage to the disk is then damage to both."""
     Store.open(index).close()
     with storage_errors(to):
-        _refuse_used(to)
+        _refuse_used(index, to)
         draft = to.with_name(f".{to.name}.part")
         shutil.rmtree(draft, ignore_errors=True)
         try:
@@ -62,7 +62,9 @@ def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
     return BackupReport(to, *report)
 
 
-def _refuse_used(to: Path) -> None:
+def _refuse_used(index: Path, to: Path) -> None:
+    if index.resolve() in to.resolve().parents:
+        raise StoreError(f"{to} lies within {index}, where a writer tidies; choose a place outside for the backup")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} is there already and not an empty folder; choose another place for the backup")
     if not to.absolute().parent.is_dir():

@@ -1,8 +1,9 @@
 """Repair: drops what cannot be read and keeps the rest, in one commit, and says what was lost.
 
 A segment whose files are damaged or missing goes with its documents; a document whose row of the catalogue does not
-agree with its segment, or with its own digest, goes alone. The index of words is made anew where it is not sound. A
-catalogue that SQLite itself cannot read is beyond this: then a backup is needed.
+agree with its segment, or with its own digest, goes alone. Of those, texts that are whole are kept in a file
+(rescue.py). The index of words is made anew where it is not sound. A catalogue that SQLite itself cannot read is beyond
+this: then a backup is needed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from plait.index.connection import ReadTransaction
 from plait.index.documents import digest_holds
 from plait.index.durable import storage_errors
 from plait.index.graves import living
+from plait.index.rescue import write_documents
 from plait.index.segment import Segment
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
@@ -38,11 +40,13 @@ class RepairReport:
     segments: list[int] = field(default_factory=list)  # that were dropped whole
     found: list[str] = field(default_factory=list)  # problems, as `check` names them
     n_kept: int = 0
+    whole: list[int] = field(default_factory=list)  # numbers of those whose texts are whole
     damaged_plan: bool = False  # what `tune` had saved could not be read, and was dropped
 
 
-def repair(path: Path) -> RepairReport:
-    """Repairs the index at `path`. Raises where nothing can be mended: the catalogue itself is unreadable."""
+def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
+    """Repairs the index at `path`; what texts are whole of the documents that go are written to the new file `rescue`.
+    Raises where nothing can be mended: the catalogue itself is unreadable."""
     report = RepairReport(path, found=check(path).problems)
     with Store.open(path) as store:
         if not report.found:
@@ -51,7 +55,9 @@ def repair(path: Path) -> RepairReport:
         with store.writer() as writer:
             _refuse_broken_catalogue(writer)
             sound = _sound_segments(store, report)
-            gone = _homeless(writer, sound)
+            gone = _homeless(writer, sound, report)
+            if rescue is not None and report.whole:
+                write_documents(writer.connection, report.whole, rescue)
             writer.repair(lambda: _mend(writer.connection, sound, gone, report))
     left = check(path).problems
     if left:
@@ -103,7 +109,7 @@ def _sound_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
     return sound
 
 
-def _homeless(writer: Writer, sound: dict[int, Segment]) -> list[int]:
+def _homeless(writer: Writer, sound: dict[int, Segment], report: RepairReport) -> list[int]:
     """The numbers of documents that are not what they say: without their rows, or with another content."""
     gone: list[int] = []
     last = -1
@@ -122,6 +128,7 @@ def _homeless(writer: Writer, sound: dict[int, Segment]) -> list[int]:
             whole = digest_holds(id, text, title, metadata, digest)
             if own is None or not whole or sound[number].ends[own].max() > len(text):
                 gone.append(doc)
+                report.whole += [doc] if whole else []
 
 
 def _own_rows(segment: Segment | None, doc: int, first_row: object, n_rows: object) -> slice | None:

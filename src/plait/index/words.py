@@ -90,6 +90,12 @@ def tidy_words(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 
+def words_are_in_runs(connection: sqlite3.Connection) -> bool:
+    """Whether there is more than one sorted run, so that `tidy_words` has something to do: what is removed stands in a
+    later run than what was added, until the two become one."""
+    return bool(connection.execute("SELECT COUNT(DISTINCT segid) > 1 FROM words_idx").fetchone()[0])
+
+
 def has_other_stems(connection: sqlite3.Connection, analyser: Analyser) -> bool:
     """Whether the words were stemmed by other algorithms than those that are installed."""
     if analyser.language is None:

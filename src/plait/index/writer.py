@@ -39,7 +39,7 @@ from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
 from plait.index.weights import FittedWeights, write_weights
-from plait.index.words import has_other_stems, read_analyser, read_rules, rewrite_words
+from plait.index.words import has_other_stems, read_analyser, read_rules, rewrite_words, tidy_words, words_are_in_runs
 from plait.index.words_file import WORDS, write_words
 from plait.records import Document, Span
 from plait.strands import Strands
@@ -218,7 +218,9 @@ class Writer:
         with Snapshot.open(self._path, self._shape) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
         work = Compaction(old, self._shape, wanted, self._pooling, read_drift(self._connection))
-        if work.is_done:
+        if work.is_done:  # a merge may have rewritten all segments, and leaves words and free pages to this
+            self._tidy_words()
+            self._give_back()
             return work.report(None, n_documents, seconds=time.perf_counter() - start)
         draft = self._replace(work, number, n_threads)
         self._remove(old)
@@ -247,6 +249,19 @@ class Writer:
         for segment in segments:
             # What cannot be removed now, the next writer removes.
             shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+
+    def _tidy_words(self) -> None:
+        """Takes out what is left of words that were removed, in one commit, where something is."""
+        with storage_errors(self._path):
+            if not words_are_in_runs(self._connection):
+                return
+
+        def steps() -> int:
+            self._connection.execute("BEGIN IMMEDIATE")
+            tidy_words(self._connection)
+            return 0
+
+        self._commit(steps, draft=None)
 
     def _give_back(self) -> None:
         """Makes the catalogue's file smaller where much of it is empty, which needs space for a while, and empties its
