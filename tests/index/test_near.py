@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from index.resealed import Change, cut, index_of, put, rewrite, say
 from index.tokens import batch as tokens
@@ -43,11 +44,11 @@ def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "index" / "segments" / "000005" / NEAR
 
 
-def cosines(segment: Segment, codebook: Codebook) -> np.ndarray:
+def cosines(segment: Segment, codebook: Codebook) -> NDArray[np.float32]:
     """(vectors, cells) of the vectors with all centroids: the slow twin of what chose the cells."""
     assert segment.multi is not None
     rows, centroids = segment.multi.values.astype(np.float32), codebook.floats()
-    return rows @ (centroids / np.linalg.norm(centroids, axis=1, keepdims=True)).T
+    return np.asarray(rows @ (centroids / np.linalg.norm(centroids, axis=1, keepdims=True)).T, np.float32)
 
 
 def check_nearest(store: Store) -> int:

@@ -17,8 +17,9 @@ from plait.search import pool as pooling
 from plait.search.coded import ProbeConfig
 from plait.search.multi import ExactMulti, ProbedMulti
 from plait.search.pool import pools
-from plait.search.ranking import Ranking
+from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Stage, Trace
+from plait.strands import MultiVectors, Strands
 from search.test_multi import EVERYTHING, PROBED, overlap, queries, run
 
 N_OLD, N_NEW, N_BATCHES = 240, 24, 3
@@ -114,32 +115,25 @@ def test_one_budget_is_for_all_segments_together(store: Store, merged: Store) ->
         assert seen["codes"].counts["items"] + seen["floats"].counts["items"] <= N_GROUPS * (30 + 20)
 
 
-def test_a_document_that_was_just_added_is_found_first(store: Store) -> None:
+def test_a_passage_that_was_just_added_is_found_first(store: Store) -> None:
     with store.snapshot() as snapshot:
-        (segment,) = [own for own in snapshot.segments if own.number == max(s.number for s in snapshot.segments)]
-        assert segment.multi is not None
-        wanted = int(segment.docs[5])
-        rows = np.concatenate([segment.multi[row] for row in np.flatnonzero(segment.docs == wanted)[:1]])
-        asked = queries()
-        asked.strands.multi.values[:] = 0  # type: ignore[union-attr]
-        asked.strands.multi.values[: len(rows)] = rows  # type: ignore[union-attr]
-        found = PROBED.generate(snapshot, asked, 3, None, Trace())[0]
-    assert found.docs[0] == wanted
+        newest = snapshot.segments[-1]
+        assert newest.multi is not None
+        asked = QueryBatch([""], Strands(multi=MultiVectors.from_items([newest.multi[10].astype(np.float32)])))
+        (found,) = PROBED.generate(snapshot, asked, 3, None, Trace())
+        assert found.rows[0] == sum(own.n_rows for own in snapshot.segments[:-1]) + 10
 
 
-def test_without_cells_or_with_those_of_another_codec_a_segment_is_scored_whole(
+def test_without_the_cells_of_its_codec_a_segment_is_scored_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = make(tmp_path / "index")
-    wanted = run(PROBED, made)
-    with made.writer() as writer:
-        writer.compact(bits=2, retrain=True)
     monkeypatch.setattr("plait.index.writer.Writer._codebook", lambda _: None)
-    with made.writer() as writer:
-        writer.write(*batch(2000, N_NEW, noise=0.3))
-    assert shape_of(made) == [(1, 0), (0, 1)]
-    assert "floats" in stages(made)
-    assert len(wanted) == len(run(PROBED, made))
+    made = make(tmp_path / "index", n_batches=2)
+    assert shape_of(made) == [(1, 0), (0, 1), (0, 1)]
+    with made.snapshot() as snapshot:
+        n_new = sum(own.n_live for own in snapshot.segments[1:])
+    assert stages(made)["floats"].counts["items"] == N_GROUPS * n_new
+    assert overlap(run(PROBED, made), run(ExactMulti(), made)) >= 0.9
 
 
 def test_rows_at_places_are_those_of_their_segments() -> None:
