@@ -105,7 +105,9 @@ def _pooled(parts: Sequence[Eligible]) -> list[Pool]:
 def _of_one_codec(first: Segment, other: Segment) -> bool:
     if first.coded is None or first.codebook != other.codebook:
         return False
-    return other.coded is None or same_codec(first.coded, other.coded)
+    if other.coded is not None:
+        return same_codec(first.coded, other.coded)
+    return other.near_file is not None and other.near_file.n_cells == len(first.coded.codec.codebook)
 
 
 class PoolSearch:
