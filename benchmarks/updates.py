@@ -53,7 +53,8 @@ def measure(folder: Path, n_documents: int, n_queries: int, n_rounds: int) -> di
 
 
 def addition(paths: dict[str, Path], queries: Sequence[Strands], n_rounds: int) -> dict[str, float]:
-    """One in a hundred more: the time of a search with it as small segments, and with all merged, over that without."""
+    """One in a hundred more: the time of a search with it as small segments, and with all merged, over that without.
+    And the recall of each."""
     told = {}
     with ExitStack() as stack:
         indexes = {state: stack.enter_context(plait.open(path, n_threads=1)) for state, path in paths.items()}
@@ -70,7 +71,17 @@ def addition(paths: dict[str, Path], queries: Sequence[Strands], n_rounds: int) 
             told[f"{mode}_ms"] = 1000 * medians["before"]
             told[f"{mode}_before_merge"] = medians["apart"] / medians["before"]
             told[f"{mode}_after_merge"] = medians["merged"] / medians["before"]
+            told |= {f"{mode}_recall_{state}": recall(index, queries, mode) for state, index in indexes.items()}
     return told
+
+
+def recall(index: plait.Index, queries: Sequence[Strands], mode: str) -> float:
+    """The share of what an exhaustive search of the same state finds."""
+    shares = []
+    for query in queries:
+        truth, found = (index.search_arrays(query, K, mode=mode, exact=exact)[0] for exact in (True, False))
+        shares.append(len({hit.id for hit in truth} & {hit.id for hit in found}) / max(len(truth), 1))
+    return float(np.mean(shares))
 
 
 def delete(path: Path, build: float, build_cpu: float) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
     python -m faults.sanitized build/sanitize
 
-Needs the libraries of the sanitizers loaded first; `make sanitize` does that. A step outside of an array ends the process with a report of where it was taken.
+Needs the libraries of the sanitizers loaded first; `make sanitize` does that. A step outside of an array ends the
+process with a report of where it was taken.
 """
 
 from __future__ import annotations

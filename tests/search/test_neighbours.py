@@ -71,7 +71,7 @@ def test_a_vector_of_zeros_has_neighbours_too() -> None:
 def test_scores_are_what_the_plain_formula_gives(index: plait.Index) -> None:
     (without,) = index.search_arrays(query(), k=100, mode="hybrid", options={"neighbours": 0})
     (found,) = index.search_arrays(query(), k=100, mode="hybrid", options={"neighbours": 0.3})
-    dense = np.concatenate([segment.dense for segment in index._snapshot().segments])  # type: ignore[arg-type]
+    dense = np.concatenate([segment.dense for segment in index._snapshot().segments])
     vectors = np.stack([dense[int(hit.id)] for hit in without]).astype(np.float64)
     own = np.array([hit.score for hit in without])
     mean = np.array([own[sorted(near)].mean() for near in plain_nearest(vectors, 100 // neighbours.ONE_IN)])

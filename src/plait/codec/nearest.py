@@ -30,10 +30,11 @@ N_GROUPING_ROUNDS = 4
 class Nearest:
     """The centroids of a codebook, brought to length one and ready to be searched; the same for any thread count."""
 
-    def __init__(self, centroids: NDArray[np.float32]) -> None:
+    def __init__(self, centroids: NDArray[np.float32], *, grouped: bool = True) -> None:
+        """Not `grouped`, all centroids are tried however many they are: for few rows, that is sooner done."""
         directions = unit(centroids)
         self._dim = directions.shape[1]
-        n_groups = round(np.sqrt(len(directions))) if len(directions) >= FEWEST_GROUPED else 1
+        n_groups = round(np.sqrt(len(directions))) if grouped and len(directions) >= FEWEST_GROUPED else 1
         self._order = np.arange(len(directions))
         self._groups, self._starts = None, np.array([0, len(directions)])
         if n_groups > 1:

@@ -225,6 +225,13 @@ def read_segments(view: ReadTransaction) -> list[SegmentRecord]:
     return [SegmentRecord(number, n_rows, _files(number, files)) for number, n_rows, files in rows]
 
 
+def largest_with(connection: sqlite3.Connection, name: str) -> SegmentRecord | None:
+    """Of the live segments that have a file of this name, the one with the most rows, the first of equals."""
+    sql = "SELECT segment, n_rows, files FROM segments WHERE instr(files, ?) ORDER BY n_rows DESC, segment LIMIT 1"
+    found = connection.execute(sql, [f'"{name}"']).fetchone()
+    return None if found is None else SegmentRecord(found[0], found[1], _files(found[0], found[2]))
+
+
 def read_segment(view: ReadTransaction, number: int) -> SegmentRecord:
     """One of them, for who goes on where another is damaged."""
     ((n_rows, files),) = view.rows("SELECT n_rows, files FROM segments WHERE segment = ?", [number])

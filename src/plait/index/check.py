@@ -124,6 +124,8 @@ def sound_segment(
             _check_fixed(segment, store, view)
             if segment.coded_file is not None:
                 segment.coded_file.check_values()
+            if segment.near_file is not None:
+                segment.near_file.check_values()
             if segment.cells_file is not None and segment.dense is not None:
                 segment.cells_file.check_values(segment.dense)
             if segment.words_file is not None:

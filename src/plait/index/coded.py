@@ -44,7 +44,7 @@ class CodedFile:
         if not len(centroids):
             raise self._file.damaged("it has no centroids")
         scale, longest = self._number("scale", 1e-30, LARGEST_VALUE), self._number("longest", 1, 64 * math.sqrt(dim))
-        self._codebook = Codebook(centroids, scale, longest)
+        self.codebook = Codebook(centroids, scale, longest)
         self._cells = file.array("cells", cell_type(len(centroids)), (None,))
         self.fixed = fixed_of(file, n_items, len(self._cells))
         self._offsets: NDArray[np.int64] | None = None
@@ -59,8 +59,8 @@ class CodedFile:
     def items(self) -> CodedItems:
         """The items, once the codec and every offset were checked. The kernels check cells and postings they meet."""
         with self._file.blaming():
-            if self._codebook.centroids.max() > LARGEST_CENTROID:
-                raise InputError(f"a centroid holds {self._codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
+            if self.codebook.centroids.max() > LARGEST_CENTROID:
+                raise InputError(f"a centroid holds {self.codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
             for codec, _ in (self._plain, *(() if self._fine is None else (self._fine,))):
                 _check_codec(codec)
             if self._offsets is not None:
@@ -71,9 +71,9 @@ class CodedFile:
     def check_values(self) -> None:
         """Reads every cell and posting, and compares the two. What `items` checks must hold."""
         with self._file.blaming():
-            check_cells(self._cells, len(self._codebook))
+            check_cells(self._cells, len(self.codebook))
             check_postings(self._postings.offsets, self._postings.items, self._n_items)
-            expected = Postings.of(self._cells, self.items().offsets, len(self._codebook))
+            expected = Postings.of(self._cells, self.items().offsets, len(self.codebook))
             if not (
                 np.array_equal(expected.items, self._postings.items)
                 and np.array_equal(expected.offsets, self._postings.offsets)
@@ -92,7 +92,7 @@ class CodedFile:
         codes = file.array(f"{prefix}codes", "|u1", (n_vectors, width))
         row_lengths = file.array(f"{prefix}row_lengths", "|u1", (n_vectors,))
         row_factors = file.array(f"{prefix}row_factors", "|u1", (n_vectors,))
-        return ResidualCodec(self._codebook, bits, steps, lengths, factors), CodedRows(
+        return ResidualCodec(self.codebook, bits, steps, lengths, factors), CodedRows(
             bits, codes, self._cells, row_lengths, lengths, row_factors, factors
         )
 

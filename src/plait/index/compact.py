@@ -25,6 +25,7 @@ from plait.index.drift import Drift, drift_of
 from plait.index.durable import sync_folder
 from plait.index.loss import codes_recall
 from plait.index.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
+from plait.index.near import NEAR, write_near
 from plait.index.segment import Segment, verify_once
 from plait.index.sparse import SPARSE
 from plait.index.sparse_merge import write_merged
@@ -214,6 +215,10 @@ class Compaction:
             multi = multi_arrays(self.parts, self._shape.multi, fixed=self._fixed)
             attributes = own if self._fixed is None else {**own, "fixed": self._fixed}
             files["multi.plait"] = write_file(folder / "multi.plait", "multi", multi, attributes=attributes)
+            if self._merging and self._first is not None and self._first.coded is not None:
+                vectors = SegmentFile.open(folder / "multi.plait").array("values", "<f2", (None, self._shape.multi))
+                codebook = self._first.coded.codec.codebook
+                files[NEAR] = write_near(folder / NEAR, vectors, codebook, number=number)
         elif self._shape.multi is not None:
             coding = self._coding(n_threads)
             compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)

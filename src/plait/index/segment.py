@@ -4,6 +4,7 @@ rows.plait    docs, starts, ends: each row's document, and its passage in that d
 dense.plait   values: one float32 vector a row
 cells.plait   the same as bytes in cells, where rows are many; see plait.index.cells
 multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
+near.plait    the cells of those vectors in the codec of others; see plait.index.near
 coded.plait   the same, compressed, in the place of multi.plait; see plait.index.coded
 words.plait   the documents' full text, where they are many; see plait.index.words_file
 sparse.plait  weighted terms, as an inverted index; see plait.index.sparse
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.codebook import Codebook
 from plait.codec.dense_cells import DenseCells
 from plait.codec.impacts import inverted
 from plait.codec.items import CodedItems
@@ -31,6 +33,7 @@ from plait.index.coded import CODED, CodedFile, fixed_of
 from plait.index.container import DTYPES, FileFacts, SegmentFile
 from plait.index.container_writer import ArraySource, slices, write_file
 from plait.index.durable import sync_folder
+from plait.index.near import NEAR, NearFile, mark_of, write_near
 from plait.index.sparse import SPARSE, SparseFile, write_impacts
 from plait.index.words_file import WORDS, Words, WordsFile
 from plait.scoring.sparse import Impacts
@@ -76,6 +79,10 @@ class Segment:
         self.coded_file: CodedFile | None = None
         if shape.multi is not None and CODED in files:
             self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
+        self.near_file: NearFile | None = None
+        if self._multi is not None and NEAR in files:
+            n_vectors = len(self._multi.array("values", "<f2", (None, shape.multi)))
+            self.near_file = NearFile(files[NEAR], n_vectors)
         self.words_file = WordsFile(files[WORDS]) if WORDS in files else None
         self.sparse_file: SparseFile | None = None
         if shape.sparse is not None:
@@ -118,6 +125,13 @@ class Segment:
         return None if self.coded_file is None else self.coded_file.items()
 
     @cached_property
+    def codebook(self) -> int | None:
+        """The mark of the codec whose cells its vectors name, compressed or not; None where they name none."""
+        if self.coded is not None:
+            return mark_of(self.coded.codec.codebook)
+        return None if self.near_file is None else self.near_file.codebook
+
+    @cached_property
     def cells(self) -> DenseCells | None:
         """The dense strand in cells, where it is kept so too."""
         return None if self.cells_file is None else self.cells_file.cells()
@@ -154,7 +168,8 @@ def file_names(record: SegmentRecord, shape: StrandShape) -> list[str]:
     if shape.multi is not None:
         if CODED in record.files and "multi.plait" in record.files:
             raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
-        names.append(CODED if CODED in record.files else "multi.plait")
+        plain = ["multi.plait", *([NEAR] if NEAR in record.files else [])]
+        names += [CODED] if CODED in record.files else plain
     if shape.sparse is not None:
         names.append(SPARSE)
     if WORDS in record.files:
@@ -203,11 +218,13 @@ def write_segment(
     number: int,
     name_of_row: Callable[[int], str],
     fixed: int | None = None,
+    codebook: Codebook | None = None,
 ) -> dict[str, FileFacts]:
     """Writes a new folder and makes it durable. `rows` holds docs, starts and ends, one for each item of the strands.
 
-    With `fixed`, every item of the multi strand has as many vectors, and no offsets are kept. A value that is not
-    finite as it is stored is an InputError; `name_of_row` says whose row it is.
+    With `fixed`, every item of the multi strand has as many vectors, and no offsets are kept. `codebook` is that of
+    the segments which are compressed, if there are any. A value that is not finite as it is stored is an InputError;
+    `name_of_row` says whose row it is.
     """
     folder.mkdir(parents=True)
     own = {"segment": number}
@@ -236,6 +253,9 @@ def write_segment(
         arrays = [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
         attributes = own if fixed is None else {**own, "fixed": fixed}
         written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=attributes)
+        if codebook is not None:
+            stored = strands.multi.values.astype(np.float16)
+            written[NEAR] = write_near(folder / NEAR, stored, codebook, number=number)
     if strands.sparse is not None:
         written[SPARSE] = write_impacts(folder / SPARSE, inverted(strands.sparse), number=number)
     sync_folder(folder)

@@ -18,12 +18,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.encode.protocol import StrandShape
-from plait.errors import ConfigError, FilterError, StoreError
+from plait.errors import ConfigError, CorruptIndexError, FilterError, StoreError
 from plait.index import catalogue
 from plait.index.batch import check_batch
 from plait.index.catalogue import Placement, SegmentRecord, Stretch
+from plait.index.coded import CODED, CodedFile
 from plait.index.compact import Compacted, Compaction, Draft, Wanted
 from plait.index.connection import BUSY_SECONDS, open_for_writing
 from plait.index.documents import check_ids
@@ -34,7 +36,7 @@ from plait.index.filters import Condition
 from plait.index.graves import bury_named, bury_where, empty_graves, living, make_room
 from plait.index.lock import LOCK, WriterLock
 from plait.index.loss import write_codes_recall
-from plait.index.segment import Segment, segment_folder, write_segment
+from plait.index.segment import Segment, open_file, segment_folder, write_segment
 from plait.index.snapshot import CATALOGUE, Snapshot
 from plait.index.tiers import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
 from plait.index.tuned import TunedPlan, mark_stale, write_plan
@@ -114,7 +116,15 @@ class Writer:
 
         def steps() -> int:
             stored, fixed = self._pooled(strands)
-            files = write_segment(folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed)
+            files = write_segment(
+                folder,
+                rows,
+                stored,
+                number=number,
+                name_of_row=name_of_row,
+                fixed=fixed,
+                codebook=self._codebook(),
+            )
             self._connection.execute("BEGIN IMMEDIATE")
             n_replaced = make_room(self._connection, self._analyser, [document.id for document in documents])
             first_row = 0
@@ -312,6 +322,17 @@ class Writer:
         if self._pooling is None or strands.multi is None:
             return strands, self._shape.fixed
         return replace(strands, multi=pool(strands.multi, self._pooling)), self._pooling.fixed
+
+    def _codebook(self) -> Codebook | None:
+        """The centroids that merges code with; None if nothing is compressed, or they cannot be read. What they are
+        for, vectors near to them, makes searches faster and no more: `plait check` is who tells of damage."""
+        try:
+            record = None if self._shape.multi is None else catalogue.largest_with(self._connection, CODED)
+            if record is None or self._shape.multi is None:
+                return None
+            return CodedFile(open_file(self._path, record, CODED), record.n_rows, self._shape.multi).codebook
+        except (CorruptIndexError, FileNotFoundError):
+            return None
 
     def repair(self, steps: Callable[[], int]) -> None:
         """Does what `plait.index.repair` has found out must be done, in one commit."""

@@ -14,6 +14,7 @@ Each stage is some ten times dearer for an item than the one before it, and sees
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,7 @@ from plait.codec.query import LARGEST_TABLE, CellQuery, residual_query
 from plait.codec.residual import ResidualCodec
 from plait.errors import ConfigError
 from plait.scoring.integer import (
+    Cells,
     CodedRows,
     ResidualQuery,
     flood,
@@ -156,12 +158,22 @@ class CodedQuery:
 
     def centroid_scores(self, items: NDArray[np.int64]) -> NDArray[np.uint32]:
         """MaxSim of each named item as if its rows were their centroids, in units of its own."""
+        assert self._items.rows.cells is not None
+        return self.scores_by_cells(self._items.rows.cells, *self._items.bounds(items))
+
+    def scores_by_cells(self, cells: Cells, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The same of any items whose rows have their centroids in `cells`: item i owns begins[i] to ends[i]."""
         with self._trace.stage("flood") as stage:
-            begins, ends = self._items.bounds(items)
-            assert self._items.rows.cells is not None
             n_rows = int((ends - begins).sum())
-            stage.counts.update(items=len(items), rows=n_rows, bytes=n_rows * self._items.rows.cells.itemsize)
-            return flood(self._narrow[0], self._items.rows.cells, begins, ends)
+            stage.counts.update(items=len(begins), rows=n_rows, bytes=n_rows * cells.itemsize)
+            return flood(self._narrow[0], cells, begins, ends)
+
+    def on(self, items: CodedItems) -> CodedQuery:
+        """The same query against other items of the same codec: what was worked out from centroids is shared."""
+        _ = self._narrow
+        other = copy(self)
+        other._items = items
+        return other
 
     def coarse_scores(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each named item by its codes, though it may have fine ones."""
@@ -171,16 +183,19 @@ class CodedQuery:
         """The best items by the codes of their promising rows, in the order of their numbers."""
         if len(items) <= n_keep:
             return items
+        return items[np.sort(top_k_floats(self.sift_scores(items, slack), n_keep))]
+
+    def sift_scores(self, items: NDArray[np.int64], slack: float) -> NDArray[np.float32]:
+        """The score of each named item by the codes of its promising rows."""
         if slack >= NARROW_RANGE:
-            return np.sort(self._rescored(items, n_keep, fine=False)[0])
+            return self.coarse_scores(items)
         with self._trace.stage("codes") as stage:
             query, rows = self.kernel_arguments(fine=False)
             narrow, unit = self._narrow
             assert rows.cells is not None
             numbers, stops = promising(narrow, rows.cells, *self._items.bounds(items), round(slack / unit))
             stage.counts.update(items=len(items), rows=len(numbers), bytes=len(numbers) * bytes_of_row(rows))
-            best = top_k_floats(residual_listed(query, rows, numbers, stops), n_keep)
-            return items[np.sort(best)]
+            return residual_listed(query, rows, numbers, stops)
 
     @cached_property
     def _narrow(self) -> tuple[NDArray[np.uint8], float]:

@@ -3,6 +3,7 @@ nearest to the query."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,8 @@ from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.dense import dot_rows
 from plait.search.blame import blaming
-from plait.search.eligible import Eligible, eligible
-from plait.search.generator import Allowed, Rows, by_document, candidate_rows, missing_strand
+from plait.search.eligible import Eligible, eligible, kept
+from plait.search.generator import Allowed, Rows, by_document, candidate_rows, documents_of, missing_strand
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.trace import Stage, Trace
 
@@ -23,6 +24,7 @@ from plait.search.trace import Stage, Trace
 DENSE_BLOCK = 8192
 # From so many queries on, a product of matrices is faster than one query after another.
 MANY_QUERIES = 4
+SMALL = 4096  # passages of a segment that is ranked with others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,10 @@ class ProbedDense:
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         queries, within = dense_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
-        for part in eligible(snapshot, allowed):
+        parts = eligible(snapshot, allowed)
+        small = kept(snapshot, allowed, "small dense parts", lambda: _SmallParts(parts))
+        small.score(queries, k, found)
+        for part in small.others:
             cells = part.segment.cells if len(part) > max(self.exhaustive_below, k) else None
             if cells is None:
                 _score_all(part.segment, part.base, part.rows, queries, k, found)
@@ -72,6 +77,27 @@ class ProbedDense:
                     own.append(search.search(query, stage))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
+
+
+class _SmallParts:
+    """Segments that are small and have no cells, as new ones are: their passages are ranked together, which for one
+    takes longer than scoring it does."""
+
+    def __init__(self, parts: Sequence[Eligible]) -> None:
+        small = [part for part in parts if part.segment.cells_file is None and len(part) <= SMALL]
+        self.others = [part for part in parts if part not in small]
+        self._parts = small
+        rows = [np.arange(part.segment.n_rows) if part.rows is None else part.rows for part in small]
+        none = np.zeros(0, np.int64)
+        self._docs = np.concatenate([none, *(part.segment.docs[own] for part, own in zip(small, rows, strict=True))])
+        self._numbers = np.concatenate([none, *(part.base + own for part, own in zip(small, rows, strict=True))])
+
+    def score(self, queries: NDArray[np.float32], k: int, found: list[list[Ranking]]) -> None:
+        if not self._parts:
+            return
+        scores = [dense_scores(part.segment, part.rows, queries) for part in self._parts]
+        for own, passages in zip(found, np.concatenate(scores, axis=1), strict=True):
+            own.append(documents_of(self._docs, self._numbers, passages, k))
 
 
 class _CellSearch:

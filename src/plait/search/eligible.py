@@ -6,8 +6,9 @@ searching needs them: choosing them anew would take as long as a search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.search.chosen import Chosen
+
+T = TypeVar("T")
 
 Rows = NDArray[np.int64] | None  # of a segment; None is all of them
 Allowed = NDArray[np.int64] | None  # sorted document numbers; None is all of them
@@ -57,19 +60,23 @@ class Eligible:
 
 def eligible(snapshot: Snapshot, allowed: Allowed) -> list[Eligible]:
     """The segments that have rows to be found."""
+    return kept(snapshot, allowed, "rows", lambda: list(_found(snapshot, allowed)))
+
+
+def kept(snapshot: Snapshot, allowed: Allowed, what: str, make: Callable[[], T]) -> T:
+    """What `make` gives for a filter, made once where the filter lasts and kept for the next search with it."""
     # What nobody can change is what the snapshot gave for a filter; the same array is the same filter.
-    lasting = allowed is None or not allowed.flags.writeable
-    kept = snapshot.kept_rows
-    known = kept.get(id(allowed)) if lasting else None
-    if known is not None and known[0] is allowed:
-        found: list[Eligible] = known[1]
-        return found
-    found = list(_found(snapshot, allowed))
-    if lasting:
-        if len(kept) >= KEPT:
-            kept.clear()
-        kept[id(allowed)] = (allowed, found)
-    return found
+    if allowed is not None and allowed.flags.writeable:
+        return make()
+    known = snapshot.kept_rows.get(id(allowed))
+    if known is None or known[0] is not allowed:
+        if len(snapshot.kept_rows) >= KEPT:
+            snapshot.kept_rows.clear()
+        known = snapshot.kept_rows[id(allowed)] = allowed, {}
+    held: dict[str, T] = known[1]
+    if what not in held:
+        held[what] = make()
+    return held[what]
 
 
 def candidate_rows(snapshot: Snapshot, allowed: Allowed) -> Iterator[tuple[Segment, int, Rows]]:

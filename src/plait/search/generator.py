@@ -28,6 +28,7 @@ __all__ = [
     "Rows",
     "by_document",
     "candidate_rows",
+    "documents_of",
     "missing_strand",
 ]
 
@@ -61,19 +62,26 @@ def by_document(
     passage, or to a mean of the best three (`fused`). The row that is named is that of the best in both."""
     numbers = np.arange(segment.n_rows) if rows is None else rows
     docs = segment.docs if rows is None else segment.docs[rows]
+    return documents_of(docs, base + numbers, scores, k, chunks=chunks)
+
+
+def documents_of(
+    docs: NDArray[np.int64], numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int, *, chunks: str = BEST
+) -> Ranking:
+    """The same of passages of any segments: whose they are, their numbers over all segments, and their scores."""
     if not len(docs):
         return Ranking(docs, scores, numbers)
     starts = np.flatnonzero(np.concatenate(([True], docs[1:] != docs[:-1])))
     if len(starts) == len(docs):
-        return best_first(docs, scores, base + numbers, k)
+        return best_first(docs, scores, numbers, k)
     if chunks == FUSED:
         order, reduced = fused(scores, starts)
-        return best_first(docs[starts], reduced, base + numbers[order[starts]], k)
+        return best_first(docs[starts], reduced, numbers[order[starts]], k)
     best = np.maximum.reduceat(scores, starts)
     found = best_first(docs[starts], best, starts, k)
     stops = np.append(starts, len(docs))[np.searchsorted(starts, found.rows) + 1]
     winners = [start + int(np.argmax(scores[start:stop])) for start, stop in zip(found.rows, stops, strict=True)]
-    return Ranking(found.docs, found.scores, base + numbers[np.asarray(winners, np.int64)])
+    return Ranking(found.docs, found.scores, numbers[np.asarray(winners, np.int64)])
 
 
 def fused(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -13,10 +13,10 @@ from plait.index.store import Snapshot
 from plait.scoring.maxsim import maxsim
 from plait.search.blame import blaming
 from plait.search.coded import CodedQuery, ProbeConfig
-from plait.search.eligible import Eligible, eligible
+from plait.search.eligible import Eligible
 from plait.search.generator import BEST, Allowed, Rows, by_document, candidate_rows, missing_strand
 from plait.search.methods.method import Method
-from plait.search.methods.probed import Probed
+from plait.search.pool import PoolSearch, pools
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.settings import Settings, settings_for
 from plait.search.trace import Trace
@@ -41,8 +41,8 @@ class ExactMulti:
 
 @dataclass(frozen=True, slots=True)
 class ProbedMulti:
-    """The same score, for the passages that the cells nearest to the query lead to. Segments that are not compressed,
-    and candidates that are few, are scored whole: below some thousands that is as fast."""
+    """The same score, for the passages that the cells nearest to the query lead to. Where nothing is compressed, or
+    candidates are few, all are scored: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
     as_for: int | None = None  # without a config: settings as for so many documents, though more are asked for
@@ -56,16 +56,14 @@ class ProbedMulti:
         n_first = passages_for(k, snapshot)
         settings = settings_for(snapshot, min(k, self.as_for or k)) if self.config is None else Settings(self.config)
         fewest = max(self.exhaustive_below, n_first)
-        for part in eligible(snapshot, allowed):
-            chosen = settings if self.config is not None else settings.among(len(part), part.segment.n_rows)
-            if part.segment.coded is None or chosen.exhaustive or len(part) <= fewest:
-                for query, own in zip(queries, found, strict=True):
-                    scored = score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within)
-                    own.append(scored)
-            else:
-                asked = SegmentSearch(part, k, n_first)
-                for query, own in zip(queries, found, strict=True):
-                    own.append(asked.search(Probed(chosen.config), query, within))
+        for pool in pools(snapshot, allowed):
+            chosen = settings if self.config is not None else settings.among(len(pool), pool.n_rows)
+            for query, own in zip(queries, found, strict=True):
+                if pool.coded and not chosen.exhaustive and len(pool) > fewest:
+                    own.append(PoolSearch(pool, query, within).search(chosen.config, k, n_first))
+                    continue
+                for part in pool.parts:
+                    own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
