@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from plait.closing import Closing
 from plait.codec.pooling import Pooling
 from plait.encode.passages import with_title
 from plait.encode.protocol import Encoder, StrandShape
@@ -100,7 +100,7 @@ def _create(
     return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, **chosen)
 
 
-class Index:
+class Index(Closing):
     """A store with an encoder. Reads see one state of it; writes through this object are seen at once."""
 
     def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
@@ -138,14 +138,6 @@ class Index:
     def close(self) -> None:
         self.refresh()
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- writing
 

@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.closing import Closing
 from plait.encode.protocol import StrandShape
 from plait.errors import CorruptIndexError, FilterError
 from plait.index.analyser import PLAIN, Analyser, QueryTerm
@@ -47,7 +47,7 @@ class StoredDocument:
     n_rows: int
 
 
-class Snapshot:
+class Snapshot(Closing):
     """One state of an index. Threads may share it; a forked child may use it while the index has not changed."""
 
     def __init__(
@@ -204,11 +204,3 @@ class Snapshot:
     def close(self) -> None:
         """Ends the view; arrays that are still held stay readable. A second call does nothing."""
         self._view.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from plait.closing import Closing
 from plait.codec.pooling import MOST_FIXED, Pooling
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
@@ -42,7 +42,7 @@ MOST_TERMS = 2**31 - 1
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
 
-class Store:
+class Store(Closing):
     """One index. Cheap to hold; every snapshot sees the newest commit of any process."""
 
     def __init__(self, path: Path, meta: Mapping[str, Any], *, read_only: bool) -> None:
@@ -134,14 +134,6 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"index {self.path} is closed; open it again")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _make(path: Path, meta: Mapping[str, object], analyser: Analyser) -> None:

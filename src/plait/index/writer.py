@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.closing import Closing
 from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.encode.protocol import StrandShape
@@ -60,7 +60,7 @@ class Written:
     segment: int | None  # None where there was nothing to write
 
 
-class Writer:
+class Writer(Closing):
     """The one writer of an index; holds the lock until it is closed. For one thread."""
 
     def __init__(self, path: Path, shape: StrandShape) -> None:
@@ -428,14 +428,6 @@ class Writer:
                 self._connection.close()
         finally:
             self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def leftovers(path: Path, live: set[int]) -> list[Path]:

@@ -6,16 +6,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from plait.closing import Closing
 from plait.errors import InputError
 from plait.sources import documents_from
 
 _CHUNK = 500  # ids in one statement: SQLite allows about a thousand
 
 
-class TextStore:
+class TextStore(Closing):
     """Texts by id. A new id replaces the old text."""
 
     def __init__(self, path: Path | str = "") -> None:
@@ -48,14 +47,6 @@ class TextStore:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def store_of(file: Path) -> TextStore:
