@@ -15,7 +15,7 @@ PACKAGE = Path(plait.__file__).parent
 
 # Each part may import itself and what stands above it in this list.
 ORDER = [
-    ["errors", "records", "strands", "version", "_core"],
+    ["closing", "errors", "records", "strands", "version", "_core"],
     ["scoring"],
     ["codec", "encode"],
     ["index"],
