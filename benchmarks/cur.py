@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from cur_pages import draw_curves, draw_scores, tables
 from numpy.typing import NDArray
 
+from cur_pages import draw_curves, draw_scores, tables
 from plait.cross.cur.anchors import random_anchors
 from plait.cross.cur.anncur import Anncur, fit_cur, fit_fixed
 from plait.cross.cur.calls import Calls, Found
@@ -63,7 +63,7 @@ class Data:
     dev: Sequence[int]
     test: Sequence[int]
     vectors: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by model: of items, of queries
-    firsts: Mapping[str, NDArray[np.integer]]  # by search: (queries, depth) items, best first; -1 where it found no more
+    firsts: Mapping[str, NDArray[np.integer]]  # by search: (queries, depth), best first; -1 is none
     item_scores: NDArray[np.float32] | None
     item_anchors: NDArray[np.int64] | None
     positives: Sequence[Sequence[int]]  # by query: items that are judged relevant

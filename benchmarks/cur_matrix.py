@@ -146,12 +146,14 @@ def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) 
     """(queries, depth): the numbers of BM25's best, best first; -1 where it found no more."""
     places = {document.id: place for place, document in enumerate(documents)}
     found = np.full((len(queries), depth), -1, np.int32)
-    with tempfile.TemporaryDirectory() as folder:
-        with open_index(Path(folder) / "index", create=True, encoder=WordsOnly()) as index:
-            index.add(documents)
-            for number, ranked in enumerate(index.rank(queries, depth, mode="bm25")):
-                own = [places[document] for document, _ in ranked]
-                found[number, : len(own)] = own
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_index(Path(folder) / "index", create=True, encoder=WordsOnly()) as index,
+    ):
+        index.add(documents)
+        for number, ranked in enumerate(index.rank(queries, depth, mode="bm25")):
+            own = [places[document] for document, _ in ranked]
+            found[number, : len(own)] = own
     return found
 
 

@@ -56,7 +56,9 @@ def draw_curves(curves: Curves, measures: Sequence[str], to: Path) -> None:
         figure, axes = _panels(len(measures), 2.9, 3.1)
         for measure, axis in zip(measures, axes, strict=True):
             for place, name in enumerate(DRAWN):
-                points = [(budget, own[name][measure]) for budget, own in curves.items() if measure in own.get(name, {})]
+                points = [
+                    (budget, own[name][measure]) for budget, own in curves.items() if measure in own.get(name, {})
+                ]
                 if points:
                     axis.plot(
                         *zip(*points, strict=True), label=name, color=COLOURS[place], linestyle=DASHES[place],

@@ -21,6 +21,7 @@ from plait.train.cross.joint import JointLayer, taken
 from plait.train.cross.model import CrossModel, PairTokens, nearest
 from plait.train.cross.rows import RowScorer
 from plait.train.cross.scorer import TorchPairScorer, padded
+from plait.train.encoded import Tokens
 from plait.train.texts import load_tokenizer, with_markers
 from train.tiny import tiny_backbone, tiny_config
 
@@ -99,7 +100,9 @@ def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     save(model, tokenizer, tmp_path / "run")
     assert export_cross(tmp_path / "run", tmp_path / "out").differences["fp32"] < 1e-3
     wanted = TorchPairScorer(model, PairReader(tokenizer, model.config.frame)).score(PROBES)
-    np.testing.assert_allclose(load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_in_training_it_scores_as_it_does_later() -> None:
@@ -145,3 +148,16 @@ def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> N
     layer, rows, mask = JointLayer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     at = torch.tensor([[0, 3], [2, 1]])
     torch.testing.assert_close(layer(rows, mask, at), taken(layer(rows, mask), at))
+
+
+def test_a_graph_gives_the_states_where_all_layers_read_apart() -> None:
+    backbone = tiny_backbone("bert", 2)
+
+    class Ones:
+        def states(self, tokens: Tokens) -> torch.Tensor:
+            return torch.ones(*tokens.ids.shape, backbone.hidden)
+
+    kept = Apart(backbone, 2, graph=Ones()).kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    assert (kept[TOKENS.mask.bool()] == 1).all()
+    with pytest.raises(ConfigError, match="a graph gives last states"):
+        Apart(backbone, 1, graph=Ones())

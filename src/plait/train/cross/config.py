@@ -105,6 +105,7 @@ class CrossPlan:
     model: CrossConfig
     objective: CrossEntropyConfig
     tokenizer: str = ""
+    graph: str = ""  # a model folder, or a bundled model, whose graph gives the states of texts in training
     random: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,7 +116,7 @@ def is_cross(recipe: Recipe) -> bool:
 def read_cross_plan(recipe: Recipe) -> CrossPlan:
     """Checks the sections model and objective of a recipe for a cross-encoder. Loads nothing."""
     place, values = recipe.place("model"), dict(recipe.model)
-    random, tokenizer = values.pop("random", {}), values.pop("tokenizer", "")
+    random, tokenizer, graph = values.pop("random", {}), values.pop("tokenizer", ""), values.pop("graph", "")
     if not isinstance(random, Mapping) or (random and "model_type" not in random):
         raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
     if recipe.objective.get("name") != OBJECTIVE:
@@ -125,7 +126,12 @@ def read_cross_plan(recipe: Recipe) -> CrossPlan:
         )
     objective = read_section(CrossEntropyConfig, recipe.objective, recipe.place("objective"))
     _check_data(recipe, objective)
-    return CrossPlan(read_section(CrossConfig, values, place), objective, str(tokenizer), random)
+    model = read_section(CrossConfig, values, place)
+    if graph and not model.apart:
+        raise ConfigError(
+            f"{place.of('graph')}: graph is for a model that reads texts apart; set apart, or leave it out"
+        )
+    return CrossPlan(model, objective, str(tokenizer), str(graph), random)
 
 
 def _check_data(recipe: Recipe, objective: CrossEntropyConfig) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from plait.errors import ConfigError
 from plait.train.backbone import Backbone
+from plait.train.cache import Source
 from plait.train.cross.apart import Apart
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.joint import JointBlock, taken
@@ -33,19 +34,27 @@ class PairTokens:
 
 
 class CrossModel(nn.Module):
-    """Pairs to scores (pairs,). `marker_ids` are those of [EMB]-CE, of the query and of the document."""
+    """Pairs to scores (pairs,). `marker_ids` are those of [EMB]-CE, of the query and of the document; `graph` gives the
+    states of texts that all layers read apart."""
 
-    def __init__(self, config: CrossConfig, backbone: Backbone, marker_ids: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        config: CrossConfig,
+        backbone: Backbone,
+        marker_ids: tuple[int, int] | None,
+        *,
+        graph: Source | None = None,
+    ) -> None:
         super().__init__()
         if (marker_ids is not None) != (config.head == "emb"):
             raise ConfigError(
                 f"the head {config.head!r} and the markers {marker_ids} do not fit: emb has them, cls not"
             )
         self.config, self.backbone, self.marker_ids = config, backbone, marker_ids
-        self.keeps = False  # whether states of texts that were read apart are kept out of training too
+        self.keeps = graph is not None  # whether states of texts that were read apart are kept out of training too
         if config.layers:
             keep_layers(backbone, config.layers)
-        self._apart = Apart(backbone, config.apart) if config.apart else None
+        self._apart = Apart(backbone, config.apart, graph=graph) if config.apart else None
         self._takes_sides = (
             self._apart is not None or config.head == "maxsim" or config.joint > 0 or takes_sides(backbone.encoder)
         )
