@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ ACCURACY, NDCG = "accuracy", "nDCG@10"
 DOWNSTREAM_K = 10  # whose setting is measured downstream
 
 Search = Callable[[Calls, int, int], Found]  # calls, k, number of the query
+Orders = Mapping[int, NDArray[np.int64]]  # by query: items, best first
 Values = dict[str, float]  # by measure: top_name(k), ACCURACY, NDCG
 
 
@@ -68,13 +70,19 @@ class Data:
     item_anchors: NDArray[np.int64] | None
     positives: Sequence[Sequence[int]]  # by query: items that are judged relevant
 
+    @property
+    def all(self) -> list[int]:
+        """Dev and test queries."""
+        return [*self.dev, *self.test]
+
     def first(self, name: str, query: int) -> NDArray[np.int64]:
         """Items by a dense model or another search, best first."""
         if name in self.firsts:
-            found = self.firsts[name][query].astype(np.int64)
-            return found[found >= 0]
+            listed: NDArray[np.int64] = self.firsts[name][query].astype(np.int64)
+            return listed[listed >= 0]
         items, queries = self.vectors[name]
-        return np.argsort(-(items @ queries[query]), kind="stable").astype(np.int64)
+        found = np.argsort(-(items @ queries[query]), kind="stable")
+        return found.astype(np.int64)
 
 
 def read(folder: Path, n_anchors: int, n_test: int) -> Data:
@@ -138,55 +146,54 @@ def downstream(items: NDArray[np.int64], positives: Sequence[int]) -> Values:
 def candidates(data: Data, budget: int, seed: int) -> Iterator[Candidate]:
     """Every method with every setting that dev may choose."""
     n_items = data.matrix.n_items
-    orders = {
-        name: {query: data.first(name, query) for query in (*data.dev, *data.test)}
-        for name in (*data.vectors, *data.firsts)
+    orders: dict[str, Orders] = {
+        name: {query: data.first(name, query) for query in data.all} for name in (*data.vectors, *data.firsts)
     }
-
-    def reranked(name: str) -> Search:
-        return lambda calls, k, query: retrieve_and_rerank(calls, k, first=orders[name][query])
-
-    def anchored(method: Callable[[], Anncur]) -> Callable[[], Search]:
-        def make() -> Search:
-            built = method()
-            return lambda calls, k, _: built.search(calls, k)
-
-        return make
-
-    for name in orders:
-        yield Candidate(f"rerank {name}", "", lambda name=name: reranked(name))
+    for name, order in orders.items():
+        yield Candidate(f"rerank {name}", "", partial(reranked, order))
     anchors = random_anchors(n_items, min(budget, n_items), seed=seed)
     for n in _sizes(budget):
         for cut in CUTS:
-            cur = anchored(lambda n=n, cut=cut: Anncur(fit_cur(data.matrix, anchors[:n], cut=cut)))
-            yield Candidate("anncur", f"{n} anchors, cut {cut:g}", cur)
+            yield Candidate("anncur", f"{n} anchors, cut {cut:g}", partial(by_cur, data.matrix, anchors[:n], cut))
     if data.item_scores is not None and data.item_anchors is not None:
         rows, own = ScoreMatrix(data.item_scores), data.item_anchors
         for n in _sizes(budget):
             if 2 <= n <= rows.n_queries:
-                fixed = anchored(lambda n=n: Anncur(fit_fixed(ScoreMatrix(rows.values[:n]), own[:n])))
-                yield Candidate("fixed-item", f"{n} anchors", fixed)
+                yield Candidate("fixed-item", f"{n} anchors", partial(by_fixed, rows, own[:n]))
             for cut in CUTS:
-                cur = anchored(lambda n=n, cut=cut: Anncur(fit_cur(rows, anchors[:n], cut=cut)))
-                yield Candidate("item-CUR", f"{n} anchors, cut {cut:g}", cur)
+                yield Candidate("item-CUR", f"{n} anchors, cut {cut:g}", partial(by_cur, rows, anchors[:n], cut))
     columns, scale = np.ascontiguousarray(data.matrix.values.T), _scale(data)
-    items, queries = data.vectors["dense"]
-
-    def in_rounds(method: InRounds, first: Callable[[int], NDArray[np.int64]]) -> Search:
-        return lambda calls, k, query: method.search(calls, k, first=first(query), query=queries[query])
-
+    at_random = dict.fromkeys(data.all, anchors)
     for cut in CUTS:
         ada = InRounds(columns, RoundsConfig(n_rounds=5, cut=cut, seed=seed))
-        yield Candidate("adacur", f"cut {cut:g}", lambda ada=ada: in_rounds(ada, lambda _: anchors))
-        for name in orders:
-            warm = orders[name].__getitem__
-            yield Candidate(f"adacur, {name} start", f"cut {cut:g}", lambda ada=ada, warm=warm: in_rounds(ada, warm))
-    for name, table in (("axn dense", items), ("axn factors", _factors(data, scale))):
+        yield Candidate("adacur", f"cut {cut:g}", partial(in_rounds, ada, at_random, data))
+        for name, order in orders.items():
+            yield Candidate(f"adacur, {name} start", f"cut {cut:g}", partial(in_rounds, ada, order, data))
+    for name, table in (("axn dense", data.vectors["dense"][0]), ("axn factors", _factors(data, scale))):
         for cut in AXN_CUTS:
             for mix in MIXES:
                 axn = InRounds(table, RoundsConfig(n_rounds=5, cut=cut, mix=mix), scale)
-                warm = orders["dense"].__getitem__
-                yield Candidate(name, f"cut {cut:g}, mix {mix:g}", lambda axn=axn, warm=warm: in_rounds(axn, warm))
+                setting = f"cut {cut:g}, mix {mix:g}"
+                yield Candidate(name, setting, partial(in_rounds, axn, orders["dense"], data))
+
+
+def reranked(order: Orders) -> Search:
+    return lambda calls, k, query: retrieve_and_rerank(calls, k, first=order[query])
+
+
+def by_cur(matrix: ScoreMatrix, anchors: NDArray[np.int64], cut: float) -> Search:
+    method = Anncur(fit_cur(matrix, anchors, cut=cut))
+    return lambda calls, k, _: method.search(calls, k)
+
+
+def by_fixed(rows: ScoreMatrix, anchors: NDArray[np.int64]) -> Search:
+    method = Anncur(fit_fixed(ScoreMatrix(rows.values[: len(anchors)]), anchors))
+    return lambda calls, k, _: method.search(calls, k)
+
+
+def in_rounds(method: InRounds, order: Orders, data: Data) -> Search:
+    queries = data.vectors["dense"][1]
+    return lambda calls, k, query: method.search(calls, k, first=order[query], query=queries[query])
 
 
 def _sizes(budget: int) -> list[int]:
@@ -238,15 +245,20 @@ def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dic
     return found, chosen
 
 
+def exact(data: Data, query: int) -> NDArray[np.int64]:
+    """Items by the cross-encoder itself, best first."""
+    return np.argsort(-data.scores[query], kind="stable").astype(np.int64)
+
+
 def without_calls(data: Data) -> dict[str, Values]:
     """Accuracy and nDCG@10 of the exact search, and of the others as they are."""
-    ways = {"exact cross-encoder": lambda query: np.argsort(-data.scores[query], kind="stable")[:10]}
+    ways: dict[str, Callable[[int], NDArray[np.int64]]] = {"exact cross-encoder": partial(exact, data)}
     for name in (*data.vectors, *data.firsts):
-        ways[f"{name} alone"] = lambda query, name=name: data.first(name, query)[:10]
+        ways[f"{name} alone"] = partial(data.first, name)
     judged = [query for query in data.test if data.positives[query]]
     found: dict[str, Values] = {}
     for name, way in ways.items():
-        each = [downstream(way(query), data.positives[query]) for query in judged]
+        each = [downstream(way(query)[:10], data.positives[query]) for query in judged]
         found[name] = {own: float(np.mean([one[own] for one in each])) for own in (ACCURACY, NDCG)} if each else {}
     return found
 

@@ -61,7 +61,8 @@ class PairTower(nn.Module):
             states = torch.stack([query[3], document[3]], dim=1)
         states = states + self.joint.added(rows, mask, at)
         if self.pooler is None or self.output is None:
-            return (states[:, 0] * states[:, 1]).sum(dim=1) * self.scale
+            products: Tensor = (states[:, 0] * states[:, 1]).sum(dim=1) * self.scale
+            return products
         scores: Tensor = self.output(torch.tanh(self.pooler(states[:, 0])))[:, 0]
         return scores
 
