@@ -1,12 +1,7 @@
-"""Tables and pictures of `benchmarks/cur.py`. By itself it draws the scores of several matrices side by side:
-
-python benchmarks/cur_pages.py matrix-cls matrix-emb --to scores.png
-"""
+"""Tables and pictures of `benchmarks/cur.py` and `benchmarks/cur_heads.py`."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,19 +92,3 @@ def _panels(n: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
     figure = Figure(figsize=(width * n, height + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(1, n, squeeze=False)[0]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("matrices", type=Path, nargs="+")
-    parser.add_argument("--to", type=Path, required=True)
-    given = parser.parse_args()
-    read = {}
-    for folder in given.matrices:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        read[about["model"]] = np.fromfile(folder / "scores.f32", "<f4").reshape(-1, about["documents"])
-    draw_scores(read, given.to)
-
-
-if __name__ == "__main__":
-    main()
