@@ -47,7 +47,7 @@ def main() -> None:
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
     names = [json.loads((own / "about.json").read_text(encoding="utf-8"))["model"] for own in given.matrices]
-    read_all = [read(own, 1, 1) for own in given.matrices]
+    read_all = [read(own, 2, 1) for own in given.matrices]
     n_rows = min(len(data.scores) for data in read_all)
     matrices = {name: data.scores[:n_rows] for name, data in zip(names, read_all, strict=True)}
     rows: dict[str, list[str]] = {}
