@@ -60,7 +60,9 @@ def draw_curves(curves: Curves, measures: Sequence[str], to: Path) -> None:
                         marker=MARKERS[place], markerfacecolor="white", markeredgewidth=1.2,
                     )  # fmt: skip
             axis.set_xscale("log")
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            budgets = [budget for budget, own in curves.items() if any(measure in values for values in own.values())]
+            axis.set_xticks(budgets, [str(budget) for budget in budgets])
+            axis.minorticks_off()
             axis.set(title=f"{measure} recall", xlabel="calls of the cross-encoder", ylim=(0, 1.02))
         labels = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
         figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=4)
