@@ -10,6 +10,8 @@ import pytest
 
 import cur
 import cur_matrix
+from cur_pages import tables
+from plait.records import Document
 
 
 @pytest.fixture
@@ -21,6 +23,8 @@ def matrix(tmp_path: Path) -> Path:
     np.save(tmp_path / "item_anchors.npy", np.arange(30))
     np.save(tmp_path / "items.npy", (items + rng.normal(size=items.shape)).astype(np.float32))
     np.save(tmp_path / "queries.npy", queries.astype(np.float32))
+    np.save(tmp_path / "first-bm25.npy", np.tile(np.r_[np.arange(60), -1], (60, 1)))
+    (tmp_path / "positives.json").write_text(json.dumps([[int(row.argmax())] for row in queries @ items.T]))
     (tmp_path / "about.json").write_text(json.dumps({"data": "made up", "model": "none"}))
     return tmp_path
 
@@ -28,18 +32,33 @@ def matrix(tmp_path: Path) -> Path:
 def test_every_method_is_measured_and_the_matrix_decides_who_wins(
     matrix: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"CUTS": (1e-3,), "SPLITS": (0.5,), "MIXES": (0.0,), "N_DEV": 5}.items():
+    for name, value in {"CUTS": (1e-3,), "AXN_CUTS": (1e-3,), "SPLITS": (0.5,), "MIXES": (0.0,), "N_DEV": 5}.items():
         monkeypatch.setattr(cur, name, value)
-    found = cur.measured(cur.read(matrix, 40, 10), 50, 0)
+    data = cur.read(matrix, 40, 10)
+    found, chosen = cur.measured(data, 50, 0)
     assert set(found) == {
-        *("rerank dense", "anncur", "anncur, oracle split", "fixed-item", "item-CUR", "adacur", "adacur, dense start"),
-        *("axn dense", "axn factors"),
+        *("rerank dense", "rerank bm25", "anncur", "anncur, oracle split", "fixed-item", "item-CUR", "adacur"),
+        *("adacur, dense start", "adacur, bm25 start", "axn dense", "axn factors"),
     }
-    assert found["anncur"][10] == pytest.approx(1.0)  # 25 anchors span 12 directions
-    assert found["adacur"][10] == pytest.approx(1.0)
-    assert found["rerank dense"][10] < 1
-    page = cur.table({50: found}, 10)
+    assert found["anncur"]["top-10"] == pytest.approx(1.0)  # 25 anchors span 12 directions
+    assert found["adacur"]["top-10"] == pytest.approx(1.0)
+    assert found["rerank dense"]["top-10"] < 1
+    assert found["anncur"]["accuracy"] == pytest.approx(1.0)  # what is relevant is the best
+    assert chosen["anncur, k = 10"] == "25 anchors, cut 0.001"
+    alone = cur.without_calls(data)
+    assert alone["exact cross-encoder"] == {"accuracy": 1.0, "nDCG@10": 1.0}
+    page = "\n".join(tables({50: found}, ["top-10", "accuracy"], alone))
     assert "| anncur | 1.000 |" in page
+    assert "| exact cross-encoder | 1.000 |" in page
+
+
+def test_bm25_and_judgements_name_documents_by_number(tmp_path: Path) -> None:
+    documents = [Document("a", "red apples"), Document("b", "green pears"), Document("c", "red and green")]
+    ranked = cur_matrix.by_words(documents, ["pears", "nothing of it"], 2)
+    assert ranked.tolist() == [[1, -1], [-1, -1]]
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tc\t1\nq\tb\t0\n")
+    assert cur_matrix.relevant(tmp_path, ["q", "r"], ["a", "b", "c"]) == [[2], []]
 
 
 def test_a_matrix_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

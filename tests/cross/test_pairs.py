@@ -47,6 +47,14 @@ def test_no_side_is_pushed_out_and_no_room_is_wasted(n_query: int, n_document: i
     assert kept_query + kept_document == min(room, n_query + n_document)
 
 
+def test_with_a_length_of_its_own_a_document_is_cut_in_one_place_whatever_the_query() -> None:
+    pair = {"length": 11, "query_length": 3, "query_prefix": "", "document_prefix": "", "document_length": 4}
+    for query, kept in (("a", "a"), ("a b c d e f", "a b c")):
+        assert words(reader(pair=pair).read([(query, "p q r s t u")]).ids[0]) == f"[CLS] {kept} [SEP] p q r s [SEP]"
+    with pytest.raises(ModelError, match="make the pair longer"):
+        reader(pair=pair | {"document_length": 6})
+
+
 def test_markers_end_both_sides_and_are_taken_out_of_texts() -> None:
     read = reader(head="emb", markers={"query": "[Q]", "document": "[D]"})
     assert words(read.read([("a [D] b", "c [Q]")]).ids[0]) == "[CLS] a b [Q] [SEP] c [D] [SEP]"

@@ -24,6 +24,7 @@ SYSTEMS = (
     "cross-emb",
     "cross-tiny",
     "distil-dense",
+    "distil-tiny",
     "encoder",
     "m3",
     "plait-cross-small",

@@ -30,6 +30,13 @@ class PairReading:
     query_length: int  # tokens that the query may always have; the document has the rest
     query_prefix: str = ""
     document_prefix: str = ""
+    # Where this is not 0 the document has at most so many tokens, and the query at most `query_length`: a text is then
+    # cut in one place whatever stands beside it, and what a model makes of it alone can be kept.
+    document_length: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """What a card holds; a `document_length` of 0 is left out, as in cards from before it."""
+        return {key: value for key, value in asdict(self).items() if key != "document_length" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class CrossCard:
         identity = {
             "weights": self.weights,
             "tokenizer": self.tokenizer.sha256,
-            "pair": asdict(self.pair),
+            "pair": self.pair.to_json(),
             "markers": asdict(self.markers) if self.markers else None,
         }
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
@@ -64,7 +71,8 @@ class CrossCard:
 
     def to_json(self) -> dict[str, object]:
         """What `parse_cross_card` reads."""
-        return {"format": FORMAT, "kind": CROSS_KIND, **asdict(self), "languages": list(self.languages)}
+        fields = asdict(self) | {"pair": self.pair.to_json(), "languages": list(self.languages)}
+        return {"format": FORMAT, "kind": CROSS_KIND, **fields}
 
 
 def read_cross_card(folder: Path) -> CrossCard:
@@ -107,6 +115,7 @@ def parse_cross_card(raw: object, where: str) -> CrossCard:
             query_length=pair.take_count("query_length"),
             query_prefix=pair.take("query_prefix", str),
             document_prefix=pair.take("document_prefix", str),
+            document_length=pair.take_or("document_length", default=0),
         ),
         markers=Markers(markers.take("query", str), markers.take("document", str)) if markers else None,
         weights=top.take("weights", str),
@@ -123,6 +132,8 @@ def parse_cross_card(raw: object, where: str) -> CrossCard:
             section.close()
     if (card.head == "emb") != (card.markers is not None):
         raise ModelError(f"{where} has the head {card.head!r} and markers {card.markers}; emb has them, no other does")
+    if card.pair.document_length < 0:
+        raise ModelError(f"{where} gives the document {card.pair.document_length} tokens; it must be 0 or more")
     if card.pair.query_length >= card.pair.length:
         raise ModelError(
             f"{where} gives the query {card.pair.query_length} of {card.pair.length} tokens, which leaves none for the "

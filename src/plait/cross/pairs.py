@@ -2,7 +2,7 @@
 
 The frame is what the tokeniser itself puts around a pair. A pair that is too long is cut by one rule: the query may
 always have `query_length` tokens, and more where the document leaves room; the document has all the rest. Each keeps
-its beginning, so neither side can push the other out.
+its beginning, so neither side can push the other out. With a `document_length` each text is cut by itself.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ class PairReader:
                 f"{frame.name} reads pairs of {frame.pair.length} tokens, {self.room} of them of the texts, and gives "
                 f"{frame.pair.query_length} to the query; the document needs some too"
             )
+        if self.room < frame.pair.query_length + frame.pair.document_length:
+            raise ModelError(
+                f"{frame.name} gives {frame.pair.query_length} tokens to the query and {frame.pair.document_length} to "
+                f"the document, and has {self.room} of its {frame.pair.length} for both; make the pair longer"
+            )
 
     @property
     def room(self) -> int:
@@ -83,13 +88,19 @@ class PairReader:
         read = PairIds([], [], [])
         for query, document in pairs:
             asked, held = bodies[query], bodies[document]
-            n_query, n_document = shares(len(asked), len(held), self.room, self._pair.query_length)
+            n_query, n_document = self._kept(len(asked), len(held))
             left = self._head + self._query_prefix + asked[:n_query] + self._query_end
             right = self._document_prefix + held[:n_document] + self._document_end + self._tail
             read.ids.append(np.array(left + self._middle + right, np.int64))
             read.sides.append(np.array([0] * len(left) + self._middle_side + [1] * len(right), np.int64))
             read.cut.append(n_query < len(asked) or n_document < len(held))
         return read
+
+    def _kept(self, n_query: int, n_document: int) -> tuple[int, int]:
+        """How many tokens of each text stay."""
+        if self._pair.document_length:
+            return min(n_query, self._pair.query_length), min(n_document, self._pair.document_length)
+        return shares(n_query, n_document, self.room, self._pair.query_length)
 
     def _bodies(self, pairs: Sequence[Pair]) -> dict[str, list[int]]:
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))

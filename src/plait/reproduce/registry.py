@@ -11,7 +11,7 @@ from plait.reproduce.experiment import Experiment
 
 MODULES = (
     "colbert", "plaid", "trained_colbert", "constbert", "trained_constbert", "xtr", "trained_xtr", "colxtr_warp", "m3",
-    "trained_m3", "anncur",
+    "trained_m3", "anncur", "trained_anncur",
 )  # fmt: skip
 
 

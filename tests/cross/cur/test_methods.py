@@ -340,3 +340,14 @@ def test_anchor_queries_must_be_enough_and_different() -> None:
         check_anchor_queries(["one  two", "other", "one two"], where="queries.txt")
     with pytest.raises(InputError, match="query 2 is empty"):
         check_anchor_queries(["one", "  "], where="queries.txt")
+
+
+@pytest.mark.parametrize("shape", [(30, 12), (12, 30), (9, 9)])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_the_fast_inverse_is_that_of_the_singular_values(shape: tuple[int, int], ridge: float) -> None:
+    block = np.random.default_rng(0).normal(size=shape) * np.logspace(0, -3, shape[1])
+    left, values, right = np.linalg.svd(block, full_matrices=False)
+    kept = values > 1e-2 * values[0]
+    damped = values[kept] / (values[kept] ** 2 + (ridge * values[0]) ** 2)
+    expected = (right[kept].T * damped) @ left[:, kept].T
+    np.testing.assert_allclose(pseudo_inverse(block, cut=1e-2, ridge=ridge), expected, atol=1e-8)

@@ -17,9 +17,12 @@ from plait.train.cross.apart import Apart
 from plait.train.cross.checkpoint import save
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.export import PROBES, export_cross
+from plait.train.cross.joint import JointLayer, taken
 from plait.train.cross.model import CrossModel, PairTokens, nearest
+from plait.train.cross.rows import RowScorer
 from plait.train.cross.scorer import TorchPairScorer, padded
-from plait.train.texts import load_tokenizer
+from plait.train.encoded import Tokens
+from plait.train.texts import load_tokenizer, with_markers
 from train.tiny import tiny_backbone, tiny_config
 
 TOKENS = PairTokens(
@@ -97,7 +100,9 @@ def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     save(model, tokenizer, tmp_path / "run")
     assert export_cross(tmp_path / "run", tmp_path / "out").differences["fp32"] < 1e-3
     wanted = TorchPairScorer(model, PairReader(tokenizer, model.config.frame)).score(PROBES)
-    np.testing.assert_allclose(load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, atol=1e-4)
+    np.testing.assert_allclose(
+        load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_in_training_it_scores_as_it_does_later() -> None:
@@ -115,3 +120,44 @@ def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None
         Apart(tiny_backbone("bert", 2), 3)
     with pytest.raises(ConfigError, match="multiple of 4"):
         config(joint=6)
+
+
+@pytest.mark.parametrize("head", ["cls", "emb"])
+def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
+    tokenizer = with_markers(load_tokenizer(find()), ("[unused0]", "[unused1]"))
+    changes = {"head": head, "joint": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
+    reader = PairReader(tokenizer, config(**changes).frame)
+    torch.manual_seed(0)
+    model = CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), reader.marker_ids).eval()
+    torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
+    documents = [document for _, document in PROBES]
+    scorer = RowScorer(model, reader, documents)
+    for query in ("who", "a query that is longer than the eight tokens which it may have"):
+        wanted = TorchPairScorer(model, reader).score([(query, document) for document in documents])
+        np.testing.assert_allclose(scorer.score(query), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
+    model = CrossModel(config(head="cls", joint=8), tiny_backbone("bert", 2), None)
+    with pytest.raises(ConfigError, match="need a model with the head cls or emb"):
+        RowScorer(model, PairReader(load_tokenizer(find()), model.config.frame), [])
+
+
+def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:
+    torch.manual_seed(0)
+    layer, rows, mask = JointLayer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    at = torch.tensor([[0, 3], [2, 1]])
+    torch.testing.assert_close(layer(rows, mask, at), taken(layer(rows, mask), at))
+
+
+def test_a_graph_gives_the_states_where_all_layers_read_apart() -> None:
+    backbone = tiny_backbone("bert", 2)
+
+    class Ones:
+        def states(self, tokens: Tokens) -> torch.Tensor:
+            return torch.ones(*tokens.ids.shape, backbone.hidden)
+
+    kept = Apart(backbone, 2, graph=Ones()).kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    assert (kept[TOKENS.mask.bool()] == 1).all()
+    with pytest.raises(ConfigError, match="a graph gives last states"):
+        Apart(backbone, 1, graph=Ones())

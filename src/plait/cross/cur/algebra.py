@@ -11,6 +11,8 @@ Matrix = NDArray[np.float64]
 
 # Singular values below this part of the largest are noise unless measured to be otherwise; see docs/cross.md.
 DEFAULT_CUT = 1e-2
+# From this cut on the squares of singular values, exact to 1e-16 of the largest, say well enough which are above it.
+SAFE_SQUARED = 1e-5
 
 
 def pseudo_inverse(block: NDArray[np.floating], *, cut: float = 0.0, ridge: float = 0.0) -> Matrix:
@@ -23,19 +25,32 @@ def pseudo_inverse(block: NDArray[np.floating], *, cut: float = 0.0, ridge: floa
         raise ConfigError(f"the cut is {cut}; it is a part of the largest singular value, from 0 up to but without 1")
     if ridge < 0:
         raise ConfigError(f"the ridge is {ridge}; it must be 0 or more")
-    block = np.asarray(block, np.float64)
-    if not block.size:
-        return np.zeros(block.shape[::-1])
-    left, values, right = np.linalg.svd(block, full_matrices=False)
-    if values[0] == 0:
+    own: Matrix = np.asarray(block, np.float64)
+    if not own.size:
+        return np.zeros(own.shape[::-1])
+    if not own.any():
         raise InputError(
-            f"the anchor block of {block.shape[0]} by {block.shape[1]} scores is all zero, so nothing can be told "
+            f"the anchor block of {own.shape[0]} by {own.shape[1]} scores is all zero, so nothing can be told "
             f"from it; check the scorer, or choose other anchors"
         )
-    floor = max(cut, max(block.shape) * np.finfo(np.float64).eps) * values[0]
+    if cut >= SAFE_SQUARED:
+        return _by_squares(own, cut, ridge)
+    left, values, right = np.linalg.svd(own, full_matrices=False)
+    floor = max(cut, max(own.shape) * np.finfo(np.float64).eps) * values[0]
     kept = values > floor
     values = values[kept]
     return np.asarray((right[kept].T * (values / (values**2 + (ridge * values[0]) ** 2))) @ left[:, kept].T)
+
+
+def _by_squares(block: Matrix, cut: float, ridge: float) -> Matrix:
+    """The same from the eigenvalues of the smaller of B'B and BB', in half the time or less."""
+    tall = block.shape[0] >= block.shape[1]
+    squares, vectors = np.linalg.eigh(block.T @ block if tall else block @ block.T)
+    largest = squares[-1]
+    kept = squares > cut**2 * largest
+    own = vectors[:, kept]
+    solved = (own / (squares[kept] + ridge**2 * largest)) @ own.T
+    return np.asarray(solved @ block.T if tall else block.T @ solved)
 
 
 def numerical_rank(matrix: NDArray[np.floating], threshold: float) -> int:

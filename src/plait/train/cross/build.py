@@ -25,6 +25,7 @@ from plait.train.cross.objective import list_loss, own_facts
 from plait.train.cross.scorer import TorchPairScorer, padded
 from plait.train.encoded import Loss
 from plait.train.evaluation import Judged
+from plait.train.graph_states import GraphStates
 from plait.train.mining.negatives import WordsOnly
 from plait.train.model_config import DenseHeadConfig, ModelConfig
 from plait.train.objective import Summed
@@ -41,7 +42,11 @@ def build_cross(recipe: Recipe) -> Parts:
     plan = read_cross_plan(recipe)
     config, tokenizer = plan.model, _tokenizer(plan)
     reader = PairReader(tokenizer, config.frame)
-    model = CrossModel(config, _backbone(plan, tokenizer), reader.marker_ids)
+    backbone = _backbone(plan, tokenizer)
+    graph = (
+        GraphStates(plan.graph, hidden=backbone.hidden, n_threads=recipe.run.threads or None) if plan.graph else None
+    )
+    model = CrossModel(config, backbone, reader.marker_ids, graph=graph)
     scorer = TorchPairScorer(model, reader)
 
     def losses(batch: TextBatch) -> Iterator[tuple[Loss, float]]:

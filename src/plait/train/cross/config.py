@@ -28,11 +28,13 @@ class CrossConfig:
     head: str = "cls"
     layers: int = 0  # only the first so many layers of the backbone; 0 is all
     apart: int = 0  # the first so many layers read each text by itself, and are not trained
-    joint: int = 0  # the width of a small layer above the backbone, where tokens see both texts; 0 is none
+    joint: int = 0  # the width of small layers above the backbone, where tokens see both texts; 0 is none
+    joint_layers: int = 1  # how many of them; two can compare tokens first and gather what they found after
     dropout: float = 0.1  # before the output of cls
     scale: float = 1.0  # what the score of emb or maxsim is multiplied by
     length: int = 256  # of a pair, special tokens included
     query_length: int = 64  # tokens that the query may always have
+    document_length: int = 0  # tokens that the document has at most, whatever the query; 0 is all the rest
     document_prefix: str = ""  # put before the document, such as "[CLS]"
     markers: tuple[str, ...] = ("[unused0]", "[unused1]")  # of emb: after the query, after the document
 
@@ -46,6 +48,11 @@ class CrossConfig:
             )
         if self.joint < 0 or self.joint % 4:
             raise ConfigError(f"joint is {self.joint}; it must be 0, or a multiple of 4")
+        if self.joint_layers < 1 or self.document_length < 0:
+            raise ConfigError(
+                f"joint_layers is {self.joint_layers} and document_length is {self.document_length}; they must be at "
+                f"least 1, and 0 or more"
+            )
         if not 0 < self.query_length < self.length:
             raise ConfigError(f"query_length is {self.query_length} of a length of {self.length}; documents need some")
         if len(self.markers) != 2 or self.markers[0] == self.markers[1]:
@@ -54,7 +61,8 @@ class CrossConfig:
     @property
     def frame(self) -> Frame:
         markers = Markers(*self.markers) if self.head == "emb" else None
-        return Frame(self.name, PairReading(self.length, self.query_length, "", self.document_prefix), markers)
+        pair = PairReading(self.length, self.query_length, "", self.document_prefix, self.document_length)
+        return Frame(self.name, pair, markers)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,6 +105,7 @@ class CrossPlan:
     model: CrossConfig
     objective: CrossEntropyConfig
     tokenizer: str = ""
+    graph: str = ""  # a model folder, or a bundled model, whose graph gives the states of texts in training
     random: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -107,7 +116,7 @@ def is_cross(recipe: Recipe) -> bool:
 def read_cross_plan(recipe: Recipe) -> CrossPlan:
     """Checks the sections model and objective of a recipe for a cross-encoder. Loads nothing."""
     place, values = recipe.place("model"), dict(recipe.model)
-    random, tokenizer = values.pop("random", {}), values.pop("tokenizer", "")
+    random, tokenizer, graph = values.pop("random", {}), values.pop("tokenizer", ""), values.pop("graph", "")
     if not isinstance(random, Mapping) or (random and "model_type" not in random):
         raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
     if recipe.objective.get("name") != OBJECTIVE:
@@ -117,7 +126,12 @@ def read_cross_plan(recipe: Recipe) -> CrossPlan:
         )
     objective = read_section(CrossEntropyConfig, recipe.objective, recipe.place("objective"))
     _check_data(recipe, objective)
-    return CrossPlan(read_section(CrossConfig, values, place), objective, str(tokenizer), random)
+    model = read_section(CrossConfig, values, place)
+    if graph and not model.apart:
+        raise ConfigError(
+            f"{place.of('graph')}: graph is for a model that reads texts apart; set apart, or leave it out"
+        )
+    return CrossPlan(model, objective, str(tokenizer), str(graph), random)
 
 
 def _check_data(recipe: Recipe, objective: CrossEntropyConfig) -> None:

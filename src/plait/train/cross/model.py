@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from plait.errors import ConfigError
 from plait.train.backbone import Backbone
+from plait.train.cache import Source
 from plait.train.cross.apart import Apart
 from plait.train.cross.config import CrossConfig
-from plait.train.cross.joint import JointBlock
+from plait.train.cross.joint import JointBlock, taken
 from plait.train.families import family_of
 
 
@@ -33,19 +34,27 @@ class PairTokens:
 
 
 class CrossModel(nn.Module):
-    """Pairs to scores (pairs,). `marker_ids` are those of [EMB]-CE, of the query and of the document."""
+    """Pairs to scores (pairs,). `marker_ids` are those of [EMB]-CE, of the query and of the document; `graph` gives the
+    states of texts that all layers read apart."""
 
-    def __init__(self, config: CrossConfig, backbone: Backbone, marker_ids: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        config: CrossConfig,
+        backbone: Backbone,
+        marker_ids: tuple[int, int] | None,
+        *,
+        graph: Source | None = None,
+    ) -> None:
         super().__init__()
         if (marker_ids is not None) != (config.head == "emb"):
             raise ConfigError(
                 f"the head {config.head!r} and the markers {marker_ids} do not fit: emb has them, cls not"
             )
         self.config, self.backbone, self.marker_ids = config, backbone, marker_ids
-        self.keeps = False  # whether states of texts that were read apart are kept out of training too
+        self.keeps = graph is not None  # whether states of texts that were read apart are kept out of training too
         if config.layers:
             keep_layers(backbone, config.layers)
-        self._apart = Apart(backbone, config.apart) if config.apart else None
+        self._apart = Apart(backbone, config.apart, graph=graph) if config.apart else None
         self._takes_sides = (
             self._apart is not None or config.head == "maxsim" or config.joint > 0 or takes_sides(backbone.encoder)
         )
@@ -54,7 +63,7 @@ class CrossModel(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         if config.head == "cls":
             self.pooler, self.output = nn.Linear(backbone.hidden, backbone.hidden), nn.Linear(backbone.hidden, 1)
-        self.joint = JointBlock(backbone.hidden, config.joint) if config.joint else None
+        self.joint = JointBlock(backbone.hidden, config.joint, config.joint_layers) if config.joint else None
         self.weigh: nn.Linear | None = None
         if config.head == "maxsim":
             self.weigh = nn.Linear(backbone.hidden, 1, bias=False)
@@ -70,17 +79,36 @@ class CrossModel(nn.Module):
 
     def from_states(self, states: Tensor, tokens: PairTokens) -> Tensor:
         """Scores (pairs,) of states (pairs, length, hidden) that the backbone gave."""
+        at = self.places(tokens.ids)
         if self.joint is not None:
-            states = self.joint(states, tokens.mask, tokens.sides)
+            states = self.joint(states, tokens.mask, tokens.sides, at)
+        elif at is not None:
+            states = taken(states, at)
         if self.weigh is not None:
             return nearest(states, self.weigh(states)[:, :, 0], tokens) * self.config.scale
+        return self.from_places(states)
+
+    def from_places(self, states: Tensor) -> Tensor:
+        """Scores (pairs,) of `cls` or `emb`, from the states (pairs, n, hidden) of its places alone."""
         if self.pooler is not None and self.output is not None:
             pooled = torch.tanh(self.pooler(states[:, 0]))
             scores: Tensor = self.output(self.dropout(pooled))[:, 0]
             return scores
-        assert self.marker_ids is not None
-        query, document = (at_marker(states, tokens.ids, marker) for marker in self.marker_ids)
-        return (query * document).sum(dim=1) * self.config.scale
+        return (states[:, 0] * states[:, 1]).sum(dim=1) * self.config.scale
+
+    def places(self, ids: Tensor) -> Tensor | None:
+        """(pairs, n): the tokens whose states the head reads, the first or the two markers; None if it reads all."""
+        if self.weigh is not None:
+            return None
+        if self.marker_ids is None:
+            return torch.zeros_like(ids[:, :1])
+        return torch.stack([(ids == marker).long().argmax(dim=1) for marker in self.marker_ids], dim=1)
+
+    def alone(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(texts, length, hidden): states of single texts after the layers that read them apart."""
+        if self._apart is None:
+            raise ConfigError("this cross-encoder reads both texts of a pair together from its first layer on")
+        return self._apart.states(ids, mask, torch.zeros_like(ids))
 
     def _states(self, tokens: PairTokens) -> Tensor:
         """(pairs, length, hidden)"""
@@ -102,11 +130,6 @@ def nearest(states: Tensor, weights: Tensor, tokens: PairTokens) -> Tensor:
     alike = (unit @ unit.transpose(1, 2)).masked_fill(~held.unsqueeze(1), -1.0).amax(dim=2)
     shares = weights.masked_fill(~asked, torch.finfo(weights.dtype).min).softmax(dim=1)
     return (alike * shares).sum(dim=1)
-
-
-def at_marker(states: Tensor, ids: Tensor, marker: int) -> Tensor:
-    """(pairs, hidden): the state where the marker stands, which is in one place of each pair."""
-    return (states * (ids == marker).unsqueeze(2).to(states.dtype)).sum(dim=1)
 
 
 def takes_sides(encoder: Any) -> bool:

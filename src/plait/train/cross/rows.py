@@ -1,0 +1,90 @@
+"""`RowScorer`: one query with many documents, by a model whose whole backbone reads texts apart.
+
+A pair then costs the joint layers alone: what they begin with is worked out once for each document and kept, narrow as
+they are, and their last layer works out only the tokens that the head reads. This is what score matrices are made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plait.cross.encoder import BATCH_TOKENS
+from plait.cross.pairs import PairReader
+from plait.encode.batches import by_length, pad
+from plait.errors import ConfigError
+from plait.train.cross.model import CrossModel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Documents of like length."""
+
+    items: list[int]
+    rows: Tensor  # (documents, length, dim): what the joint layers begin with
+    mask: Tensor  # (documents, length)
+    marker: Tensor  # (documents,): where the document's marker stands; 0 where the head has none
+    state: Tensor  # (documents, hidden): the state there
+
+
+class RowScorer:
+    """Rows of a score matrix. The documents are read once, when it is made."""
+
+    def __init__(self, model: CrossModel, reader: PairReader, documents: Sequence[str]) -> None:
+        if not reads_rows(model):
+            raise ConfigError(
+                f"rows of scores need a model with the head cls or emb that reads all its layers apart, joint layers "
+                f"above them and a document_length; this one has {model.config}"
+            )
+        self._model, self._reader, self._n = model.eval(), reader, len(documents)
+        ids = self._own([("", document) for document in documents], side=1)
+        self._blocks = [
+            self._read([ids[item] for item in items], items)
+            for items in by_length([len(own) for own in ids], n_tokens=BATCH_TOKENS)
+        ]
+
+    @torch.no_grad()
+    def score(self, query: str) -> NDArray[np.float32]:
+        """(documents,): the scores of the query with all of them."""
+        asked = self._read(self._own([(query, "")], side=0), [0], side=0)
+        scores, n_query = np.zeros(self._n, np.float32), asked.rows.shape[1]
+        for block in self._blocks:
+            n = len(block.items)
+            rows = torch.cat([asked.rows.expand(n, -1, -1), block.rows], dim=1)
+            mask = torch.cat([asked.mask.expand(n, -1), block.mask], dim=1)
+            at, kept = asked.marker.expand(n).unsqueeze(1), asked.state.expand(n, -1).unsqueeze(1)
+            if self._model.marker_ids is not None:
+                at = torch.cat([at, block.marker.unsqueeze(1) + n_query], dim=1)
+                kept = torch.cat([kept, block.state.unsqueeze(1)], dim=1)
+            assert self._model.joint is not None
+            found = self._model.from_places(kept + self._model.joint.added(rows, mask, at))
+            scores[block.items] = found.numpy()
+        return scores
+
+    def _own(self, pairs: Sequence[tuple[str, str]], side: int) -> list[NDArray[np.int64]]:
+        """The tokens of one text of each pair. With a document_length they do not depend on the other."""
+        read = self._reader.read(pairs)
+        return [ids[sides == side] for ids, sides in zip(read.ids, read.sides, strict=True)]
+
+    @torch.no_grad()
+    def _read(self, texts: Sequence[NDArray[np.int64]], items: list[int], side: int = 1) -> _Block:
+        ids, mask = (torch.from_numpy(part) for part in pad(texts))
+        states = self._model.alone(ids, mask)
+        markers = self._model.marker_ids
+        marker = torch.zeros(len(ids), dtype=torch.int64)
+        if markers is not None:
+            marker = (ids == markers[side]).long().argmax(dim=1)
+        assert self._model.joint is not None
+        rows = self._model.joint.enter(states, torch.full_like(ids, side))
+        return _Block(items, rows, mask, marker, states[torch.arange(len(ids)), marker].clone())
+
+
+def reads_rows(model: CrossModel) -> bool:
+    """Whether a model is one that `RowScorer` takes."""
+    config, n_layers = model.config, model.backbone.encoder.config.num_hidden_layers
+    return bool(config.joint and config.head != "maxsim" and config.document_length and config.apart == n_layers)
