@@ -29,6 +29,7 @@ CALIBRATED = tuple(AIMS)
 N_QUERIES = 128  # that it is measured with
 AWAY = 0.3  # share of another row in a made query
 SEED = 0
+FARTHER = 1.5  # times as many of the rows that a filter leaves are read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,11 +46,13 @@ class DenseCells:
         return len(self.owners)
 
     def n_probe(self, k: int, *, share: float = 1.0) -> int:
-        """The cells to read for k rows where only a share of all may be found: the rarer they are, the more cells."""
+        """The cells to read for k rows where only a share of all may be found: the rarer they are, the more cells, and
+        some more as they need not be near to the query."""
         wanted = next((self.probes[at] for at in CALIBRATED if k <= at), None)
         if wanted is None:
             wanted = math.ceil(self.probes[CALIBRATED[-1]] * math.sqrt(k / CALIBRATED[-1]))
-        return max(1, min(len(self.centroids), math.ceil(wanted / max(share, 1e-9))))
+        share = max(share, 1e-9)
+        return max(1, min(len(self.centroids), math.ceil(wanted / share * min(FARTHER, 1 / share))))
 
     def search(
         self,

@@ -36,6 +36,11 @@ class Eligible:
     def __len__(self) -> int:
         return self.segment.n_rows if self.rows is None else len(self.rows)
 
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The same, named one by one."""
+        return np.arange(self.segment.n_rows) if self.rows is None else self.rows
+
     @cached_property
     def bits(self) -> NDArray[np.uint8] | None:
         """A bit for each row, as the kernels read them; None where all are eligible."""
@@ -88,10 +93,20 @@ def candidate_rows(snapshot: Snapshot, allowed: Allowed) -> Iterator[tuple[Segme
 def _found(snapshot: Snapshot, allowed: Allowed) -> Iterator[Eligible]:
     base = 0
     for segment in snapshot.segments:
-        rows = _rows_of(segment, allowed)
-        if segment.n_rows and (rows is None or len(rows)):
-            yield Eligible(segment, base, rows)
+        own = None if allowed is None else _near(segment, allowed)
+        if segment.n_rows and (own is None or len(own)):
+            rows = _rows_of(segment, own)
+            if rows is None or len(rows):
+                yield Eligible(segment, base, rows)
         base += segment.n_rows
+
+
+def _near(segment: Segment, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those from the first to the last document of a segment: few named ones are in most segments none."""
+    if not segment.n_rows:
+        return allowed[:0]
+    first, last = np.searchsorted(allowed, (segment.docs[0], segment.docs[-1] + 1))
+    return allowed[first:last]
 
 
 def _rows_of(segment: Segment, allowed: Allowed) -> Rows:

@@ -58,9 +58,10 @@ class ProbedMulti:
         fewest = max(self.exhaustive_below, n_first)
         for pool in pools(snapshot, allowed):
             chosen = settings if self.config is not None else settings.among(len(pool), pool.n_rows)
+            many = (pool.n_rows if chosen.by_centroids else len(pool)) > fewest
             for query, own in zip(queries, found, strict=True):
-                if pool.coded and not chosen.exhaustive and len(pool) > fewest:
-                    own.append(PoolSearch(pool, query, within).search(chosen.config, k, n_first))
+                if pool.coded and not chosen.exhaustive and many:
+                    own.append(PoolSearch(pool, query, within).search(chosen, k, n_first))
                     continue
                 for part in pool.parts:
                     own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))

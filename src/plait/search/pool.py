@@ -27,6 +27,7 @@ from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.eligible import Allowed, Eligible, eligible, kept
 from plait.search.generator import documents_of
 from plait.search.ranking import Ranking
+from plait.search.settings import Settings
 from plait.search.trace import Trace
 
 Numbers = NDArray[np.int64]
@@ -75,7 +76,7 @@ class Near:
             vectors, near = part.segment.multi, part.segment.near_file
             assert vectors is not None
             assert near is not None
-            own = np.arange(part.segment.n_rows) if part.rows is None else part.rows
+            own = part.numbers
             with blaming(part.segment, "uncompressed"):
                 near.check_values()
             rows.append(own)
@@ -122,24 +123,26 @@ class PoolSearch:
             others = [part.segment.coded for part in pool.coded[1:]]
             self._asked = [asked, *(asked.on(items) for items in others if items is not None)]
 
-    def search(self, config: ProbeConfig, k: int, n_first: int) -> Ranking:
+    def search(self, settings: Settings, k: int, n_first: int) -> Ranking:
         """k documents, if there are as many with a vector: where too few come, more are asked for."""
-        n_wanted = n_first
+        n_wanted, config = n_first, settings.config
+        everything = [part.numbers for part in self._pool.coded] if settings.by_centroids else None
         while True:
-            found, n_items = self._once(config, k, n_wanted)
+            found, n_items = self._once(config, k, n_wanted, everything)
             if len(found) >= k or len(found) == self._pool.n_documents:
                 return found
             if n_items >= n_wanted:
                 n_wanted *= 2
-            elif config.n_probe >= len(self._asked[0].table):
+            elif everything is not None or config.n_probe >= len(self._asked[0].table):
                 return found
             else:
                 config = replace(config, n_probe=2 * config.n_probe)
 
-    def _once(self, config: ProbeConfig, k: int, n_wanted: int) -> tuple[Ranking, int]:
-        """The k best documents, and how many passages they were chosen from."""
-        coded = self._gathered(config.n_probe, max(config.n_gather, 4 * n_wanted))
-        coded, plain = self._flooded(coded, max(config.n_flood, n_wanted))
+    def _once(self, config: ProbeConfig, k: int, n_wanted: int, gathered: list[Numbers] | None) -> tuple[Ranking, int]:
+        """The k best documents, and how many passages they were chosen from: what the cells lead to, unless given."""
+        if gathered is None:
+            gathered = self._gathered(config.n_probe, max(config.n_gather, 4 * n_wanted))
+        coded, plain = self._flooded(gathered, max(config.n_flood, n_wanted))
         coded = self._sifted(coded, max(config.n_fine, n_wanted), config.slack)
         docs, numbers, scores = [], [], []
         for part, asked, rows in zip(self._pool.coded, self._asked, coded, strict=True):

@@ -8,41 +8,46 @@ from dataclasses import dataclass, replace
 
 from plait.index.store import Snapshot
 from plait.index.tuned import TunedPlan
-from plait.search.coded import NARROW_RANGE, ProbeConfig
+from plait.search.coded import ProbeConfig
 
 # What a search of BASE_PASSAGES for BASE_K documents needs; see docs/tuning.md for the measurements.
 BASE_PASSAGES, BASE_K = 10_000, 10
 BASE = ProbeConfig(n_probe=16, n_gather=700, n_flood=320, n_fine=32)
 # Candidates grow with the corpus and with k, but more slowly than either.
 BY_SIZE, BY_K = 0.5, 0.5
-# What a filter leaves: up to so many times n_gather, scoring all of it takes little longer than a search without a
-# filter; see docs/updates.md. Where it leaves most, the search is as without one.
-WHOLE, BY_SHARE, MOST = 2.5, 0.5, 0.75
-ALL_ROWS = NARROW_RANGE  # a slack that passes no row over
+# What a filter leaves, and how it is searched; docs/updates.md has the measurements. Up to WHOLE * n_flood passages
+# all are scored, up to BY_CENTROIDS * n_gather all go by their centroids, beyond that by cells. From MOST of all rows
+# on, the search is as without a filter.
+WHOLE, BY_CENTROIDS, MOST = 1.0, 9.0, 0.75
+# The best of what is left may be farther from the query than the best of all, where centroids tell less: more passages
+# and more of their rows are scored by codes.
+FLOOD_MORE, GATHER_MORE, WIDE_SLACK = 1.4, 3.0, 0.03
+PROBE_BY_SHARE = 0.25  # and the rarer they are, the more cells are read
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a segment of compressed passages is searched."""
+    """How the compressed passages of an index are searched."""
 
     config: ProbeConfig
     exhaustive: bool = False
+    by_centroids: bool = False  # no cells are read: the centroids of every passage that may be found are looked up
 
     def among(self, n_eligible: int, n_rows: int) -> Settings:
-        """The same where a filter leaves some rows of a segment. Few are scored whole; of more, those that are to be
-        found may be farther from the query than the best of all would be, so more of them are looked at."""
+        """The same where a filter leaves some rows of all."""
         if n_eligible >= MOST * n_rows or self.exhaustive:
             return self
-        if n_eligible <= WHOLE * self.config.n_gather:
+        config = self.config
+        if n_eligible <= WHOLE * config.n_flood:
             return replace(self, exhaustive=True)
-        growth = (n_eligible / n_rows) ** -BY_SHARE
-        config = replace(
-            self.config,
-            n_gather=math.ceil(growth * self.config.n_gather),
-            n_flood=math.ceil(growth * self.config.n_flood),
-            slack=ALL_ROWS,
+        wider = replace(
+            config,
+            n_probe=math.ceil(config.n_probe * (n_eligible / n_rows) ** -PROBE_BY_SHARE),
+            n_gather=math.ceil(GATHER_MORE * config.n_gather),
+            n_flood=math.ceil(FLOOD_MORE * config.n_flood),
+            slack=max(WIDE_SLACK, config.slack),
         )
-        return replace(self, config=config)
+        return Settings(wider, by_centroids=n_eligible <= BY_CENTROIDS * config.n_gather)
 
 
 def settings_for(snapshot: Snapshot, k: int) -> Settings:

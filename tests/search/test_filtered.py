@@ -1,0 +1,99 @@
+"""Search under a filter: how what is left is searched, and that it is found when the query is about other things."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from index.tokens import N_GROUPS, SHAPE, batch
+from plait.index.store import Store
+from plait.search.coded import ProbeConfig
+from plait.search.multi import ExactMulti, ProbedMulti
+from plait.search.ranking import Ranking
+from plait.search.settings import BY_CENTROIDS, GATHER_MORE, Settings
+from plait.search.trace import Trace
+from search.test_multi import PROBED, overlap, queries, run
+
+N_DOCUMENTS = 600  # of two passages
+CONFIG = ProbeConfig(n_probe=16, n_gather=700, n_flood=320)
+N_ROWS = 100_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A compressed segment and a new one, some of each deleted."""
+    made = Store.create(tmp_path_factory.mktemp("filtered") / "index", fingerprint="f", shape=SHAPE, facts={})
+    with made.writer() as writer:
+        writer.write(*batch(0, N_DOCUMENTS - 20, noise=0.5))
+        writer.compact(bits=4)
+        writer.write(*batch(N_DOCUMENTS - 20, 20, noise=0.5))
+        writer.delete([f"d{n}" for n in range(0, N_DOCUMENTS, 9)])
+    return made
+
+
+def of_groups(*groups: int) -> list[int]:
+    """The documents of these groups; document n is the n-th from 1 on."""
+    return [number + 1 for number in range(N_DOCUMENTS) if number % N_GROUPS in groups]
+
+
+def stages(store: Store, allowed: list[int]) -> set[str]:
+    trace = Trace()
+    with store.snapshot() as snapshot:
+        PROBED.generate(snapshot, queries(), 10, np.asarray(allowed, np.int64), trace)
+    return {stage.name.removeprefix("multi: ") for stage in trace.stages}
+
+
+def elsewhere(rankings: list[Ranking], groups: range) -> list[Ranking]:
+    """Of queries that are each about one group, those about none of these."""
+    return [found for group, found in enumerate(rankings) if group not in groups]
+
+
+def test_what_a_filter_leaves_decides_how_it_is_searched() -> None:
+    whole = Settings(CONFIG)
+    assert whole.among(CONFIG.n_flood, N_ROWS).exhaustive
+    some = whole.among(CONFIG.n_flood + 1, N_ROWS)
+    assert (some.exhaustive, some.by_centroids) == (False, True)
+    many = whole.among(round(BY_CENTROIDS * CONFIG.n_gather) + 1, N_ROWS)
+    assert (many.exhaustive, many.by_centroids) == (False, False)
+    assert many.config.n_gather == GATHER_MORE * CONFIG.n_gather
+    assert many.config.n_probe > CONFIG.n_probe
+    assert whole.among(N_ROWS - 1, N_ROWS) == whole
+
+
+def test_settings_that_score_everything_stay_so() -> None:
+    assert Settings(CONFIG, exhaustive=True).among(N_ROWS // 2, N_ROWS).exhaustive
+
+
+def test_passages_that_a_filter_leaves_go_by_their_centroids(store: Store) -> None:
+    found = stages(store, of_groups(*range(6)))
+    assert "flood" in found
+    assert "gather" not in found
+
+
+def test_few_are_scored_whole(store: Store) -> None:
+    assert not stages(store, of_groups(3)) & {"gather", "flood"}
+
+
+def test_a_filter_finds_as_much_as_no_filter_does(store: Store) -> None:
+    without = overlap(run(PROBED, store), run(ExactMulti(), store))
+    for groups in (range(6), range(3, 9)):
+        allowed = of_groups(*groups)
+        found, truth = run(PROBED, store, allowed=allowed), run(ExactMulti(), store, allowed=allowed)
+        assert all(np.isin(own.docs, allowed).all() for own in found)
+        assert overlap(found, truth) >= without - 0.02
+        assert overlap(elsewhere(found, groups), elsewhere(truth, groups)) >= 0.9
+
+
+def test_all_that_a_filter_leaves_can_be_asked_for(store: Store) -> None:
+    allowed = of_groups(*range(6))
+    with store.snapshot() as snapshot:
+        alive = {int(doc) for segment in snapshot.segments for doc in segment.docs[segment.live]} & set(allowed)
+    for found in run(PROBED, store, 1000, allowed=allowed):
+        assert set(found.docs.tolist()) == alive
+
+
+def test_an_index_that_is_scored_whole_is_so_under_a_filter(store: Store) -> None:
+    allowed = of_groups(*range(6))
+    small = ProbedMulti(exhaustive_below=2 * N_DOCUMENTS)
+    found, truth = run(small, store, allowed=allowed), run(ExactMulti(), store, allowed=allowed)
+    assert [own.docs.tolist() for own in found] == [own.docs.tolist() for own in truth]
