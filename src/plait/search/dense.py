@@ -3,7 +3,7 @@ nearest to the query."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from plait.errors import ConfigError, InputError
 from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.scoring.dense import dot_rows
+from plait.scoring.maxsim import top_k
 from plait.search.blame import blaming
 from plait.search.eligible import Eligible, eligible, kept
 from plait.search.generator import Allowed, Rows, by_document, candidate_rows, documents_of, missing_strand
@@ -25,6 +26,7 @@ DENSE_BLOCK = 8192
 # From so many queries on, a product of matrices is faster than one query after another.
 MANY_QUERIES = 4
 SMALL = 4096  # passages of a segment that is ranked with others
+COPIED = 4096  # passages of all such segments that are copied together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,24 +82,41 @@ class ProbedDense:
 
 
 class _SmallParts:
-    """Segments that are small and have no cells, as new ones are: their passages are ranked together, which for one
-    takes longer than scoring it does."""
+    """Segments that are small and have no cells, as new ones are: ranked together, and copied into one array while
+    they are few. A call for each would take longer than the products do."""
 
     def __init__(self, parts: Sequence[Eligible]) -> None:
         small = [part for part in parts if part.segment.cells_file is None and len(part) <= SMALL]
         self.others = [part for part in parts if part not in small]
         self._parts = small
-        rows = [np.arange(part.segment.n_rows) if part.rows is None else part.rows for part in small]
+        rows = [part.numbers for part in small]
         none = np.zeros(0, np.int64)
         self._docs = np.concatenate([none, *(part.segment.docs[own] for part, own in zip(small, rows, strict=True))])
         self._numbers = np.concatenate([none, *(part.base + own for part, own in zip(small, rows, strict=True))])
+        self._one_each = bool(np.all(self._docs[1:] > self._docs[:-1]))  # passages of a document, in their order
+        self._vectors: NDArray[np.float32] | None = None
+        if 0 < len(self._docs) <= COPIED:
+            copies = [_dense(part.segment)[own] for part, own in zip(small, rows, strict=True)]
+            self._vectors = np.concatenate(copies)
 
     def score(self, queries: NDArray[np.float32], k: int, found: list[list[Ranking]]) -> None:
         if not self._parts:
             return
-        scores = [dense_scores(part.segment, part.rows, queries) for part in self._parts]
-        for own, passages in zip(found, np.concatenate(scores, axis=1), strict=True):
-            own.append(documents_of(self._docs, self._numbers, passages, k))
+        scores: Iterable[NDArray[np.float32]]
+        if self._vectors is None:
+            scores = np.concatenate([dense_scores(part.segment, part.rows, queries) for part in self._parts], axis=1)
+        elif len(queries) < MANY_QUERIES:
+            scores = [dot_rows(query, self._vectors) for query in queries]
+        else:
+            scores = queries @ self._vectors.T
+        for own, passages in zip(found, scores, strict=True):
+            own.append(self._ranked(passages, k))
+
+    def _ranked(self, scores: NDArray[np.float32], k: int) -> Ranking:
+        if not self._one_each:
+            return documents_of(self._docs, self._numbers, scores, k)
+        best = top_k(scores, k)
+        return Ranking(self._docs[best], scores[best], self._numbers[best])
 
 
 class _CellSearch:
@@ -148,13 +167,18 @@ def _score_all(
 
 def dense_scores(segment: Segment, rows: Rows, queries: NDArray[np.float32]) -> NDArray[np.float32]:
     """(queries, rows) inner products; mapped vectors are never copied whole."""
-    assert segment.dense is not None
+    vectors = _dense(segment)
     if len(queries) < MANY_QUERIES:
-        return np.stack([dot_rows(query, segment.dense, rows) for query in queries])
+        return np.stack([dot_rows(query, vectors, rows) for query in queries])
     n_rows = segment.n_rows if rows is None else len(rows)
     scores = np.empty((len(queries), n_rows), np.float32)
     for start in range(0, n_rows, DENSE_BLOCK):
         stop = min(start + DENSE_BLOCK, n_rows)
-        block = segment.dense[start:stop] if rows is None else segment.dense[rows[start:stop]]
+        block = vectors[start:stop] if rows is None else vectors[rows[start:stop]]
         np.matmul(queries, block.T, out=scores[:, start:stop])
     return scores
+
+
+def _dense(segment: Segment) -> NDArray[np.float32]:
+    assert segment.dense is not None
+    return segment.dense

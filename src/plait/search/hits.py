@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 
@@ -17,15 +19,15 @@ def hits_of(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
     """The hits of one query, best first."""
     stored = snapshot.fetch([int(doc) for doc in ranking.docs])
     by_number = {segment.number: segment for segment in snapshot.segments}
-    starts = np.cumsum([0, *(segment.n_rows for segment in snapshot.segments)])
+    starts = [0, *accumulate(segment.n_rows for segment in snapshot.segments)]
     hits = []
     for place, document in enumerate(stored):
         row = int(ranking.rows[place])
         if row == UNKNOWN_ROW:
             span = _span_with_most_words(by_number[document.segment], document, query, snapshot.analyser)
         else:
-            which = int(np.searchsorted(starts, row, side="right")) - 1
-            span = _span(snapshot.segments[which], row - int(starts[which]))
+            which = bisect_right(starts, row) - 1
+            span = _span(snapshot.segments[which], row - starts[which])
         hits.append(
             Hit(
                 id=document.id,

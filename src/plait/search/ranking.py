@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,9 @@ class QueryBatch:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+
+FEW = 64  # candidates that are sorted all: choosing the best first would take longer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +59,7 @@ class Ranking:
 
 def best_first(docs: NDArray[np.int64], scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Ranking:
     """The k best of unordered candidates, each document at most once in `docs`."""
-    if len(docs) > k:
+    if len(docs) > max(k, FEW):
         # Everything that ties with the k-th best stays until the exact sort below, so ties break by number.
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
         kept = np.flatnonzero(scores >= threshold)
@@ -68,9 +72,18 @@ def merge(parts: Sequence[Ranking], k: int) -> Ranking:
     """One ranking from those of segments, which share no document."""
     if len(parts) == 1:
         return parts[0].top(k)
+    lead = max(parts, key=_best, default=None)
+    if lead is not None and len(lead) >= k > 0:
+        last = lead.scores[k - 1]
+        if all(part is lead or _best(part) < last for part in parts):  # as where little of an index is new
+            return Ranking(lead.docs[:k], lead.scores[:k], lead.rows[:k])
     return best_first(
         np.concatenate([part.docs for part in parts] or [np.zeros(0, np.int64)]),
         np.concatenate([part.scores for part in parts] or [np.zeros(0, np.float32)]),
         np.concatenate([part.rows for part in parts] or [np.zeros(0, np.int64)]),
         k,
     )
+
+
+def _best(part: Ranking) -> float:
+    return float(part.scores[0]) if len(part) else -math.inf
