@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import plait
 from plait.errors import CorruptIndexError
-from plait.index import words_file
+from plait.index import full_text, words_file
 from plait.index.analyser import PLAIN, Analyser
 from plait.index.check import check
 from plait.index.container import SegmentFile
@@ -123,13 +123,51 @@ def test_a_word_that_begins_others_is_left_to_sqlite(path: Path, monkeypatch: py
     assert docs.tolist() == own_docs.tolist()
 
 
-def test_later_documents_are_found_and_deleted_ones_are_not(path: Path) -> None:
+@pytest.mark.parametrize("most_later", [5, 20])  # by SQLite, and by words in memory
+def test_later_documents_are_found_and_deleted_ones_are_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most_later: int
+) -> None:
+    monkeypatch.setattr(full_text, "MOST_LATER", most_later)
     with plait.open(path) as index:
         add(index, 20, 400)
         index.delete(["1", "2", "3"], merge=False)
         found = {hit.id for hit in index.search("river floods history", 1000, mode="bm25")}
-        assert any(int(id) >= 400 for id in found)
+        later = {id for id in found if int(id) >= 400}
+        assert later
         assert not found & {"1", "2", "3"}
+        index.delete(sorted(later)[:1], merge=False)
+        assert {hit.id for hit in index.search("river floods history", 1000, mode="bm25")} == found - {min(later)}
+        chosen = {hit.id for hit in index.search("river floods history", 1000, mode="bm25", filter="n >= 398")}
+        assert chosen == {id for id in found - {min(later)} if int(id) >= 398}
+        assert index.search("unheard", mode="bm25") == []
+
+
+def test_a_later_document_scores_as_its_twin_in_the_segment(path: Path) -> None:
+    with plait.open(path) as index:
+        rng = np.random.default_rng(0)
+        share = 1 / np.arange(1, len(WORDS) + 1)
+        twins = []
+        for number in range(20):  # as `add` makes the first ones
+            title = " ".join(rng.choice(WORDS, rng.integers(0, 3)))
+            text = " ".join(rng.choice(WORDS, rng.integers(1, 60), p=share / share.sum()))
+            twins.append({"id": f"1{number:03}", "title": title, "text": text, "n": number})
+        index.add_arrays(twins, plait.Strands(dense=np.ones((20, 2), np.float32)), merge=False)
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        assert snapshot._full_text._later is not None
+        for query in QUERIES:
+            docs, scores = snapshot.bm25(query, 1000)
+            found = dict(zip(snapshot.fetch_ids(docs.tolist()), scores.tolist(), strict=True))
+            for number in range(20):
+                assert found.get(f"1{number:03}") == found.get(str(number))
+
+
+def test_a_word_that_only_later_documents_hold_is_found(path: Path) -> None:
+    later = [{"id": "new", "text": "a quokka by the river"}, {"id": "other", "text": "the river"}]
+    with plait.open(path) as index:
+        index.add_arrays(later, plait.Strands(dense=np.ones((2, 2), np.float32)), merge=False)
+        found = index.search("quokka", mode="bm25", explain=True)
+        assert [hit.id for hit in found] == ["new"]
+        assert index.search("quokka river", 3, mode="bm25")[0].id == "new"
 
 
 def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:

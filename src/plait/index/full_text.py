@@ -1,5 +1,6 @@
-"""BM25 over a snapshot: by the words of its compacted segment where it has them, and by SQLite's full-text index for
-what came later, or for everything. Both ways give one score."""
+"""BM25 over a snapshot: by the words of its compacted segment where it has them, and for what came later by words in
+memory while it is little, else by SQLite's full-text index, as for everything where no segment has words. All ways give
+one score."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from plait.errors import CorruptIndexError, InputError
 from plait.index.analyser import Analyser, QueryTerm
 from plait.index.connection import ReadTransaction
+from plait.index.graves import living
+from plait.index.later_words import LaterWords
 from plait.index.segment import Segment
 from plait.index.spelling import spelled
 from plait.index.sqlite_text import Found, SqliteText, best_of
@@ -25,6 +28,7 @@ NOTHING: Found = (np.zeros(0, np.int64), np.zeros(0, np.float32))
 # Words are weighed as of the compaction. Once more of the index than this came later, or is deleted, SQLite, which
 # weighs them as of now, answers alone.
 STALE = 0.1
+MOST_LATER = 2048  # documents that are read into memory with the first search, at some 0.1 ms each
 
 
 class FullText:
@@ -46,24 +50,29 @@ class FullText:
         asked = None if words is None else spelled(terms, self._analyser)
         if words is None or asked is None:
             return self._sqlite.best(terms, k, allowed)
-        found = [self._asked_words(words, _times(asked, terms), k, allowed)]
+        times = _times(asked, terms)
+        found = [self._asked_words(words, times, k, allowed)]
         if len(self._segments) > 1:
             last = int(words.docs[-1])
             later = None if allowed is None else allowed[np.searchsorted(allowed, last, side="right") :]
             if later is None or len(later):
-                found.append(self._sqlite.best(terms, k, later, above=last))
+                held = self._later
+                found.append(
+                    self._sqlite.best(terms, k, later, above=last) if held is None else held.best(times, k, later)
+                )
         return best_of(np.concatenate([docs for docs, _ in found]), np.concatenate([own for _, own in found]), k)
 
     def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
         """The words of a query that a document holds, and what each adds to its score, by the way that `best` goes."""
         asked, words = self._analyser.match_terms(query), self._words
         terms = list(asked.values())
-        spellings = None if words is None or not words.has(doc) else spelled(terms, self._analyser)
-        if words is None or spellings is None:
+        own = next((held for held in (words, self._later) if held is not None and held.has(doc)), None)
+        spellings = None if own is None else spelled(terms, self._analyser)
+        if own is None or spellings is None:
             parts = [self._sqlite.word_score(term, doc) for term in terms]
         else:
             with self._blaming():
-                parts = [words.word_score(word, doc, term.times) for word, term in zip(spellings, terms, strict=True)]
+                parts = [own.word_score(word, doc, term.times) for word, term in zip(spellings, terms, strict=True)]
         found = zip(asked.items(), parts, strict=True)
         return {word: (term, part) for (word, term), part in found if part is not None}
 
@@ -89,6 +98,16 @@ class FullText:
     @property
     def _words(self) -> Words | None:
         return None if self._segment is None else self._segment.words
+
+    @cached_property
+    def _later(self) -> LaterWords | None:
+        """What came after the segment that has words; None where nothing did, or too much."""
+        if self._words is None or len(self._segments) == 1:
+            return None
+        among = living(self._view.count("format"))
+        sql = f"SELECT doc, title, text FROM documents WHERE doc > ? AND {among} ORDER BY doc LIMIT ?"
+        found = self._view.rows(sql, [int(self._words.docs[-1]), MOST_LATER + 1])
+        return LaterWords(found, self._analyser, self._words) if 0 < len(found) <= MOST_LATER else None
 
     @cached_property
     def _segment(self) -> Segment | None:

@@ -109,6 +109,11 @@ class Words:
         score = float(self._scores({place: times * weight}, np.searchsorted(self.docs, [doc]))[0])
         return WordScore(score, self._n_with(place), weight) if score > 0 else None
 
+    def n_with(self, word: str) -> int:
+        """How many documents hold a word."""
+        place = self.place_of(word)
+        return 0 if place is None else self._n_with(place)
+
     def _n_with(self, place: int) -> int:
         return int(self.impacts.offsets[place + 1] - self.impacts.offsets[place])
 
@@ -240,7 +245,7 @@ def impacts_of(
 
 def write_words(path: Path, connection: sqlite3.Connection, docs: NDArray[np.int64], *, number: int) -> FileFacts:
     """Writes the words of these documents, which ascend and are all that the full-text index has."""
-    words, sizes, rows, counts, lengths = _read(connection, docs)
+    words, sizes, rows, counts, lengths = read_words(connection, docs)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
     mean_length = float(max(lengths.sum() / max(len(docs), 1), 1e-9))
     index = impacts_of(counts, offsets, rows, lengths, mean_length)
@@ -269,7 +274,7 @@ def write_words(path: Path, connection: sqlite3.Connection, docs: NDArray[np.int
     return write_file(path, "words", arrays, attributes=attributes)
 
 
-def _read(
+def read_words(
     connection: sqlite3.Connection, docs: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32]]:
     """From the full-text index: its words; for each, how many documents have it; these, one word after another, and how
