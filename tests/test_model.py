@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.typing import NDArray
 
 import plait
@@ -20,8 +20,11 @@ from plait.strands import MultiVectors, Strands
 
 DIM = 8
 WORDS = ["wool", "linen", "silk", "jute", "hemp"]
-IDS = st.sampled_from([f"d{number}" for number in range(12)])
+NAMES = [f"d{number}" for number in range(12)]
+IDS = st.sampled_from(NAMES)
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(tuple)
 Texts = dict[str, tuple[str, ...]]
+EVERY = ("linen", "hemp")  # what is asked for after every step
 
 
 def rows_of(words: tuple[str, ...]) -> NDArray[np.float32]:
@@ -45,14 +48,18 @@ class SearchAgainstDict(RuleBasedStateMachine):
         self.now: Texts = {}
         self.seen: Texts = {}
 
-    @initialize()
-    def open(self) -> None:
+    @initialize(texts=st.lists(TEXTS, min_size=6, max_size=6), dead=IDS)
+    def open(self, texts: list[tuple[str, ...]], dead: str) -> None:
+        """Two segments of three documents, one of which may be deleted: most states that break are near to this one."""
         path = self.folder / "index"
         self.writing = plait.open(path, create=True, shape=StrandShape(dense=DIM, multi=DIM), n_threads=1)
         self.reading = plait.open(path, read_only=True, n_threads=1)
         len(self.reading)  # it has a view now
+        for some in (slice(0, 3), slice(3, 6)):
+            self.add(dict(zip(NAMES[some], texts[some], strict=True)))
+        self.delete([dead])
 
-    @rule(batch=st.dictionaries(IDS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(tuple), max_size=5))
+    @rule(batch=st.dictionaries(IDS, TEXTS, max_size=5))
     def add(self, batch: Texts) -> None:
         documents = [{"id": id, "text": " ".join(own), "n_words": len(own)} for id, own in batch.items()]
         self.writing.add_arrays(documents, strands_of(list(batch.values())))
@@ -91,6 +98,12 @@ class SearchAgainstDict(RuleBasedStateMachine):
             hits = index.search_arrays(strands_of([query]), k, mode=mode, filter=filter)[0]
             among = {id: own for id, own in texts.items() if at_least is None or len(own) >= at_least}
             compare(hits, {id: score(query, own, mode) for id, own in among.items()}, k)
+
+    @invariant()
+    def all_that_is_there_is_found(self) -> None:
+        if hasattr(self, "reading"):
+            for mode in ("dense", "multi"):
+                self.search(EVERY, 50, mode, None)
 
     @rule(word=st.sampled_from(WORDS))
     def search_words(self, word: str) -> None:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     TORN = "torn"  # the process dies after it; of a write, after half of it
     BROKEN = "broken"  # it fails with EIO and is not done
     LATE = "late"  # it is done, and fails with EIO all the same
+    DYING = "dying"  # the same, and the process dies a few operations later: what was taken back may still be there
     SHORT = "short"  # half of a write is done, then there is no space; other operations fail with EIO
     FULL = "full"  # from here on there is no space for anything new
     POWER = "power"  # the power goes: what was not synced is there, or not, or in part
@@ -39,13 +40,14 @@ class Kind(StrEnum):
 HONEST = [kind for kind in Kind if kind is not Kind.LYING]
 ENDING = (Kind.KILLED, Kind.TORN, Kind.POWER, Kind.LYING)
 GROWING = ("write", "make")
+LONGEST_DYING = 12  # operations
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     kind: Kind
     at: int  # counted from 1
-    seed: int = 0  # of what a power cut leaves
+    seed: int = 0  # of what a power cut leaves, and of how long dying takes
     image: Path | None = None  # where a power cut puts what is left
 
 
@@ -68,6 +70,8 @@ class Disk:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
             return act()
         if self.n_done > fault.at:
+            if fault.kind is Kind.DYING and self.n_done > fault.at + fault.seed % LONGEST_DYING:
+                _die()
             return act()
         return self._fail(fault, what, name, act, half or act)
 
@@ -83,7 +87,7 @@ class Disk:
                 assert fault.image is not None
                 self.durable.write(fault.image, random.Random(fault.seed))
                 _die()
-            case Kind.LATE:
+            case Kind.LATE | Kind.DYING:
                 act()
             case Kind.SHORT if what == "write":
                 half()

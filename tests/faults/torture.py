@@ -69,6 +69,8 @@ class Torture:
         told, path = self._run(seed, fault, creating=creating)
         if fault.kind in ENDING:
             assert os.WIFSIGNALED(told.status), f"the process ended with {told.status} and was to be killed"
+        elif fault.kind is Kind.DYING and os.WIFSIGNALED(told.status):
+            assert os.WTERMSIG(told.status) == signal.SIGKILL, f"the process died of {told.status}"
         else:
             assert os.WIFEXITED(told.status), f"the process died of {told.status}"
             assert told.n_operations is not None
