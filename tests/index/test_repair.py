@@ -13,6 +13,7 @@ import pytest
 from index.samples import ids_for, texts_in
 from index.tokens import batch, make_tokens
 from plait.errors import StoreError
+from plait.index import cells, words_file
 from plait.index import segment as segments
 from plait.index.check import check
 from plait.index.documents import document_from
@@ -90,6 +91,33 @@ def test_a_damaged_segment_goes_with_its_documents_and_the_rest_stays(
         writer.write(*batch(10, 10))
         writer.compact()
     assert (len(ids(store)), check(store.path).problems) == (28, [])
+
+
+@pytest.mark.parametrize("name", ["cells.plait", "near.plait", "words.plait"])
+@pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: flip(file, -40)], ids=["missing", "flipped"])
+def test_files_that_only_make_searches_faster_go_without_their_documents(
+    store: Store, monkeypatch: pytest.MonkeyPatch, name: str, harm: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(cells, "FEWEST_ROWS", 10)
+    monkeypatch.setattr(words_file, "FEWEST_DOCUMENTS", 10)
+    with store.writer() as writer:
+        writer.write(*batch(200, 60))  # enough to be compressed
+        writer.compact()
+        writer.write(*batch(100, 10))
+    before = ids(store)
+    (harmed,) = store.path.glob(f"segments/*/{name}")
+    harm(harmed)
+    assert any(name in problem for problem in check(store.path).problems)
+    done = repair(store.path)
+    assert (done.lost, done.segments, [record.number for record in done.slower]) == ([], [], [int(harmed.parent.name)])
+    assert not harmed.exists()
+    assert (ids(store), check(store.path).problems) == (before, [])
+    with store.snapshot() as snapshot:
+        assert ids_for(snapshot, "text11") == ["d11"]
+    with store.writer() as writer:
+        writer.compact()
+    assert (ids(store), check(store.path).problems) == (before, [])
+    assert bool(list(store.path.glob(f"segments/*/{name}"))) == (name != "near.plait")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from plait.cli.ending import NOTHING_FOUND
 from plait.cli.options import IndexPath
 from plait.errors import ConfigError
 
+MOST_SHOWN = 100  # lost documents; what is left of all of them is in a file
+
 
 def check(
     index: IndexPath,
@@ -66,8 +68,12 @@ def _repair(index: Path, rescue: Path | None) -> None:
         print(f"problem: {problem}")
     for number in done.segments:
         print(f"dropped: segment {number}")
-    for id in done.lost:
+    for record in done.slower:
+        print(f"dropped: files of segment {record.number} that make searches faster; plait compact makes them anew")
+    for id in done.lost[:MOST_SHOWN]:
         print(f"lost: {id}")
+    if len(done.lost) > MOST_SHOWN:
+        print(f"lost: and {len(done.lost) - MOST_SHOWN:,} more")
     if done.damaged_plan:
         print("dropped: the plan that plait tune had saved")
     if done.found:

@@ -150,6 +150,12 @@ def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> Non
     connection.execute("UPDATE meta SET value = ? WHERE key = 'next_segment'", [record.number + 1])
 
 
+def keep_files(connection: sqlite3.Connection, record: SegmentRecord) -> None:
+    """Lists fewer files of a segment: those of the record."""
+    files = json.dumps({name: asdict(facts) for name, facts in record.files.items()})
+    connection.execute("UPDATE segments SET files = ? WHERE segment = ?", [files, record.number])
+
+
 def replace_segments(
     connection: sqlite3.Connection,
     record: SegmentRecord | None,

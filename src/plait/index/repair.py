@@ -1,6 +1,7 @@
 """Repair: drops what cannot be read and keeps the rest, in one commit, and says what was lost.
 
-A segment whose files are damaged or missing goes with its documents; a document whose row of the catalogue does not
+A segment whose files are damaged or missing goes with its documents, unless they are files that only make searches
+faster: then those go, and the next compaction makes them anew. A document whose row of the catalogue does not
 agree with its segment, or with its own digest, goes alone. Of those, texts that are whole are kept in a file
 (rescue.py). The index of words is made anew where it is not sound. A catalogue that SQLite itself cannot read is beyond
 this: then a backup is needed.
@@ -9,7 +10,8 @@ this: then a backup is needed.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +19,23 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.index import catalogue
+from plait.index.cells import CELLS
 from plait.index.check import CheckReport, check, sound_segment
 from plait.index.connection import ReadTransaction
 from plait.index.documents import digest_holds
 from plait.index.durable import storage_errors
 from plait.index.graves import living
+from plait.index.near import NEAR
 from plait.index.rescue import write_documents
-from plait.index.segment import Segment
+from plait.index.segment import Segment, segment_folder
 from plait.index.snapshot import CATALOGUE
 from plait.index.store import Store
 from plait.index.tuned import read_plan, write_plan
 from plait.index.words import BATCH, read_analyser, rewrite_words
+from plait.index.words_file import WORDS
 from plait.index.writer import Writer
+
+DERIVED = (CELLS, NEAR, WORDS)  # files that hold nothing which other files do not
 
 
 @dataclass(slots=True)
@@ -38,6 +45,7 @@ class RepairReport:
     path: Path
     lost: list[str] = field(default_factory=list)  # ids of documents that are gone, where their ids could be read
     segments: list[int] = field(default_factory=list)  # that were dropped whole
+    slower: list[catalogue.SegmentRecord] = field(default_factory=list)  # that lost files which made searches faster
     found: list[str] = field(default_factory=list)  # problems, as `check` names them
     n_kept: int = 0
     whole: list[int] = field(default_factory=list)  # numbers of those whose texts are whole
@@ -59,6 +67,10 @@ def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
             if rescue is not None and report.whole:
                 write_documents(writer.connection, report.whole, rescue)
             writer.repair(lambda: _mend(writer.connection, sound, gone, report))
+            for record in report.slower:
+                for name in DERIVED:
+                    with suppress(OSError):  # no commit lists them now
+                        (segment_folder(path, record.number) / name).unlink()
     left = check(path).problems
     if left:
         raise CorruptIndexError(
@@ -98,6 +110,10 @@ def _sound_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
             try:
                 record = catalogue.read_segment(view, number)
                 segment = sound_segment(CheckReport(store.path), store, view, record, None)
+                less = replace(record, files={name: own for name, own in record.files.items() if name not in DERIVED})
+                if segment is None and less.files != record.files:
+                    segment = sound_segment(CheckReport(store.path), store, view, less, None)
+                    report.slower += [less] if segment is not None else []
             except PlaitError:
                 pass
             if segment is None:
@@ -151,6 +167,8 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
         connection.execute(f"DELETE FROM documents {named}", some)
     for number in report.segments:
         connection.execute("DELETE FROM segments WHERE segment = ?", [number])
+    for record in report.slower:
+        catalogue.keep_files(connection, record)
     connection.execute("DELETE FROM tombstones")
     for number, segment in sound.items():
         dead = np.flatnonzero(~_claimed(connection, segment))
