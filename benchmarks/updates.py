@@ -27,8 +27,9 @@ import plait
 from grouped import Corpus, add, seconds
 from plait.strands import Strands
 
+Query = tuple[str, Strands]
 K = 10
-MODES = ("dense", "multi")
+MODES = ("dense", "multi", "bm25", "hybrid")
 N_PARTS = 5  # segments that an addition comes in
 STATES = ("before", "apart", "merged")
 
@@ -47,12 +48,12 @@ def measure(folder: Path, n_documents: int, n_queries: int, n_rounds: int) -> di
                 add(index, corpus, first, n_more, merge=False)
             if state == "merged":
                 index.compact()
-    queries = [strands for _, strands in corpus.queries(n_queries)]
+    queries = corpus.queries(n_queries)
     told = {"documents": n_documents, "build_s": build, "build_cpu_s": build_cpu}
     return {**told, "addition": addition(paths, queries, n_rounds), "delete": delete(paths["before"], build, build_cpu)}
 
 
-def addition(paths: dict[str, Path], queries: Sequence[Strands], n_rounds: int) -> dict[str, float]:
+def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) -> dict[str, float]:
     """One in a hundred more: the time of a search with it as small segments, and with all merged, over that without.
     And the recall of each."""
     told = {}
@@ -64,8 +65,7 @@ def addition(paths: dict[str, Path], queries: Sequence[Strands], n_rounds: int) 
                 for number, query in enumerate(queries):
                     order = np.roll(list(indexes), turn + number)
                     for state in order:
-                        search = partial(indexes[state].search_arrays, query, K, mode=mode)
-                        spent[state].append(seconds(search, time.process_time))
+                        spent[state].append(seconds(partial(search, indexes[state], query, mode), time.process_time))
             # The first round reads what was not in memory.
             medians = {state: median(own[len(queries) :]) for state, own in spent.items()}
             told[f"{mode}_ms"] = 1000 * medians["before"]
@@ -75,12 +75,17 @@ def addition(paths: dict[str, Path], queries: Sequence[Strands], n_rounds: int) 
     return told
 
 
-def recall(index: plait.Index, queries: Sequence[Strands], mode: str) -> float:
+def search(index: plait.Index, query: Query, mode: str, *, exact: bool = False) -> set[str]:
+    text, strands = query
+    return {hit.id for hit in index.search_arrays(strands, K, texts=[text], mode=mode, exact=exact)[0]}
+
+
+def recall(index: plait.Index, queries: Sequence[Query], mode: str) -> float:
     """The share of what an exhaustive search of the same state finds."""
     shares = []
     for query in queries:
-        truth, found = (index.search_arrays(query, K, mode=mode, exact=exact)[0] for exact in (True, False))
-        shares.append(len({hit.id for hit in truth} & {hit.id for hit in found}) / max(len(truth), 1))
+        truth = search(index, query, mode, exact=True)
+        shares.append(len(truth & search(index, query, mode)) / max(len(truth), 1))
     return float(np.mean(shares))
 
 
