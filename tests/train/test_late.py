@@ -19,9 +19,9 @@ def strands(encoded: Encoded) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     return encoded.dense, encoded.sparse, encoded.multi
 
 
-def learned(**settings: object) -> Model:
+def learned() -> Model:
     """A model whose late layers add something."""
-    model = tiny_model(late=LateConfig(dim=8), **settings)
+    model = tiny_model(late=LateConfig(dim=8))
     assert model.late is not None
     torch.nn.init.normal_(model.late.up.weight)
     return model

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from plait.train.model_config import N_LATE_HEADS as N_HEADS
+from plait.train.model_config import N_SMALL_HEADS
 
 
 class Layer(nn.Module):
@@ -39,7 +39,7 @@ class Layer(nn.Module):
     @staticmethod
     def _heads(rows: Tensor) -> Tensor:
         """(items, length, dim) to (items, heads, length, dim of a head)."""
-        return rows.view(rows.shape[0], rows.shape[1], N_HEADS, -1).transpose(1, 2)
+        return rows.view(rows.shape[0], rows.shape[1], N_SMALL_HEADS, -1).transpose(1, 2)
 
 
 def taken(rows: Tensor, at: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from plait.encode.card import POOLINGS, DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError
 
 MIXERS = ("positions", "flat")
-N_LATE_HEADS = 4
+N_SMALL_HEADS = 4  # of attention in the layers that plait puts above a backbone
 DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)
 DEFAULT_DOCUMENT = DocumentReading(length=180, prefix="", overlap=32)
 
@@ -92,8 +92,8 @@ class LateConfig:
     def __post_init__(self) -> None:
         if self.n_layers < 1:
             raise ConfigError(f"n_layers of late is {self.n_layers}; leave late out for none")
-        if self.dim < N_LATE_HEADS or self.dim % N_LATE_HEADS:
-            raise ConfigError(f"dim of late is {self.dim}; it must be a multiple of {N_LATE_HEADS}")
+        if self.dim < N_SMALL_HEADS or self.dim % N_SMALL_HEADS:
+            raise ConfigError(f"dim of late is {self.dim}; it must be a multiple of {N_SMALL_HEADS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

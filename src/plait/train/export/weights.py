@@ -20,8 +20,9 @@ from plait.train.export.outputs import Heads, Mixture, SparseMap
 from plait.train.families import family_of
 from plait.train.heads import SparseHead
 from plait.train.late import LateLayers
-from plait.train.layer import N_HEADS, Layer
+from plait.train.layer import Layer
 from plait.train.model import Model
+from plait.train.model_config import N_SMALL_HEADS
 
 
 def backbone_of(model: Model) -> tuple[Weights, Mapping[str, Any]]:
@@ -65,7 +66,7 @@ def _sparse_map(head: SparseHead, kept: NDArray[np.bool_]) -> SparseMap:
 
 def _late(layers: LateLayers) -> Late:
     each = tuple(_late_layer(layer) for layer in layers.layers if isinstance(layer, Layer))
-    return Late(_norm(layers.norm), _linear(layers.down), each, _linear(layers.up), N_HEADS)
+    return Late(_norm(layers.norm), _linear(layers.down), each, _linear(layers.up), N_SMALL_HEADS)
 
 
 def _late_layer(layer: Layer) -> LateLayer:
