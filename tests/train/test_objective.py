@@ -27,7 +27,7 @@ def test_m3_learns_from_a_teachers_lists_beside_its_own_sum() -> None:
     lists = torch.stack([scores[0, :2], scores[1, 2:]])
     wanted = distillation(lists, TEACHER, temperature=0.1, alpha=2.0)
     torch.testing.assert_close(taught.total, plain.total + 0.5 * wanted)
-    assert taught.parts["dense from lists"] == pytest.approx(wanted.item())  # type: ignore[attr-defined]
+    assert taught.parts["dense from lists"] == pytest.approx(wanted.item())
 
 
 def test_lists_without_a_teacher_are_told() -> None:
