@@ -28,6 +28,7 @@ HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 KINDS = (".png", ".svg", ".pdf")
+MAX_MARKED = 25  # points of a curve
 MAX_SERIES = len(COLOURS)
 
 STYLE: dict[str, Any] = {
@@ -126,14 +127,18 @@ def _bars(axes: Axes, place: int, x: NDArray[np.float64], means: Sequence[Mean],
         axes.annotate(f"{mean.value:.3f}", above, (0, 2), textcoords="offset points", ha="center", fontsize=7)
 
 
-def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "", log_x: bool = False) -> Figure:
-    """Curves with a band where there is one; each has its label at its right end."""
+def curves(
+    lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "", log_x: bool = False, log_y: bool = False
+) -> Figure:
+    """Curves with a band where there is one; each has its label at its right end. Curves of many points, as those of
+    distributions, have no markers."""
     _check_series(len(lines))
     with style():
         figure, axes = _figure(5.6, 3.4)
         for place, line in enumerate(lines):
             axes.plot(
-                line.x, line.y, color=COLOURS[place], linestyle=DASHES[place], marker=MARKERS[place],
+                line.x, line.y, color=COLOURS[place], linestyle=DASHES[place],
+                marker=MARKERS[place] if len(line.x) <= MAX_MARKED else None,
                 markerfacecolor="white", markeredgewidth=1.2, label=line.label,
             )  # fmt: skip
             if line.low is not None and line.high is not None:
@@ -142,6 +147,8 @@ def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # 100 rather than a power of ten
             _plain_minor(axes)
+        if log_y:
+            axes.set_yscale("log")
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_title(title)
