@@ -22,7 +22,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "xtr 128": {"objective": "xtr", "k": 128},
 }
 LABELS = {"maxsim": "trained by MaxSim", "xtr": "trained by XTR", "unmasked": "trained by XTR, mask discarded"}
-MORE = DIFFERS + "Both losses have the temperature 0.05: XTR's own has none, and 80 steps would teach it little. "
+MORE = DIFFERS + "Both losses have the temperature 0.05: XTR's own has none, and 160 steps would teach it little. "
 
 
 def at(size: int, filling: str = "last") -> str:
