@@ -91,7 +91,7 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[Mean]], *, y_label
     with style():
         named = series if alone else groups
         room_for_names = 0.085 * len(named) * (2 + max(map(len, named)))
-        figure, axes = _figure(max(4.5, 1.6 + 0.62 * len(groups) * (len(series) + 0.6), 1 + room_for_names), 3.4)
+        figure, axes = _figure(max(4.5, 1.2 + 0.4 * len(groups) * (len(series) + 0.6), 1 + room_for_names), 3.4)
         width = 0.84 / len(series)
         places = (np.arange(len(series)) - (len(series) - 1) / 2) * width
         for place, (label, means) in enumerate(series.items()):

@@ -44,7 +44,10 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; background: var(-
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   nav { display: none; } h2 { break-after: avoid; break-before: page; } section { break-inside: auto; }
   .head, .claim, figure, tr, .facts { break-inside: avoid; } .head, .claim { break-after: avoid; }
-  table { font-size: 8.5pt; } figure svg { max-width: 16cm; max-height: 8cm; } @page { margin: 16mm; }
+  table { font-size: 8.5pt; line-height: 1.35; } .facts td, .facts th { padding-top: 2px; padding-bottom: 2px; }
+  .claim { font-size: 11pt; } .note { font-size: 9pt; } figcaption { font-size: 8.5pt; } section { margin-top: 18px; }
+  h2 + section { margin-top: 8px; } figure { margin: 6px 0; } figure svg { max-width: 16.5cm; max-height: 7cm; }
+  @page { margin: 16mm; }
 }
 """
 
