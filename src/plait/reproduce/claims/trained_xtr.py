@@ -125,9 +125,9 @@ def _judge_grid(outcomes: Outcomes) -> Judgement:
         [own.table(f"{QUALITY}, imputed", names, sizes)],
         [Figure(title="Rows retrieved in training and in searching", x_label="k'", y_label=QUALITY, log_x=True,
                 lines=[own.line(label, name, list(sizes), SIZES) for name, label in names.items()])],
-        [(f"{LARGE} of some 40,000 rows are one in 400; the paper's largest k' is one in 15,000 of MS MARCO's, which is "
-          f"{SMALL} here. So the curves go further than the paper's, to where each document has been met and imputation "
-          "says little.")],
+        [(f"{LARGE} of some 40,000 rows are one in 400; the paper's largest k' is one in 15,000 of MS MARCO's, which "
+          f"is {SMALL} here. So the curves go further than the paper's, to where each document has been met and "
+          "imputation says little.")],
     )  # fmt: skip
 
 
