@@ -75,7 +75,8 @@ def _judge_masks(outcomes: Outcomes) -> Judgement:
                 bars={label: [as_mean(own.mean(key.partition("/")[0], f"{key.partition('/')[2]}/{name}"))]
                       for key, label in ASKED.items()})],
         [("What a [MASK] holds comes from the frozen half of an encoder that never had a use for it, and one small "
-          "layer does not make up for that in 160 steps. The claim is about models that were trained with it from below.")],
+          "layer does not make up for that in 160 steps. The claim is about models that were trained with it from the "
+          "first layer on.")],
     )  # fmt: skip
 
 
