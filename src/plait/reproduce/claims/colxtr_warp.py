@@ -151,7 +151,8 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
     kept = test.less(warp, plaid)
     smaller = {bits: across.fact("float", "bytes") / across.fact(f"warp {bits}", "bytes") for bits in (2, 4)}
     scored = across.fact("xtr", "tokens: rows") / across.fact(warp, "codes: rows")
-    named = {"xtr": "XTR, every row", plaid: f"PLAID, {n_plaid} cell{'s' * (n_plaid > 1)}", usual["plaid"]: "PLAID, 2 cells (usual)",
+    named = {"xtr": "XTR, every row", plaid: f"PLAID, {n_plaid} cell{'s' * (n_plaid > 1)}",
+             usual["plaid"]: "PLAID, 2 cells (usual)",
              warp: f"WARP, {n_warp} cells", usual["warp"]: "WARP, 32 cells (usual)"}  # fmt: skip
     rows = [
         [label, *(f"{1000 * own.value:.2f}" for own in across.means("times", f"{arm}/seconds")),
