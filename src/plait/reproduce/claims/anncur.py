@@ -12,9 +12,11 @@ from plait.reproduce.experiment import Arm, Experiment, Figure, Judgement, Line,
 from plait.reproduce.verdict import Check
 
 SETS = (cur.SET,)
+WAYS = {"dense": "dense + rerank", "bm25": "BM25 + rerank", "anncur": "ANNCUR"}
 N_ANCHORS = 200
 CROSS_PAIRS = ((1, 100), (10, 100), (50, 200))
-PAIRS = ((1, 50), (1, 100), (10, 100), (10, 200), (50, 100), (50, 200), (100, 200), (100, 500))
+BUDGETS = (50, 100, 200, 500)  # of the curve at k = 10
+PAIRS = ((1, 50), (1, 100), *((10, b) for b in BUDGETS), (50, 100), (50, 200), (100, 200), (100, 500))
 COUNTS = (25, 50, 100, 200)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
 ROUNDS = (1, 2, 5, 10)
@@ -52,12 +54,16 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
     shown = ((1, 100), (10, 100), (50, 200), (100, 500))
 
     def figure(title: str, scorer: str, chosen: Sequence[tuple[int, int]]) -> Figure:
-        ways = {"dense": "dense + rerank", "bm25": "BM25 + rerank", "anncur": "ANNCUR"}
         return Figure(
             title=title, y_label="recall", groups=[f"k = {k}, B = {b}" for k, b in chosen],
             bars={label: [as_mean(mean(outcomes[f"{scorer}{k}/{b}"].each[way])) for k, b in chosen]
-                  for way, label in ways.items()},
+                  for way, label in WAYS.items()},
         )  # fmt: skip
+
+    def budget_line(label: str, way: str) -> Line:
+        found = [mean(outcomes[f"10/{b}"].each[way]) for b in BUDGETS]
+        return Line(label, list(BUDGETS), [own.value for own in found], [own.low for own in found],
+                    [own.high for own in found])  # fmt: skip
 
     return Judgement(
         f"ANNCUR against dense at equal calls, recall: with a cross-encoder {points(gain(50, 200, scorer='cross '))} "
@@ -73,7 +79,9 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
                [row(f"cross {k}/{b}", k, b) for k, b in CROSS_PAIRS]),
          Table("Recall of the exact best k by MaxSim", header, [row(f"{k}/{b}", k, b) for k, b in PAIRS])],
         [figure("Recall of a cross-encoder's best k at equal calls", "cross ", CROSS_PAIRS),
-         figure("Recall of MaxSim's best k at equal calls", "", shown)],
+         figure("Recall of MaxSim's best k at equal calls", "", shown),
+         Figure(title="Recall of MaxSim's best ten by calls", x_label="calls (B)", y_label="recall", log_x=True,
+                lines=[budget_line(label, way) for way, label in WAYS.items()])],
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from plait.evaluate.compare import Mean
 from plait.reproduce.arms import multi, timing
 from plait.reproduce.claims.reading import Across, Outcomes, halves, points
 from plait.reproduce.estimates import Estimate
-from plait.reproduce.experiment import Arm, Experiment, Figure, Judgement, Table
+from plait.reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table
 from plait.reproduce.verdict import Check
 
 SETS = ("scifact", "climate", "clapnq")
@@ -140,6 +140,13 @@ def _fewest(dev: Across, method: str, counts: tuple[int, ...]) -> int:
     return next(n for n in counts if dev.mean(f"{method} {n} cells").value >= best - NEAR)
 
 
+def _against_time(across: Across, label: str, arms: list[str]) -> Line:
+    """Quality over the milliseconds of a query, with the interval of quality."""
+    times, found = [across.mean("times", f"{arm}/seconds") for arm in arms], [across.mean(arm) for arm in arms]
+    return Line(label, [1000 * own.value for own in times], [own.value for own in found], [own.low for own in found],
+                [own.high for own in found])  # fmt: skip
+
+
 def _judge_speed(outcomes: Outcomes) -> Judgement:
     across, (dev, test) = Across(outcomes, SETS), halves(outcomes, SETS)
     n_warp, n_plaid = _fewest(dev, "warp", WARP_CELLS), _fewest(dev, "plaid", PLAID_CELLS)
@@ -172,7 +179,12 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
         [Figure(title="Time of a query: XTR over every row, PLAID and WARP", y_label="milliseconds", groups=SETS,
                 bars={label: [Mean(1000 * own.value, 1000 * own.low, 1000 * own.high)
                               for own in across.means("times", f"{arm}/seconds")]
-                      for arm, label in (("xtr", "XTR"), (plaid, named[plaid]), (warp, named[warp]))})],
+                      for arm, label in (("xtr", "XTR"), (plaid, named[plaid]), (warp, named[warp]))}),
+         Figure(title="Quality against time: PLAID with 1 to 4 cells, WARP with 4 to 32, XTR over every row",
+                x_label="milliseconds a query", y_label="nDCG@10, all sets", log_x=True, lines=[
+                    _against_time(across, "PLAID", [f"plaid {n} cells" for n in PLAID_CELLS]),
+                    _against_time(across, "WARP", [f"warp {n} cells" for n in WARP_CELLS]),
+                    _against_time(across, "XTR", ["xtr"])])],
         [
             (f"Half of the queries choose the cells: the fewest within half a point of nDCG@10 of the most. WARP is "
              f"then {points(kept)} points from PLAID on the other half. XTR scores {scored:.1f}x as many rows as WARP. "
