@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -61,5 +64,7 @@ def test_the_claims_of_both_heads_follow_from_their_numbers() -> None:
 
     outcomes = {f"cls/{seed}": outcome(60, 5, 0.5) for seed in range(3)}
     outcomes |= {f"emb/{seed}": outcome(20, 1, 0.5) for seed in range(3)}
+    for own in EXPERIMENTS:  # all that a judgement shows goes to a file
+        json.dumps([asdict(figure) for figure in own.judge(outcomes).figures])
     checks = {own.id: [check.verdict for check in own.judge(outcomes).checks] for own in EXPERIMENTS}
     assert checks == {"A2": ["holds"] * 3 + ["not seen here"], "A3": ["holds"] * 2, "A4": ["holds", "not seen here"]}

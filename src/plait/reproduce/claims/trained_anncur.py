@@ -62,7 +62,7 @@ def _judge_rank(outcomes: Outcomes) -> Judgement:
          own.table("Recall of the exact best", HEADS, {"anncur": f"ANNCUR, k = {pairs.K}, B = {pairs.BUDGET}"})],
         [Figure(title="Singular values of the score matrix, the largest as one (seed 0)", x_label="singular value",
                 y_label="share of the largest", log_x=True, log_y=True,
-                lines=[Line(label, range(1, len(outcomes[f"{head}/0"].series["spectrum"]) + 1),
+                lines=[Line(label, list(range(1, len(outcomes[f"{head}/0"].series["spectrum"]) + 1)),
                             outcomes[f"{head}/0"].series["spectrum"]) for head, label in HEADS.items()])],
     )  # fmt: skip
 
