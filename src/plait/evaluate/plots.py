@@ -91,7 +91,10 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[Mean]], *, y_label
     with style():
         named = series if alone else groups
         room_for_names = 0.085 * len(named) * (2 + max(map(len, named)))
-        figure, axes = _figure(max(4.5, 1.2 + 0.4 * len(groups) * (len(series) + 0.6), 1 + room_for_names), 3.4)
+        room_for_legend = 0.0 if alone else sum(0.4 + 0.075 * len(label) for label in series)
+        figure, axes = _figure(
+            max(4.5, 1.2 + 0.4 * len(groups) * (len(series) + 0.6), 1 + max(room_for_names, room_for_legend)), 3.4
+        )
         width = 0.84 / len(series)
         places = (np.arange(len(series)) - (len(series) - 1) / 2) * width
         for place, (label, means) in enumerate(series.items()):
