@@ -193,16 +193,19 @@ def _mixed(colour: str, tone: float, share: float) -> tuple[float, ...]:
 
 
 def _label_ends(figure: Figure, axes: Axes, lines: Sequence[Curve]) -> None:
-    """Writes each label right of where its curve ends; labels that would overlap are moved apart."""
+    """Writes each label right of where its curve ends; labels that would overlap are moved apart. Curves that end near
+    the right have their labels in one column."""
     figure.canvas.draw()
     ends = [axes.transData.transform((line.x[-1], line.y[-1])) for line in lines]
     right = max(end[0] for end in ends)
     heights = moved_apart([float(end[1]) for end in ends], figure.dpi / 72 * STYLE["font.size"] * 1.25)
+    near = 0.2 * axes.bbox.width
     for place, (line, end, height) in enumerate(zip(lines, ends, heights, strict=True)):
+        column = right if right - float(end[0]) <= near else float(end[0])
         axes.annotate(
             line.label,
             (line.x[-1], line.y[-1]),
-            ((right - float(end[0])) * 72 / figure.dpi + 8, (height - float(end[1])) * 72 / figure.dpi),
+            ((column - float(end[0])) * 72 / figure.dpi + 8, (height - float(end[1])) * 72 / figure.dpi),
             textcoords="offset points",
             color=_mixed(COLOURS[place], 0.0, 0.8),  # darker than the curve: thin strokes need the contrast
             va="center",

@@ -13,7 +13,7 @@ from plait.evaluate.compare import Mean
 from plait.evaluate.kept import hash_of
 from plait.reproduce.results import Result
 
-VERSION = 3  # raised when the same figure is to be drawn otherwise
+VERSION = 4  # raised when the same figure is to be drawn otherwise
 
 
 def draw_all(folder: Path, results: Sequence[Result]) -> dict[str, str]:
