@@ -24,7 +24,8 @@ from plait.reproduce.train.fitting import fit
 from plait.reproduce.train.recipes import seeded
 from plait.reproduce.train.towers import AT_ONCE, padded
 from plait.reproduce.workbench import Workbench
-from plait.train.cross.joint import JointBlock, taken
+from plait.train.cross.joint import JointBlock
+from plait.train.layer import taken
 
 VERSION = 2
 LAYER = -1  # of the frozen encoder: the last, as joint layers as small as these do not learn to read from its middle
