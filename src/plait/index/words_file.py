@@ -35,6 +35,7 @@ WORDS = "words.plait"
 FEWEST_DOCUMENTS, MOST_DOCUMENTS = 20_000, 5_000_000  # the file is made in memory
 CHUNK = 1_000_000  # occurrences that SQLite hands over at a time
 MOST_COUNT = 255
+MOST_PLACES = 20_000  # of words, that are remembered
 # Documents are scored one by one where they are this much rarer than all.
 FEW = 16
 
@@ -60,6 +61,7 @@ class Words:
             mean_length,
         )
         self._spelling, self._spelling_offsets = spelling, spelling_offsets
+        self._places: dict[str, int | None] = {}  # of words that were asked for
 
     def __len__(self) -> int:
         return len(self.docs)
@@ -70,9 +72,15 @@ class Words:
 
     def place_of(self, word: str) -> int | None:
         """The number of a word; None if no document has it."""
+        known = self._places.get(word, -1)
+        if known != -1:
+            return known
         n_words, wanted = len(self._spelling_offsets) - 1, word.encode()
         place = bisect_left(range(n_words), wanted, key=self.word)
-        return place if place < n_words and self.word(place) == wanted else None
+        if len(self._places) >= MOST_PLACES:
+            self._places = {}
+        found = self._places[word] = place if place < n_words and self.word(place) == wanted else None
+        return found
 
     def best(
         self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None, keep: NDArray[np.bool_] | None

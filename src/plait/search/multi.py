@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ from plait.search.pool import PoolSearch, pools
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.settings import Settings, settings_for
 from plait.search.trace import Trace
+
+NOTHING_KNOWN: Mapping[int, CodedQuery] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,10 @@ class ProbedMulti:
         fewest = max(self.exhaustive_below, n_first)
         for pool in pools(snapshot, allowed):
             chosen = settings if self.config is not None else settings.among(len(pool), pool.n_rows)
-            for query, own in zip(queries, found, strict=True):
+            for number, (query, own) in enumerate(zip(queries, found, strict=True)):
                 if pool.coded and not chosen.exhaustive and len(pool) > fewest:
-                    own.append(PoolSearch(pool, query, within).search(chosen.config, k, n_first))
+                    search = PoolSearch(pool, query, within, batch.known(number))
+                    own.append(search.search(chosen.config, k, n_first))
                     continue
                 for part in pool.parts:
                     own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))
@@ -127,11 +132,14 @@ def score_rows(
     trace: Trace,
     *,
     chunks: str = BEST,
+    known: Mapping[int, CodedQuery] = NOTHING_KNOWN,
 ) -> Ranking:
-    """The k best documents of these rows, each of which is scored."""
+    """The k best documents of these rows, each of which is scored. `known` may have what a search of the same query
+    worked out for the segment."""
     if segment.coded is not None:
         with blaming(segment):
-            passages = CodedQuery(query, segment.coded, trace).scores(rows, n_threads=n_threads)
+            asked = known.get(id(segment.coded)) or CodedQuery(query, segment.coded, trace)
+            passages = asked.scores(rows, n_threads=n_threads)
     else:
         assert segment.multi is not None
         with trace.stage("floats") as stage:
