@@ -49,7 +49,7 @@ class ProbedMulti:
     candidates are few, all are scored: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
-    as_for: int | None = None  # without a config: settings as for so many documents, though more are asked for
+    as_for: int | None = None  # without a config: a list beside others, of which the first so many matter most
     exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
@@ -58,7 +58,7 @@ class ProbedMulti:
         queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
-        settings = settings_for(snapshot, min(k, self.as_for or k)) if self.config is None else Settings(self.config)
+        settings = self._settings(snapshot, k)
         fewest = max(self.exhaustive_below, n_first)
         for pool in pools(snapshot, allowed):
             chosen = settings if self.config is not None else settings.among(len(pool), pool.n_rows)
@@ -71,6 +71,13 @@ class ProbedMulti:
                     own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
+
+    def _settings(self, snapshot: Snapshot, k: int) -> Settings:
+        if self.config is not None:
+            return Settings(self.config)
+        if self.as_for is None:
+            return settings_for(snapshot, k)
+        return settings_for(snapshot, min(k, self.as_for), listed=k)
 
 
 class SegmentSearch:
