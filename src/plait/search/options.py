@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def configured(config: type[T], options: Mapping[str, object], *, mode: str) -> T:
     """A config with these settings and defaults for the rest; an unknown name or a wrong value is a ConfigError."""
-    kinds = _kinds(config)
+    kinds = _kinds(config)  # type: ignore[arg-type]
     names = list(kinds)
     values: dict[str, Any] = {}
     for name, value in options.items():

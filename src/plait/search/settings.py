@@ -18,8 +18,9 @@ BY_SIZE, BY_K = 0.5, 0.5
 # What a filter leaves: up to so many times n_gather, scoring all of it takes little longer than a search without a
 # filter; see docs/updates.md. Where it leaves most, the search is as without one.
 WHOLE, BY_SHARE, MOST = 2.5, 0.5, 0.75
-# Of a list beside others, so many times the documents that it gives are looked up by centroids, and scored by codes.
-LISTED_GATHER, LISTED_FLOOD = 16, 2
+# Of a list beside others: so many cells are read for a query row at most, and so many times the documents that it gives
+# are looked up by centroids, and scored by codes.
+LISTED_PROBE, LISTED_GATHER, LISTED_FLOOD = 8, 16, 2
 ALL_ROWS = NARROW_RANGE  # a slack that passes no row over
 
 
@@ -78,6 +79,7 @@ def for_list(config: ProbeConfig, n_documents: int) -> ProbeConfig:
     scored whole. docs/dense.md has the measurement."""
     return replace(
         config,
+        n_probe=min(config.n_probe, LISTED_PROBE),
         n_gather=min(config.n_gather, LISTED_GATHER * n_documents),
         n_flood=min(config.n_flood, LISTED_FLOOD * n_documents),
     )
