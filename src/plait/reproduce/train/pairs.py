@@ -22,7 +22,8 @@ from plait.reproduce.train.fitting import fit
 from plait.reproduce.train.recipes import seeded
 from plait.reproduce.train.towers import AT_ONCE, padded
 from plait.reproduce.workbench import Workbench
-from plait.train.cross.joint import JointBlock, taken
+from plait.train.cross.joint import JointBlock
+from plait.train.layer import taken
 
 VERSION = 1
 WIDTH, N_LAYERS = 64, 2
