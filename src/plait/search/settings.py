@@ -23,6 +23,9 @@ WHOLE, BY_CENTROIDS, MOST = 1.0, 9.0, 0.75
 # and more of their rows are scored by codes.
 FLOOD_MORE, GATHER_MORE, WIDE_SLACK = 1.4, 3.0, 0.03
 PROBE_BY_SHARE = 0.25  # and the rarer they are, the more cells are read
+# Of a list beside others: so many cells are read for a query row at most, and so many times the documents that it gives
+# are looked up by centroids, and scored by codes.
+LISTED_PROBE, LISTED_GATHER, LISTED_FLOOD = 8, 16, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,13 @@ class Settings:
         return Settings(wider, by_centroids=n_eligible <= BY_CENTROIDS * config.n_gather)
 
 
-def settings_for(snapshot: Snapshot, k: int) -> Settings:
-    """The tuned plan of the index if it has one that is not stale, else the defaults."""
+def settings_for(snapshot: Snapshot, k: int, *, listed: int | None = None) -> Settings:
+    """The tuned plan of the index if it has one that is not stale, else the defaults: for k documents, or for a list of
+    so many beside others, of which the first k matter most."""
     plan = snapshot.tuned.usable
     if plan is None:
-        return Settings(default_config(snapshot.n_rows, k))
+        config = default_config(snapshot.n_rows, k)
+        return Settings(config if listed is None else for_list(config, listed))
     return Settings(for_more(config_of(plan), k / plan.k), plan.exhaustive)
 
 
@@ -72,6 +77,17 @@ def default_config(n_passages: int, k: int) -> ProbeConfig:
         n_fine=BASE.n_fine,
     )
     return for_more(grown, k / BASE_K)
+
+
+def for_list(config: ProbeConfig, n_documents: int) -> ProbeConfig:
+    """The config for a list that others stand beside: they find most of what this one misses, and all that is found is
+    scored whole. docs/dense.md has the measurement."""
+    return replace(
+        config,
+        n_probe=min(config.n_probe, LISTED_PROBE),
+        n_gather=min(config.n_gather, LISTED_GATHER * n_documents),
+        n_flood=min(config.n_flood, LISTED_FLOOD * n_documents),
+    )
 
 
 def for_more(config: ProbeConfig, times: float) -> ProbeConfig:
