@@ -23,6 +23,7 @@ ONE_IN = 20  # of the pool is a neighbour: five of a hundred. Among few document
 # Unit vectors times this, rounded: sums of products are whole numbers below 2^24 however they are added up, so floats
 # hold them exactly, and the nearest are the same on every machine and with any number of threads.
 STEPS = 4000.0
+ONE_THREAD = 1 << 18  # products up to which BLAS does without threads
 
 
 def lent(found: Ranking, snapshot: Snapshot, share: float) -> Ranking:
@@ -68,9 +69,19 @@ def nearest(vectors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     whole = np.rint(vectors / np.maximum(lengths, np.float32(1e-30)) * np.float32(STEPS))
     places = np.arange(len(vectors))
-    alike = (whole @ whole.T).astype(np.int64) * len(vectors) - places
+    alike = _products(whole).astype(np.int64) * len(vectors) - places
     alike[places, places] = -(2**62)  # not itself
     return np.argpartition(-alike, count - 1, axis=1)[:, :count]
+
+
+def _products(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(vectors, vectors) Inner products, a few rows at a time: BLAS starts threads for a larger product, whatever the
+    caller said of threads, and on a busy machine they wait for each other forty times as long as this takes."""
+    n_vectors, dim = vectors.shape
+    found, step = np.empty((n_vectors, n_vectors), np.float32), max(1, ONE_THREAD // (n_vectors * dim))
+    for start in range(0, n_vectors, step):
+        np.matmul(vectors[start : start + step], vectors.T, out=found[start : start + step])
+    return found
 
 
 def _vectors(segments: Sequence[Segment], rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
