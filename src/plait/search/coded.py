@@ -69,7 +69,8 @@ class CodedQuery:
         self._query, self._items, self._trace = query, items, trace or Trace()
         # (n_query,) What a method put in the place of similarities that it did not retrieve; None if it did not.
         self.imputed: NDArray[np.float32] | None = None
-        self._best: NDArray[np.int16] | None = None  # (n_query,) the score of each query row's best centroid, once known
+        # (n_query,) The score of each query row's best centroid, once it is known.
+        self._best: NDArray[np.int16] | None = None
         with self._trace.stage("centroids") as stage:
             cells = CellQuery.of(query, items.codec.codebook)
             self._table, self._scale = cells.table(items.codec.codebook), cells.scale
