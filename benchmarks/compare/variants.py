@@ -42,8 +42,8 @@ MODULES = {
 }
 
 # n_probe, n_gather, n_flood, n_fine. More cells a row bring little once the first few were read: what limits recall is
-# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_flood is n_gather, what
-# many cells found goes to its codes at once.
+# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_flood is n_gather,
+# what many cells found goes to its codes at once.
 PROBES = [
     (4, 200, 48, 16),
     (8, 300, 64, 20),
