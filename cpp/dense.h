@@ -26,6 +26,11 @@ struct DenseKernels {
 extern const DenseKernels dense_scalar;
 #ifdef PLAIT_X86_64
 extern const DenseKernels dense_avx2;  // needs AVX2 and FMA
+extern const DenseKernels dense_vnni;  // needs AVX-512 F, BW, VL and VNNI
+
+// What dense_vnni borrows.
+void dot_floats_avx2(const float* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
+                     float* products) noexcept;
 #endif
 
 }  // namespace plait

@@ -25,30 +25,6 @@ std::int32_t sum_of(__m256i lanes) noexcept {
 
 __m256 eight(const unsigned char* at) noexcept { return _mm256_loadu_ps(reinterpret_cast<const float*>(at)); }
 
-void floats(const float* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
-            float* products) noexcept {
-    for (std::size_t i = 0; i < n_rows; ++i) {
-        const unsigned char* row = rows + i * dim * sizeof(float);
-        __m256 even = _mm256_setzero_ps(), odd = even;
-        std::size_t d = 0;
-        for (; d + 16 <= dim; d += 16) {
-            even = _mm256_fmadd_ps(_mm256_loadu_ps(query + d), eight(row + d * 4), even);
-            odd = _mm256_fmadd_ps(_mm256_loadu_ps(query + d + 8), eight(row + d * 4 + 32), odd);
-        }
-        if (d + 8 <= dim) {
-            even = _mm256_fmadd_ps(_mm256_loadu_ps(query + d), eight(row + d * 4), even);
-            d += 8;
-        }
-        float product = sum_of(_mm256_add_ps(even, odd));
-        for (; d < dim; ++d) {
-            float value;
-            std::memcpy(&value, row + d * sizeof value, sizeof value);
-            product += query[d] * value;
-        }
-        products[i] = product;
-    }
-}
-
 __m256i products_of(const std::int16_t* query, const unsigned char* row) noexcept {
     const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row)));
     return _mm256_madd_epi16(words, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query)));
@@ -78,6 +54,30 @@ void bytes(const std::int16_t* query, const unsigned char* rows, std::size_t n_r
 
 }  // namespace
 
-const DenseKernels dense_avx2 = {floats, bytes};
+void dot_floats_avx2(const float* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
+                     float* products) noexcept {
+    for (std::size_t i = 0; i < n_rows; ++i) {
+        const unsigned char* row = rows + i * dim * sizeof(float);
+        __m256 even = _mm256_setzero_ps(), odd = even;
+        std::size_t d = 0;
+        for (; d + 16 <= dim; d += 16) {
+            even = _mm256_fmadd_ps(_mm256_loadu_ps(query + d), eight(row + d * 4), even);
+            odd = _mm256_fmadd_ps(_mm256_loadu_ps(query + d + 8), eight(row + d * 4 + 32), odd);
+        }
+        if (d + 8 <= dim) {
+            even = _mm256_fmadd_ps(_mm256_loadu_ps(query + d), eight(row + d * 4), even);
+            d += 8;
+        }
+        float product = sum_of(_mm256_add_ps(even, odd));
+        for (; d < dim; ++d) {
+            float value;
+            std::memcpy(&value, row + d * sizeof value, sizeof value);
+            product += query[d] * value;
+        }
+        products[i] = product;
+    }
+}
+
+const DenseKernels dense_avx2 = {dot_floats_avx2, bytes};
 
 }  // namespace plait

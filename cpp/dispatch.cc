@@ -13,13 +13,16 @@ namespace {
 bool always() noexcept { return true; }
 
 constexpr Target kScalar = {"scalar",         always,        &maxsim_scalar, &cells_scalar,
-                            &residual_scalar, &dense_scalar, crc32c_table};
+                            &residual_scalar, &dense_scalar, &sparse_scalar, crc32c_table};
 #ifdef PLAIT_X86_64
-constexpr Target kAvx2 = {"avx2", cpu_has_avx2, &maxsim_avx2, &cells_avx2, &residual_avx2, &dense_avx2, crc32c_sse42};
-constexpr Target kVnni = {"vnni", cpu_has_vnni, &maxsim_avx512, &cells_vnni, &residual_vnni, &dense_avx2, crc32c_sse42};
+constexpr Target kAvx2 = {"avx2",         cpu_has_avx2, &maxsim_avx2, &cells_avx2,
+                          &residual_avx2, &dense_avx2,  &sparse_avx2, crc32c_sse42};
+constexpr Target kVnni = {"vnni",         cpu_has_vnni, &maxsim_avx512, &cells_vnni,
+                          &residual_vnni, &dense_vnni,  &sparse_avx512, crc32c_sse42};
 #endif
 #ifdef PLAIT_AMX
-constexpr Target kAmx = {"amx", amx_works, &maxsim_avx512, &cells_amx, &residual_amx, &dense_avx2, crc32c_sse42};
+constexpr Target kAmx = {"amx",         amx_works,   &maxsim_avx512, &cells_amx,
+                         &residual_amx, &dense_vnni, &sparse_avx512, crc32c_sse42};
 #endif
 
 // From the plainest to the best.

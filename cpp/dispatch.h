@@ -15,6 +15,7 @@
 #include "dense.h"
 #include "maxsim.h"
 #include "residual.h"
+#include "sparse_lanes.h"
 
 namespace plait {
 
@@ -25,6 +26,7 @@ struct Target {
     const CellKernels* cells;
     const ResidualKernels* residual;
     const DenseKernels* dense;
+    const SparseLanes* sparse;
     Crc32c crc32c;
 };
 

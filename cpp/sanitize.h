@@ -12,6 +12,7 @@
 #include "dense.h"
 #include "maxsim.h"
 #include "residual.h"
+#include "sparse_lanes.h"
 
 namespace plait {
 
@@ -78,7 +79,7 @@ void try_tokens();
 void try_trial();
 
 // Sparse search, over sound and over damaged lists.
-void try_sparse();
+void try_sparse(const SparseLanes& lanes);
 
 // Segments with changed bytes: what the checks let through stays within its arrays.
 void try_damaged();

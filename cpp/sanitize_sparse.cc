@@ -88,7 +88,7 @@ std::vector<std::pair<float, std::uint32_t>> scored(const Lists& lists, const st
     return order;
 }
 
-void try_lists(bool is_damaged) {
+void try_lists(const SparseLanes& lanes, bool is_damaged) {
     Lists lists = random_lists();
     if (is_damaged) damage(lists);
     const Unaligned<std::uint32_t> rows(lists.rows);
@@ -98,24 +98,30 @@ void try_lists(bool is_damaged) {
                         lists.n_rows, lists.window_rows, lists.n_windows};
     std::vector<Unaligned<unsigned char>> maxima(lists.maxima.begin(), lists.maxima.end());
     std::vector<AskedTerm> terms;
+    std::vector<std::vector<unsigned char>> columns(lists.weights.size());
     for (std::size_t term = 0; term < lists.weights.size(); ++term) {
         const auto begin = static_cast<std::size_t>(lists.offsets[term]);
         const auto end = static_cast<std::size_t>(lists.offsets[term + 1]);
         const unsigned char* known = lists.maxima[term].empty() ? nullptr : maxima[term].get();
-        terms.push_back({begin, end, lists.weights[term], lists.most[term], known});
+        if (below(3) == 0) {
+            columns[term].resize(lists.n_rows);
+            fill_column(index, begin, end, columns[term].data());
+        }
+        const unsigned char* column = columns[term].empty() ? nullptr : columns[term].data();
+        terms.push_back({begin, end, lists.weights[term], lists.most[term], known, column});
     }
     const AskedTerms asked{terms.data(), terms.size(), 1.0f};
     const std::size_t k = 1 + below(30);
     const auto allowed = numbers<unsigned char>((lists.n_rows + 7) / 8, 0, 255);
     const bool filtered = below(2) == 0;
-    std::vector<std::uint32_t> sums(lists.window_rows), candidates(lists.window_rows), found(k);
+    std::vector<std::uint32_t> sums(lists.window_rows + 1), candidates(lists.window_rows), found(k);
     std::vector<float> bounds(lists.n_windows), scores(k);
     std::vector<std::uint64_t> order(lists.n_windows), by_bound(terms.size()), best(k);
-    std::vector<std::size_t> places(terms.size());
+    std::vector<std::size_t> places(terms.size()), ends(terms.size());
     const SparseWork work{sums.data(),     candidates.data(), bounds.data(), order.data(),
-                          by_bound.data(), places.data(),     best.data()};
+                          by_bound.data(), places.data(),     ends.data(),   best.data()};
     SparseCounts counts{};
-    best_rows(index, asked, filtered ? allowed.data() : nullptr, 1.0f, k, work, found.data(), scores.data(), counts);
+    best_rows(index, asked, filtered ? allowed.data() : nullptr, 1.0f, k, lanes, work, found.data(), scores.data(), counts);
     expect(counts.n_found <= k, "as many rows as there is room for");
     for (std::size_t i = 0; i < counts.n_found; ++i) expect(found[i] < lists.n_rows, "a row that exists");
     auto wanted = numbers<std::int64_t>(below(40), 0, static_cast<std::int64_t>(lists.n_rows) - 1);
@@ -139,8 +145,8 @@ void try_lists(bool is_damaged) {
 
 }  // namespace
 
-void try_sparse() {
-    for (int round = 0; round < 2000; ++round) try_lists(round % 2 == 1);
+void try_sparse(const SparseLanes& lanes) {
+    for (int round = 0; round < 2000; ++round) try_lists(lanes, round % 2 == 1);
 }
 
 }  // namespace plait

@@ -12,11 +12,20 @@ namespace {
 
 constexpr std::size_t kFirst = 1;        // windows that are taken by their bounds
 constexpr std::size_t kSlice = 256;      // rows of these that are taken at a time
-constexpr std::size_t kStretch = 32;     // rows that are compared at a time
 constexpr float kSafe = 1.00001f;        // bounds are rounded: more than they can be off by
 constexpr float kRest = 4.0f;            // terms that are only looked up add at most the floor divided by this
 constexpr std::size_t kLookUp = 24;      // postings that are read in a row while one is looked up
-constexpr std::size_t kFewPostings = 8;  // a window with fewer than one posting in so many rows is not swept
+constexpr std::size_t kFewPostings = 32;  // a window with fewer than one posting in so many rows is not swept
+constexpr std::size_t kAtOnce = 8;        // postings that are added before the end of the window is looked for
+constexpr std::size_t kAhead = 256;       // postings from the one that is read to the one that is fetched
+
+inline void fetch(const unsigned char* at) noexcept {
+#if defined(__GNUC__)
+    __builtin_prefetch(at);  // past the end of the array it does nothing
+#else
+    static_cast<void>(at);
+#endif
+}
 
 template <class T>
 T value_at(const unsigned char* values, std::size_t index) noexcept {
@@ -88,10 +97,20 @@ struct Best {
             keys[n_kept++] = key;
             std::push_heap(keys, keys + n_kept);
         } else if (key < keys[0]) {
-            std::pop_heap(keys, keys + k);
-            keys[k - 1] = key;
-            std::push_heap(keys, keys + k);
+            replace_worst(key);
         }
+    }
+
+    // In one way down, where popping and pushing would go down and up again.
+    void replace_worst(std::uint64_t key) noexcept {
+        std::size_t at = 0;
+        for (std::size_t child = 1; child < k; child = 2 * at + 1) {
+            if (child + 1 < k && keys[child] < keys[child + 1]) ++child;
+            if (keys[child] <= key) break;
+            keys[at] = keys[child];
+            at = child;
+        }
+        keys[at] = key;
     }
 };
 
@@ -100,6 +119,7 @@ struct Search {
     const AskedTerms& asked;
     const unsigned char* allowed;
     float reach;
+    const SparseLanes& lanes;
     const SparseWork& work;
     Best best;
     SparseCounts counts;
@@ -129,23 +149,28 @@ struct Search {
         const std::size_t n_first = std::min(index.n_windows, kFirst);
         std::partial_sort(work.order, work.order + n_first, work.order + index.n_windows);
         for (std::size_t i = 0; i < n_first; ++i) {
+            start_lists();
             const auto window = static_cast<std::size_t>(static_cast<std::uint32_t>(work.order[i]));
             // In slices, each of which finds a better floor than the one before.
             const std::size_t end = std::min((window + 1) * index.window_rows, index.n_rows);
             for (std::size_t first = window * index.window_rows; first < end; first += kSlice) {
-                look_into(window, first, std::min(kSlice, end - first), false);
+                look_into(window, first, std::min(kSlice, end - first));
             }
             work.bounds[window] = 0;
         }
-        for (std::size_t t = 0; t < asked.n_terms; ++t) work.places[t] = asked.terms[t].begin;
+        start_lists();
         for (std::size_t w = 0; w < index.n_windows; ++w) {
             const std::size_t first = w * index.window_rows;
-            if (work.bounds[w] > 0) look_into(w, first, std::min(index.window_rows, index.n_rows - first), true);
+            if (work.bounds[w] > 0) look_into(w, first, std::min(index.window_rows, index.n_rows - first));
         }
     }
 
-    // Looks into rows of one window. In order, lists are read on from where they stood.
-    void look_into(std::size_t window, std::size_t first, std::size_t n_rows, bool in_order) noexcept {
+    void start_lists() noexcept {
+        for (std::size_t t = 0; t < asked.n_terms; ++t) work.places[t] = work.ends[t] = asked.terms[t].begin;
+    }
+
+    // Looks into rows of one window. Lists are read on from where they stood, so the rows come after those before.
+    void look_into(std::size_t window, std::size_t first, std::size_t n_rows) noexcept {
         const std::size_t n_there = order_terms(window);
         const float floor = best.floor();
         float total = 0;
@@ -163,25 +188,42 @@ struct Search {
         }
         ++counts.n_windows;
         std::size_t n_read = 0;
-        for (std::size_t i = 0; i < n_needed; ++i) n_read += add(i, first, n_rows, in_order);
+        for (std::size_t i = 0; i < n_needed; ++i) n_read += add(i, first, n_rows);
         counts.n_postings += n_read;
-        const std::size_t n_left = n_read * kFewPostings < n_rows ? pick(n_needed, first, n_rows, floor, rest)
-                                                                  : sweep(first, n_rows, floor, rest);
-        finish(n_needed, n_there, first, n_rows, n_left, rest, in_order);
+        const float least = needed(floor, rest);
+        const std::size_t n_left =
+            n_read * kFewPostings < n_rows
+                ? pick(n_needed, first, n_rows, least)
+                : lanes.sweep(index.scales + first * sizeof(float), n_rows, least, work.sums, work.candidates);
+        finish(n_needed, n_there, first, n_rows, n_left, rest);
     }
 
-    // Adds one list within the window to the sums; where it stood is kept in places.
-    std::size_t add(std::size_t place, std::size_t first, std::size_t n_rows, bool in_order) noexcept {
+    // Adds one list within the window to the sums; its postings there are then from places to ends. How many were read.
+    std::size_t add(std::size_t place, std::size_t first, std::size_t n_rows) noexcept {
         const AskedTerm& term = term_at(place);
-        std::size_t& from = work.places[&term - asked.terms];
-        from = seek(index, in_order ? from : term.begin, term.end, first);
-        std::size_t entry = from;
+        if (term.column != nullptr) {
+            lanes.add_column(term.column + first, n_rows, term.weight, work.sums);
+            return n_rows;
+        }
+        const std::size_t t = static_cast<std::size_t>(&term - asked.terms);
+        std::size_t entry = seek(index, work.ends[t], term.end, first);
+        work.places[t] = entry;
+        for (; entry + kAtOnce <= term.end && row_at(index, entry + kAtOnce - 1) - first < n_rows; entry += kAtOnce) {
+            fetch(index.rows + (entry + kAhead) * sizeof(std::uint32_t));
+            if (entry % 64 < kAtOnce) fetch(index.impacts + entry + kAhead);
+            for (std::size_t i = entry; i < entry + kAtOnce; ++i) {
+                // A row that is not in the window, of a damaged list, goes to the sum that nobody reads.
+                const std::size_t at = std::min<std::size_t>(row_at(index, i) - first, n_rows);
+                work.sums[at] += term.weight * index.impacts[i];
+            }
+        }
         for (; entry < term.end; ++entry) {
             const std::size_t at = row_at(index, entry) - first;
             if (at >= n_rows) break;
             work.sums[at] += term.weight * index.impacts[entry];
         }
-        return entry - from;
+        work.ends[t] = entry;
+        return entry - work.places[t];
     }
 
     // What the product of a row's sum and scale must reach for the rest to make it one of the best.
@@ -190,51 +232,14 @@ struct Search {
         return least > 0 ? least / asked.step * (2.0f - kSafe) : 0;
     }
 
-    // No early end and as many rows every time, so that it becomes vector code: most stretches hold nothing.
-    bool none_above(const std::uint32_t* sums, std::size_t row, float least) const noexcept {
-        float scales[kStretch];
-        std::memcpy(scales, index.scales + row * sizeof(float), sizeof scales);
-        std::int32_t n_above = 0;
-        for (std::size_t i = 0; i < kStretch; ++i) {
-            // Halved, since there is no quick way from all of uint32 to float; a little more than the sum.
-            const auto half = static_cast<std::int32_t>(sums[i] >> 1);
-            const float reached = (static_cast<float>(half) * 2.0f + 2.0f) * scales[i];
-            n_above += (sums[i] != 0 ? 1 : 0) & (reached >= least ? 1 : 0);
-        }
-        return n_above == 0;
-    }
-
-    // The rows of the window that are still in the running, read off the sums.
-    std::size_t sweep(std::size_t first, std::size_t n_rows, float floor, float rest) noexcept {
-        const float least = needed(floor, rest);
-        std::size_t n_left = 0;
-        for (std::size_t start = 0; start < n_rows; start += kStretch) {
-            const std::size_t end = std::min(start + kStretch, n_rows);
-            if (end - start == kStretch && none_above(work.sums + start, first + start, least)) {
-                std::fill(work.sums + start, work.sums + end, 0u);
-                continue;
-            }
-            for (std::size_t at = start; at < end; ++at) {
-                const bool is_kept =
-                    work.sums[at] != 0 && static_cast<float>(work.sums[at]) * scale_at(index, first + at) >= least;
-                work.candidates[n_left] = static_cast<std::uint32_t>(at);
-                n_left += is_kept ? 1 : 0;
-                work.sums[at] = is_kept ? work.sums[at] : 0;
-            }
-        }
-        return n_left;
-    }
-
-    // The same where postings are few: by the lists again.
-    std::size_t pick(std::size_t n_needed, std::size_t first, std::size_t n_rows, float floor, float rest) noexcept {
-        const float least = needed(floor, rest);
+    // The rows of the window that are still in the running, where postings are few: by the lists again.
+    std::size_t pick(std::size_t n_needed, std::size_t first, std::size_t n_rows, float least) noexcept {
         std::size_t n_left = 0;
         for (std::size_t i = 0; i < n_needed; ++i) {
-            const AskedTerm& term = term_at(i);
-            for (std::size_t entry = work.places[&term - asked.terms]; entry < term.end; ++entry) {
+            const std::size_t t = static_cast<std::size_t>(&term_at(i) - asked.terms);
+            for (std::size_t entry = work.places[t]; entry < work.ends[t]; ++entry) {
                 const std::size_t at = row_at(index, entry) - first;
-                if (at >= n_rows) break;
-                if (work.sums[at] == 0) continue;
+                if (at >= n_rows || work.sums[at] == 0) continue;
                 if (static_cast<float>(work.sums[at]) * scale_at(index, first + at) >= least) {
                     work.candidates[n_left++] = static_cast<std::uint32_t>(at);
                 } else {
@@ -248,7 +253,7 @@ struct Search {
 
     // Looks the other terms up for what is in the running, the strongest first, and drops what falls behind.
     void finish(std::size_t n_needed, std::size_t n_there, std::size_t first, std::size_t n_rows, std::size_t n_left,
-                float rest, bool in_order) noexcept {
+                float rest) noexcept {
         bool is_littered = false;
         if (allowed != nullptr) {
             std::size_t n_kept = 0;
@@ -266,7 +271,7 @@ struct Search {
         for (std::size_t i = n_needed; i < n_there && n_left > 0; ++i) {
             rest -= score_of(work.by_bound[i]);
             const float left = i + 1 < n_there && rest > 0 ? rest : 0;
-            n_left = look_up(i, first, n_rows, n_left, left, in_order, is_littered);
+            n_left = look_up(i, first, n_rows, n_left, left, is_littered);
         }
         for (std::size_t c = 0; c < n_left; ++c) {
             const std::uint32_t at = work.candidates[c];
@@ -281,14 +286,19 @@ struct Search {
     // One list for the rows in the running: row by row, or whole where that is less work. Then the other rows have sums
     // too, and is_littered says so.
     std::size_t look_up(std::size_t place, std::size_t first, std::size_t n_rows, std::size_t n_left, float rest,
-                        bool in_order, bool& is_littered) noexcept {
+                        bool& is_littered) noexcept {
         const AskedTerm& term = term_at(place);
-        if (n_left * kLookUp * index.n_rows > (term.end - term.begin) * n_rows) {
-            counts.n_postings += add(place, first, n_rows, in_order);
+        if (term.column != nullptr) {
+            for (std::size_t c = 0; c < n_left; ++c) {
+                const std::size_t at = work.candidates[c];
+                work.sums[at] += term.weight * term.column[first + at];
+            }
+            counts.n_postings += n_left;
+        } else if (n_left * kLookUp * index.n_rows > (term.end - term.begin) * n_rows) {
+            counts.n_postings += add(place, first, n_rows);
             is_littered = true;
         } else {
-            std::size_t& from = work.places[&term - asked.terms];
-            std::size_t entry = in_order ? from : term.begin;
+            std::size_t& entry = work.ends[&term - asked.terms];
             for (std::size_t c = 0; c < n_left; ++c) {
                 const std::size_t row = first + work.candidates[c];
                 entry = seek(index, entry, term.end, row);
@@ -296,7 +306,6 @@ struct Search {
                 if (row_at(index, entry) == row) work.sums[row - first] += term.weight * index.impacts[entry];
             }
             counts.n_postings += n_left;
-            from = entry;
         }
         const float least = needed(best.floor(), rest);
         std::size_t n_kept = 0;
@@ -314,8 +323,9 @@ struct Search {
 }  // namespace
 
 void best_rows(const Impacts& index, const AskedTerms& asked, const unsigned char* allowed, float reach, std::size_t k,
-               const SparseWork& work, std::uint32_t* rows, float* scores, SparseCounts& counts) noexcept {
-    Search search{index, asked, allowed, reach, work, Best{work.best, k, 0}, SparseCounts{0, 0, 0}};
+               const SparseLanes& lanes, const SparseWork& work, std::uint32_t* rows, float* scores,
+               SparseCounts& counts) noexcept {
+    Search search{index, asked, allowed, reach, lanes, work, Best{work.best, k, 0}, SparseCounts{0, 0, 0}};
     search.look_everywhere();
     counts = search.counts;
     counts.n_found = search.best.n_kept;
@@ -323,6 +333,14 @@ void best_rows(const Impacts& index, const AskedTerms& asked, const unsigned cha
     for (std::size_t i = 0; i < counts.n_found; ++i) {
         rows[i] = static_cast<std::uint32_t>(work.best[i]);
         scores[i] = score_of(work.best[i]);
+    }
+}
+
+void fill_column(const Impacts& index, std::size_t begin, std::size_t end, unsigned char* column) noexcept {
+    std::memset(column, 0, index.n_rows);
+    for (std::size_t entry = begin; entry < end; ++entry) {
+        const std::uint32_t row = row_at(index, entry);
+        if (row < index.n_rows) column[row] = index.impacts[entry];
     }
 }
 

@@ -9,12 +9,18 @@
 // best even together: rows that have no other term are never looked at, and the lists of these terms are only looked up
 // for rows that the others leave in the running.
 //
+// A term that a good part of all rows have may come with a column: its impact in every row, 0 where it is not. A column
+// is added by vector instructions, and looked up at once.
+//
 // Arrays come from mapped files: bytes at any alignment, in the machine's order. Nothing here allocates or starts
-// threads. One version serves every machine: it waits for memory, not for arithmetic.
+// threads. What goes over all rows of a window is in sparse_lanes.h, for each instruction set; the rest is the same
+// everywhere, for it waits for memory, not for arithmetic.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "sparse_lanes.h"
 
 namespace plait {
 
@@ -34,6 +40,7 @@ struct AskedTerm {
     std::uint32_t weight;         // in steps of the query; the sum over terms of 255 * weight is below 2^32
     float most;                   // the largest product of the term: weight in the query times that in any row
     const unsigned char* maxima;  // n_windows, in 255ths of the largest weight; null where it is not known
+    const unsigned char* column;  // n_rows: the impacts, row by row; null where there is none
 };
 
 struct AskedTerms {
@@ -44,12 +51,13 @@ struct AskedTerms {
 
 // What a search writes on.
 struct SparseWork {
-    std::uint32_t* sums;        // window_rows, all zero; they are zero again at the end
+    std::uint32_t* sums;        // window_rows, all zero, and one more; all but that are zero again at the end
     std::uint32_t* candidates;  // window_rows
     float* bounds;              // n_windows
     std::uint64_t* order;       // n_windows
     std::uint64_t* by_bound;    // n_terms
     std::size_t* places;        // n_terms
+    std::size_t* ends;          // n_terms
     std::uint64_t* best;        // k
 };
 
@@ -63,7 +71,11 @@ struct SparseCounts {
 // bit for each row, the lowest bit of a byte first; other rows are passed over. What could still be added to a row is
 // counted `reach` times: with 1 the result is exact, with less it may miss some. k is 1 or more.
 void best_rows(const Impacts& index, const AskedTerms& asked, const unsigned char* allowed, float reach, std::size_t k,
-               const SparseWork& work, std::uint32_t* rows, float* scores, SparseCounts& counts) noexcept;
+               const SparseLanes& lanes, const SparseWork& work, std::uint32_t* rows, float* scores,
+               SparseCounts& counts) noexcept;
+
+// The column of the postings from `begin` to `end`: writes n_rows bytes.
+void fill_column(const Impacts& index, std::size_t begin, std::size_t end, unsigned char* column) noexcept;
 
 // The score of each of these rows, which ascend and are below n_rows; 0 without a term in common. sums: n_wanted, of
 // which nothing is expected.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from plait.train.export import graph
-from plait.train.export.outputs import Heads, Linear
+from plait.train.export.linear import Linear
+from plait.train.export.outputs import Heads
 
 CONFIG = {
     "model_type": "bert",

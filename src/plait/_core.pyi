@@ -199,28 +199,33 @@ def current_target() -> str: ...
 def use_target(name: str) -> bool: ...
 def trial_outcome(case: str, milliseconds: int) -> str: ...  # where the build has AMX: Linux on x86-64
 def best_sparse_rows(
+    offsets: NDArray[np.int64],
     rows: NDArray[np.uint32],
     impacts: NDArray[np.uint8],
     scales: NDArray[np.float32],
+    peaks: NDArray[np.float32],
+    frequent: NDArray[np.uint32],
     maxima: NDArray[np.uint8],
     window_rows: int,
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    places: NDArray[np.int64],
     weights: NDArray[np.uint32],
     step: float,
-    most: NDArray[np.float32],
-    lines: NDArray[np.int64],
+    columned: list[int],
+    columns: list[NDArray[np.uint8]],
     allowed: NDArray[np.uint8],
     reach: float,
     best: NDArray[np.uint32],
     scores: NDArray[np.float32],
 ) -> tuple[int, int, int]: ...
+def sparse_column(
+    rows: NDArray[np.uint32], impacts: NDArray[np.uint8], begin: int, end: int, column: NDArray[np.uint8]
+) -> None: ...
 def score_sparse_rows(
+    offsets: NDArray[np.int64],
     rows: NDArray[np.uint32],
     impacts: NDArray[np.uint8],
     scales: NDArray[np.float32],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    places: NDArray[np.int64],
     weights: NDArray[np.uint32],
     step: float,
     wanted: NDArray[np.int64],

@@ -1,8 +1,14 @@
-"""Runs as unkind as real ones: many ties, missing queries, graded judgements, and queries that nothing answers."""
+"""Runs as unkind as real ones: many ties, missing queries, graded judgements, and queries that nothing answers. And a
+real one: a hybrid search of ADI, a small public test collection, of which ids and judgements are kept here."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "agreement"
+REAL = "adi"
+CASES = ("0", "1", "2", "3", "4", REAL)
 
 Judged = dict[str, dict[str, int]]
 Scored = dict[str, dict[str, float]]
@@ -34,3 +40,23 @@ def as_trec(run: Scored) -> str:
     lines = [f"{query} Q0 {id} 1 {score!r} random" for query, found in run.items() for id, score in found.items()]
     random.Random(0).shuffle(lines)
     return "\n".join(lines) + "\n"
+
+
+def case(name: str) -> tuple[Judged, Scored, Scored]:
+    """Judgements, a run and another run: made at random, or those of a real search and the same half in disorder."""
+    if name != REAL:
+        qrels, run = random_case(int(name))
+        return qrels, run, random_case(int(name) + 1000)[1]
+    judged: Judged = {}
+    found: Scored = {}
+    for line in (FOLDER / "adi.qrels").read_text().splitlines():
+        query, _, document, relevance = line.split()
+        judged.setdefault(query, {})[document] = int(relevance)
+    for line in (FOLDER / "adi-hybrid.trec").read_text().splitlines():
+        query, _, document, _, score, _ = line.split()
+        found.setdefault(query, {})[document] = float(score)
+    rng = random.Random(0)
+    return judged, found, {
+        query: {document: score * rng.choice([0.5, 1.0]) for document, score in own.items()}
+        for query, own in found.items()
+    }  # fmt: skip

@@ -1,19 +1,21 @@
-"""Measures agree with pytrec_eval (which is trec_eval) and with ranx, on random runs and on a real one: a hybrid search
-of ADI, a small public test collection, of which ids and judgements are kept here. make_ranx.py wrote what ranx says."""
+"""Measures agree with pytrec_eval (which is trec_eval) and with ranx, and so do comparisons: on random runs and on a
+real one. Both libraries are asked anew each time."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytrec_eval
 
-from evaluate.random_runs import as_trec, random_case
-from plait.evaluate import measure, measure_each, read_qrels, read_run
+from evaluate.random_runs import CASES, as_trec, case
+from plait.evaluate import CompareConfig, compare, measure_each, read_run
 
-FOLDER = Path(__file__).parent / "agreement"
-CASES = ["0", "1", "2", "3", "4", "adi"]
 TREC_EVAL = {
     "nDCG@10": "ndcg_cut_10",
     "nDCG": "ndcg",
@@ -23,28 +25,47 @@ TREC_EVAL = {
     "P@5": "P_5",
     "RR": "recip_rank",
 }
+QUICK = CompareConfig(n_permutations=100, n_resamples=100)
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, dict[str, dict[str, int]]]:
-    if request.param == "adi":
-        return "adi", FOLDER / "adi-hybrid.trec", read_qrels(FOLDER / "adi.qrels")
-    qrels, run = random_case(int(request.param))
-    (tmp_path / "run").write_text(as_trec(run))
-    return request.param, tmp_path / "run", qrels
+@pytest.fixture(scope="module")
+def ranx() -> dict[str, Any]:
+    """What ranx says of all cases."""
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "evaluate.ask_ranx"],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
 
 
-def test_each_query_is_as_trec_eval_has_it(case: tuple[str, Path, dict[str, dict[str, int]]]) -> None:
-    _, file, qrels = case
+@pytest.mark.parametrize("name", CASES)
+def test_each_query_is_as_trec_eval_has_it(name: str, tmp_path: Path) -> None:
+    qrels, run, _ = case(name)
+    file = tmp_path / "run.trec"
+    file.write_text(as_trec(run))
     with file.open() as lines:
         theirs = pytrec_eval.RelevanceEvaluator(qrels, set(TREC_EVAL.values())).evaluate(pytrec_eval.parse_run(lines))
     ours = measure_each(read_run(file), qrels, list(TREC_EVAL))
-    for name, trec_name in TREC_EVAL.items():
+    for own, trec_name in TREC_EVAL.items():
         expected = {query: theirs.get(query, {}).get(trec_name, 0.0) for query in qrels}  # as trec_eval -c
-        assert ours[name] == pytest.approx(expected, abs=1e-6)
+        assert ours[own] == pytest.approx(expected, abs=1e-6)
 
 
-def test_means_are_as_ranx_has_them(case: tuple[str, Path, dict[str, dict[str, int]]]) -> None:
-    name, file, qrels = case
-    expected = json.loads((FOLDER / "ranx.json").read_text())[name]
-    assert measure(read_run(file), qrels, list(expected)) == pytest.approx(expected, abs=1e-6)
+@pytest.mark.parametrize("name", CASES)
+def test_a_comparison_is_as_ranx_has_it(name: str, tmp_path: Path, ranx: dict[str, Any]) -> None:
+    qrels, *both = case(name)
+    runs = {}
+    for own, run in zip(("one", "other"), both, strict=True):
+        (tmp_path / own).write_text(as_trec(run))
+        runs[own] = read_run(tmp_path / own)
+    found = compare(runs, qrels, list(ranx[name]), baseline="one", config=QUICK)
+    p = {difference.measure: difference.p_t for difference in found.differences}
+    for own, theirs in ranx[name].items():
+        ours = {run: found.means[own][run].value for run in runs} | {"p": p[own]}
+        assert ours == pytest.approx(theirs, abs=1e-6)

@@ -54,6 +54,13 @@ def test_the_bars_of_a_single_group_are_named_themselves() -> None:
     assert axes.get_legend() is None
 
 
+def test_a_long_legend_has_room(tmp_path: Path) -> None:
+    """Where it has not, matplotlib warns that axes collapsed, and warnings are errors here."""
+    mean = Mean(0.5, 0.4, 0.6)
+    labels = ["triples, the negatives of BM25", "lists of eight with the scores of a teacher", "neither of these"]
+    save(bars(["a", "b"], {label: [mean, mean] for label in labels}, y_label="nDCG@10"), tmp_path / "plot.svg")
+
+
 def test_curves_have_their_labels_at_their_ends() -> None:
     (axes,) = curves(CURVES, x_label="depth", y_label="recall", log_x=True).axes
     ends = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}

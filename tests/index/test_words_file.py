@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import plait
 from plait.errors import CorruptIndexError
-from plait.index import words_file
+from plait.index import spelling, words_file
 from plait.index.analyser import PLAIN, Analyser
 from plait.index.check import check
 from plait.index.container import SegmentFile
@@ -146,6 +146,26 @@ def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
 def test_words_are_spelled_as_the_index_does() -> None:
     assert as_spelled("Rivers river running ตลาด") == ["river", "river", "run", "ตล", "ลา", "าด"]
     assert as_spelled("Häuser rivers", Analyser("de")) == ["haus", "riv"]
+
+
+def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words_file, "LANDMARKS", 3)
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        words = snapshot.segments[0].words
+        assert words is not None
+        held = [words.word(place).decode() for place in range(len(words.impacts.offsets) - 1)]
+        assert len(held) > 10
+        assert [words.place_of(word) for word in held] == list(range(len(held)))
+        others = ["", "!", *(word + "~" for word in held), "\U0010ffff"]
+        assert [words.place_of(word) for word in others] == [None] * len(others)
+
+
+def test_spellings_are_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spelling, "MOST_KNOWN", 3)
+    for _ in range(2):
+        assert as_spelled("lakes rivers") == ["lake", "river"]
+        assert as_spelled("rivers hills roads") == ["river", "hill", "road"]
+    assert len(spelling._known) <= 3
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -17,9 +20,8 @@ HIDDEN = 16
 
 def made_states(n: int, length: int, seed: int) -> States:
     values = np.random.default_rng(seed).standard_normal((n * length, HIDDEN)).astype(np.float16)
-    return States(
-        values, np.arange(n * length, dtype=np.int32), np.ones(n * length, np.bool_), np.arange(n + 1) * length
-    )
+    marks = np.ones(n * length, np.bool_)
+    return States(values, np.arange(n * length, dtype=np.int32), marks, marks, np.arange(n + 1) * length)
 
 
 @pytest.mark.parametrize("head", ["cls", "emb"])
@@ -57,9 +59,12 @@ def test_the_claims_of_both_heads_follow_from_their_numbers() -> None:
             "skewness": 1.0,
             "kurtosis": kurtosis,
         }
-        return Outcome({"RR@10": queries, "anncur": queries}, shape)
+        series = {"scores": [-1.0, 0.0, 1.0], "density": [0.1, 0.5, 0.0], "spectrum": [1.0, 0.5]}
+        return Outcome({"RR@10": queries, "BM25": queries, "anncur": queries}, shape, series)
 
     outcomes = {f"cls/{seed}": outcome(60, 5, 0.5) for seed in range(3)}
     outcomes |= {f"emb/{seed}": outcome(20, 1, 0.5) for seed in range(3)}
+    for own in EXPERIMENTS:  # all that a judgement shows goes to a file
+        json.dumps([asdict(figure) for figure in own.judge(outcomes).figures])
     checks = {own.id: [check.verdict for check in own.judge(outcomes).checks] for own in EXPERIMENTS}
     assert checks == {"A2": ["holds"] * 3 + ["not seen here"], "A3": ["holds"] * 2, "A4": ["holds", "not seen here"]}

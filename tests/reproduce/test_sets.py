@@ -29,6 +29,20 @@ def test_documents_that_are_drawn_first_bring_their_own_queries(tmp_path: Path) 
     assert {id for grades in found.qrels.values() for id in grades} <= {document.id for document in found.documents}
 
 
+def test_documents_that_are_joined_answer_what_their_parts_answer(tmp_path: Path) -> None:
+    write_set(tmp_path / "made")
+    short = load_cut("made", Cut(folder="made", documents=(24, 24), queries=(12, 12)), tmp_path, "quick")
+    long = load_cut("made", Cut(folder="made", documents=(24, 24), queries=(12, 12), joined=5), tmp_path, "quick")
+    assert len(long.documents) == 5
+    assert long.queries == short.queries
+    texts = {document.id: document.text for document in short.documents}
+    joined = {document.id: document.text for document in long.documents}
+    for query, grades in short.qrels.items():
+        (answer,), (whole,) = grades, long.qrels[query]
+        assert texts[answer] in joined[whole]
+        assert sum(texts[answer] in text for text in joined.values()) == 1
+
+
 def test_queries_may_come_from_another_language(tmp_path: Path) -> None:
     write_set(tmp_path / "en")
     write_set(tmp_path / "de", seed=1)

@@ -11,16 +11,19 @@ import torch
 
 from plait.errors import ConfigError
 from plait.reproduce import running
-from plait.reproduce.arms import pretrained
+from plait.reproduce.arms import long, pretrained
 from plait.reproduce.arms import trained as arms
+from plait.reproduce.arms.measuring import Ranked
 from plait.reproduce.arms.retrieved import nearest, owners_of
 from plait.reproduce.claims.seeds import Trainings, apart
+from plait.reproduce.encoded import EncodedSet
 from plait.reproduce.estimates import Estimate
 from plait.reproduce.experiment import Outcome
 from plait.reproduce.registry import experiments
 from plait.reproduce.running import run_all, run_experiment
+from plait.reproduce.sets import Cut
 from plait.reproduce.states import FrozenEncoder, States
-from plait.reproduce.train import recipes
+from plait.reproduce.train import firsts, recipes
 from plait.reproduce.train.data import Questions, batches
 from plait.reproduce.train.losses import OBJECTIVES, Recipe
 from plait.reproduce.train.towers import Tower, padded
@@ -40,6 +43,7 @@ def made_states(lengths: list[int], seed: int = 0) -> States:
         random.standard_normal((n_rows, HIDDEN)).astype(np.float16),
         random.integers(5, 50, n_rows).astype(np.int32),
         np.ones(n_rows, np.bool_),
+        np.ones(n_rows, np.bool_),
         np.concatenate([[0], np.cumsum(lengths)]),
     )
 
@@ -50,7 +54,7 @@ def made_questions(n: int = 24) -> Questions:
     rows = np.concatenate([np.arange(6 * item, 6 * item + 3) for item in range(n)])
     noise = 2 * np.random.default_rng(1).standard_normal((len(rows), HIDDEN))
     asked = (documents.values[rows] + noise).astype(np.float16)
-    queries = States(asked, documents.ids[rows], documents.kept[rows], np.arange(n + 1) * 3)
+    queries = States(asked, documents.ids[rows], documents.kept[rows], documents.seen[rows], np.arange(n + 1) * 3)
     others = np.stack([[(item + step) % n for step in range(1, 11)] for item in range(n)])
     return Questions(queries, documents, np.arange(n), others)
 
@@ -59,14 +63,16 @@ def made_questions(n: int = 24) -> Questions:
 def workbench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     """One for all tests: what one of them encodes, the next finds."""
     data = tmp_path_factory.mktemp("data")
-    for name in arms.SETS:
+    for name in (*arms.SETS, long.LONG):
         write_set(data / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes, "STEPS", {"quick": 2, "full": 3})
         patch.setattr(recipes, "PASSAGES", 8)
         patch.setattr(recipes, "RATES", (1e-3,))
         patch.setattr(pretrained, "STEPS", {"quick": (2, 2)})
-        yield Workbench(data, data / "work", sets=sets(*arms.SETS), n_threads=1)
+        patch.setattr(firsts, "STEPS", {"quick": 2})
+        cuts = sets(*arms.SETS) | {long.LONG: Cut(folder=long.LONG, documents=(20, 24), queries=(8, 12), joined=4)}
+        yield Workbench(data, data / "work", sets=cuts, n_threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +96,51 @@ def test_states_after_the_last_layer_give_the_dense_strand(workbench: Workbench)
 def test_a_layer_that_the_model_does_not_have_is_refused(workbench: Workbench) -> None:
     with pytest.raises(ConfigError, match=r"12 layers .* 99 is asked for"):
         FrozenEncoder(workbench, layer=99, length=64).queries("made", ["rain"])
+
+
+def test_mcls_is_the_mean_over_all_first_tokens(workbench: Workbench) -> None:
+    """The dense vector that a model of first tokens would have, with [CLS] put in at every two tokens."""
+    text = "rain snow wind fog"
+    found = FrozenEncoder(workbench, layer=-1, length=64, mcls=2).pooled("made", [text], is_query=False)
+    states = FrozenEncoder(workbench, layer=-1, length=64, mcls=2).documents("made", [("", text)])
+    firsts_ = states.ids == states.ids[0]
+    assert np.flatnonzero(firsts_).tolist() == [0, 3]
+    np.testing.assert_allclose(found.first[0], states.values[firsts_].astype(np.float32).mean(axis=0), atol=2e-3)
+
+
+def test_queries_that_are_filled_up_keep_what_their_own_tokens_are(workbench: Workbench) -> None:
+    text = "rain and snow"
+    plain = FrozenEncoder(workbench, layer=6, length=64).queries("made", [text])
+    filled = FrozenEncoder(workbench, layer=6, length=64, masks=12).queries("made", [text])
+    n = len(plain.ids)
+    assert (len(filled.ids), filled.seen.sum()) == (12, n)
+    np.testing.assert_allclose(filled.values[:n].astype(np.float32), plain.values.astype(np.float32), atol=2e-2)
+
+
+def test_rows_of_a_tower_do_not_look_at_tokens_that_are_not_seen() -> None:
+    own = made_states([5])
+    hidden = States(own.values, own.ids, own.kept, np.arange(5) < 3, own.offsets)
+    tower = Tower(HIDDEN).eval()
+    torch.nn.init.normal_(tower.attend.out_proj.weight)
+    rows, alone = tower.rows(hidden, is_query=True), tower.rows(own.some([0]), is_query=True)
+    short = States(own.values[:3], own.ids[:3], own.kept[:3], own.seen[:3], np.array([0, 3]))
+    np.testing.assert_allclose(rows[0][:3], tower.rows(short, is_query=True)[0], atol=1e-5)
+    assert not np.allclose(rows[0][:3], alone[0][:3], atol=1e-3)
+
+
+def test_the_rate_of_a_recipe_is_chosen_by_its_own_scoring(
+    workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(encoded: EncodedSet) -> list[Ranked]:
+        asked.append(encoded.name)
+        return arms.by_retrieved(encoded)
+
+    monkeypatch.setattr(arms, "exact", noted)
+    for objective, n_asked in (("xtr", 0), ("maxsim", 1)):
+        arms.dev_quality(workbench, Recipe(objective=objective, temperature=0.07), 1e-3)
+        assert len(asked) == n_asked
 
 
 def test_imputed_scores_of_all_rows_are_the_mean_maxsim() -> None:
@@ -159,7 +210,7 @@ def test_a_trained_tower_is_kept(workbench: Workbench, monkeypatch: pytest.Monke
     torch.testing.assert_close(first.enter.weight, again.enter.weight)
 
 
-@pytest.mark.parametrize("claim", ["X2", "X3", "K6", "M5", "C1", "M6"])
+@pytest.mark.parametrize("claim", ["X2", "X3", "K6", "M5", "C1", "C8", "M6", "M7"])
 def test_claims_of_training_go_from_texts_to_a_verdict(claim: str, workbench: Workbench) -> None:
     result = run_experiment(experiments()[claim], workbench, say=lambda _line: None)
     assert result["verdict"] in VERDICTS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 import reference
 from plait.codec.impacts import inverted, quantised
 from plait.errors import ConfigError, InputError
-from plait.scoring.sparse import Impacts, SparseQuery, best_rows, score_rows, shared_terms
+from plait.scoring.sparse import ONE_IN, Impacts, SparseQuery, best_rows, score_rows, shared_terms
+from plait.scoring.targets import available_targets, force_target
 from plait.strands import SparseRows
 
 WEIGHTS = st.floats(0.0625, 128, width=32)
@@ -45,12 +48,44 @@ def assert_same(index: Impacts, asked: SparseQuery, k: int, allowed: NDArray[np.
     np.testing.assert_array_equal(score_rows(index, asked), scores)
 
 
-@pytest.mark.parametrize("window_rows", [1, 3, 64, 4096])
+@pytest.mark.parametrize("target", available_targets())
+@pytest.mark.parametrize("window_rows", [1, 3, 64, 67, 4096])
 @pytest.mark.parametrize("k", [1, 10, 5000])
-def test_the_best_rows_are_those_of_the_plain_product(window_rows: int, k: int) -> None:
+def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: int, k: int) -> None:
     index = inverted(corpus(2000, 300), window_rows=window_rows)
-    for seed, n_asked in enumerate((1, 3, 12, 40, 200)):
-        assert_same(index, query(300, n_asked, seed), k)
+    with force_target(target):
+        for seed, n_asked in enumerate((1, 3, 12, 40, 200)):
+            assert_same(index, query(300, n_asked, seed), k)
+    assert index.columns
+
+
+@pytest.mark.parametrize("target", available_targets())
+def test_sums_past_31_bits_are_compared_rightly(target: str) -> None:
+    index = inverted(SparseRows.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
+    asked = SparseQuery(np.arange(257, dtype=np.int32), np.ones(257, np.float32))
+    with force_target(target):
+        assert_same(index, asked, 20)
+
+
+def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> None:
+    rows = SparseRows.from_items(
+        [{0: 1.0, 1: 2.0} if row % ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
+    )
+    index = inverted(rows)
+    best_rows(index, SparseQuery(np.array([1, 3], np.int32), np.ones(2, np.float32)), 5)
+    assert list(index.columns) == [1]
+    own = slice(index.offsets[1], index.offsets[2])
+    expected = np.zeros(40, np.uint8)
+    expected[index.rows[own]] = index.impacts[own]
+    np.testing.assert_array_equal(index.columns[1], expected)
+
+
+def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
+    index = inverted(SparseRows.from_items([{0: 1.0}] * 8))
+    rows = index.rows.copy()
+    rows[3] = 4_000_000_000
+    damaged = replace(index, rows=rows, columns={})
+    assert damaged.column(0).tolist() == [255, 255, 255, 0, 255, 255, 255, 255]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])

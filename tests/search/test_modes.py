@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import plait
 from index.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
+from plait.codec.codebook import Codebook
+from plait.codec.query import CellQuery
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError, QueryError
+from plait.index.store import Store
+from plait.search.generator import Generator
+from plait.search.multi import ProbedMulti
 from plait.search.plans import METHODS, MODES, STRANDS_OF, plan_for
+from plait.search.ranking import FEW_QUERIES, QueryBatch
 from plait.search.trace import Trace
 from plait.strands import MultiVectors, Strands
 
@@ -83,6 +91,35 @@ def test_candidates_are_scored_by_maxsim_over_their_codes(index: plait.Index) ->
 def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="exact search"):
         found(index, "multi", candidates=["d1"], options={"n_probe": 2})
+
+
+@pytest.mark.parametrize(("n_queries", "n_tables"), [(1, 1), (FEW_QUERIES + 1, 2 * (FEW_QUERIES + 1))])
+def test_hybrid_scores_centroids_once_for_a_query(
+    index: plait.Index, n_queries: int, n_tables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    table = CellQuery.table
+
+    def counting(asked: CellQuery, codebook: Codebook) -> NDArray[np.int16]:
+        counted.append(1)
+        return table(asked, codebook)
+
+    monkeypatch.setattr(CellQuery, "table", counting)
+    few = asked()
+    assert few.multi is not None
+    assert few.dense is not None
+    strands = Strands(
+        multi=MultiVectors.from_items([few.multi[number] for number in range(n_queries)]), dense=few.dense[:n_queries]
+    )
+    plan = plan_for("hybrid", index.shape, options={"depth": 20})
+    plan = replace(plan, generators=tuple(_probed(generator) for generator in plan.generators))
+    with Store.open(index.path).snapshot() as snapshot:
+        plan.run(snapshot, QueryBatch(TEXTS[:n_queries], strands), 5, None, Trace())
+    assert len(counted) == n_tables
+
+
+def _probed(generator: Generator) -> Generator:
+    return replace(generator, exhaustive_below=0) if isinstance(generator, ProbedMulti) else generator
 
 
 def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:

@@ -16,7 +16,7 @@ from plait.index.check import check
 from plait.index.store import Store
 from plait.search.coded import CodedQuery, ProbeConfig
 from plait.search.pseudo import from_rows, words_of_documents
-from plait.search.settings import default_config, settings_for
+from plait.search.settings import default_config, for_list, settings_for
 from plait.search.stages import Ladder, found_at
 from plait.strands import MultiVectors, Strands
 from search.tunable import DIM, N_PASSAGES, make_index, passages, recall
@@ -143,6 +143,13 @@ def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None
     index.reset_tuning()
     with Store.open(index.path).snapshot() as snapshot:
         assert settings_for(snapshot, 10).config == default_config(N_PASSAGES, 10)
+
+
+def test_a_list_beside_others_looks_at_fewer_and_never_at_more() -> None:
+    large, small = default_config(10**6, 10), default_config(1000, 10)
+    listed = for_list(large, 100)
+    assert (listed.n_probe, listed.n_gather, listed.n_flood) == (8, 1600, 200)
+    assert for_list(small, 100).n_gather == small.n_gather
 
 
 def test_defaults_grow_with_k_and_with_the_corpus() -> None:

@@ -43,6 +43,16 @@ def test_states_of_a_graph_are_those_of_the_backbone(trained: tuple[Path, Path])
     torch.testing.assert_close(found[tokens.mask], expected[tokens.mask], rtol=0, atol=1e-5)
 
 
+def test_states_of_a_graph_with_late_layers_are_what_those_were_given(tmp_path: Path) -> None:
+    Run(recipe("model.late={n_layers = 1, dim = 8}", "optimiser.steps=2"), tmp_path / "run", build).train()
+    export_run(tmp_path / "run", tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
+    model, tokenizer = checkpoint.load(tmp_path / "run" / "final")
+    tokens = Texts(tokenizer, model.config).tokens(["the loom is made of oak"], is_query=False)
+    found = GraphStates(tmp_path / "model", hidden=model.backbone.hidden, n_threads=1).states(tokens)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model.backbone.eval()(tokens), rtol=0, atol=1e-5)
+
+
 def test_heads_learn_on_states_of_a_graph_and_the_backbone_stays(trained: tuple[Path, Path], tmp_path: Path) -> None:
     before: dict[str, torch.Tensor] = {}
 

@@ -45,8 +45,8 @@ def reproduce(
     \b
     Examples:
       plait reproduce --list
-      plait reproduce --quick --data ../shared/data
-      plait reproduce C3 W5 --quick --data ../shared/data
+      plait reproduce --quick --data path/to/data
+      plait reproduce C3 W5 --quick --data path/to/data
       plait reproduce --report
     """
     from plait.reproduce.registry import chosen

@@ -28,6 +28,7 @@ HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 KINDS = (".png", ".svg", ".pdf")
+MAX_MARKED = 25  # points of a curve
 MAX_SERIES = len(COLOURS)
 
 STYLE: dict[str, Any] = {
@@ -90,7 +91,10 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[Mean]], *, y_label
     with style():
         named = series if alone else groups
         room_for_names = 0.085 * len(named) * (2 + max(map(len, named)))
-        figure, axes = _figure(max(4.5, 1.6 + 0.62 * len(groups) * (len(series) + 0.6), 1 + room_for_names), 3.4)
+        room_for_legend = 0.0 if alone else sum(0.4 + 0.075 * len(label) for label in series)
+        figure, axes = _figure(
+            max(4.5, 1.2 + 0.4 * len(groups) * (len(series) + 0.6), 1 + max(room_for_names, room_for_legend)), 3.4
+        )
         width = 0.84 / len(series)
         places = (np.arange(len(series)) - (len(series) - 1) / 2) * width
         for place, (label, means) in enumerate(series.items()):
@@ -126,14 +130,18 @@ def _bars(axes: Axes, place: int, x: NDArray[np.float64], means: Sequence[Mean],
         axes.annotate(f"{mean.value:.3f}", above, (0, 2), textcoords="offset points", ha="center", fontsize=7)
 
 
-def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "", log_x: bool = False) -> Figure:
-    """Curves with a band where there is one; each has its label at its right end."""
+def curves(
+    lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "", log_x: bool = False, log_y: bool = False
+) -> Figure:
+    """Curves with a band where there is one; each has its label at its right end. Curves of many points, as those of
+    distributions, have no markers."""
     _check_series(len(lines))
     with style():
         figure, axes = _figure(5.6, 3.4)
         for place, line in enumerate(lines):
             axes.plot(
-                line.x, line.y, color=COLOURS[place], linestyle=DASHES[place], marker=MARKERS[place],
+                line.x, line.y, color=COLOURS[place], linestyle=DASHES[place],
+                marker=MARKERS[place] if len(line.x) <= MAX_MARKED else None,
                 markerfacecolor="white", markeredgewidth=1.2, label=line.label,
             )  # fmt: skip
             if line.low is not None and line.high is not None:
@@ -142,6 +150,8 @@ def curves(lines: Sequence[Curve], *, x_label: str, y_label: str, title: str = "
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # 100 rather than a power of ten
             _plain_minor(axes)
+        if log_y:
+            axes.set_yscale("log")
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_title(title)
@@ -183,16 +193,19 @@ def _mixed(colour: str, tone: float, share: float) -> tuple[float, ...]:
 
 
 def _label_ends(figure: Figure, axes: Axes, lines: Sequence[Curve]) -> None:
-    """Writes each label right of where its curve ends; labels that would overlap are moved apart."""
+    """Writes each label right of where its curve ends; labels that would overlap are moved apart. Curves that end near
+    the right have their labels in one column."""
     figure.canvas.draw()
     ends = [axes.transData.transform((line.x[-1], line.y[-1])) for line in lines]
     right = max(end[0] for end in ends)
     heights = moved_apart([float(end[1]) for end in ends], figure.dpi / 72 * STYLE["font.size"] * 1.25)
+    near = 0.2 * axes.bbox.width
     for place, (line, end, height) in enumerate(zip(lines, ends, heights, strict=True)):
+        column = right if right - float(end[0]) <= near else float(end[0])
         axes.annotate(
             line.label,
             (line.x[-1], line.y[-1]),
-            ((right - float(end[0])) * 72 / figure.dpi + 8, (height - float(end[1])) * 72 / figure.dpi),
+            ((column - float(end[0])) * 72 / figure.dpi + 8, (height - float(end[1])) * 72 / figure.dpi),
             textcoords="offset points",
             color=_mixed(COLOURS[place], 0.0, 0.8),  # darker than the curve: thin strokes need the contrast
             va="center",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plait.engine import Index
+from plait.evaluate.code import code_digest
 from plait.evaluate.judged import JudgedSet
 from plait.evaluate.kept import Kept, Rankings, hash_of
 from plait.evaluate.runs import without_self
@@ -90,6 +91,7 @@ def key_of(
     """All that decides the rankings of a set."""
     return {
         "plait": __version__,
+        "code": code_digest(),
         "index": index.state(mode=mode, options=options, rerank=rerank),
         "mode": mode,
         "queries": hash_of(list(judged.queries.items())),

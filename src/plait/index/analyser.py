@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plait.index.stemming import language_of, stem_words
 from plait.index.stopwords import STOPWORDS
@@ -100,20 +101,25 @@ class Analyser:
 
         Words hold letters, digits and marks alone, and are quoted, so that no operator of FTS5 can be smuggled in.
         """
-        words = Counter(word for word in _split(_settled(query)) if any(map(_is_letter_or_digit, word)))
-        # The last character of a run is there for documents; in a query the pair before it says more.
-        tails = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
-        asked = {word: n_times for word, n_times in words.items() if word not in tails}
-        # The list is English, and has words of other languages among it that mean something there.
-        telling = asked if self.language else {word: n for word, n in asked.items() if word.lower() not in STOPWORDS}
-        return {
-            word: QueryTerm(_term(self.stemmed(word)), min(n_times, MOST_TIMES))
-            for word, n_times in (telling or asked).items()
-        }
+        return dict(_match_terms(self, query))
 
     def stemmed(self, settled: str) -> str:
         """The words of a text that is analysed but for this last step."""
         return settled if self.language is None else stem_words(settled, self.language)
+
+
+@lru_cache(maxsize=64)  # a hybrid search asks twice
+def _match_terms(analyser: Analyser, query: str) -> list[tuple[str, QueryTerm]]:
+    words = Counter(word for word in _split(_settled(query)) if any(map(_is_letter_or_digit, word)))
+    # The last character of a run is there for documents; in a query the pair before it says more.
+    tails = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
+    asked = {word: n_times for word, n_times in words.items() if word not in tails}
+    # The list is English, and has words of other languages among it that mean something there.
+    telling = asked if analyser.language else {word: n for word, n in asked.items() if word.lower() not in STOPWORDS}
+    return [
+        (word, QueryTerm(_term(analyser.stemmed(word)), min(n_times, MOST_TIMES)))
+        for word, n_times in (telling or asked).items()
+    ]
 
 
 PLAIN = Analyser()
@@ -128,6 +134,8 @@ def _settled(text: str) -> str:
 
 
 def _split(settled: str) -> list[str]:
+    if settled.isascii():
+        return re.findall("[A-Za-z0-9]+", settled)
     return "".join(char if _is_word_char(char) else " " for char in settled).split()
 
 

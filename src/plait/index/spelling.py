@@ -10,8 +10,11 @@ from collections.abc import Sequence
 
 from plait.index.analyser import Analyser, QueryTerm
 
+MOST_KNOWN = 20_000  # words that are remembered
+
 _lock = threading.Lock()
 _open: dict[tuple[int, str], sqlite3.Connection] = {}  # by the process that made it, and the tokenizer
+_known: dict[tuple[str, str], str | None] = {}  # by the tokenizer and the word
 
 
 def spelled(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str] | None:
@@ -19,19 +22,32 @@ def spelled(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str] | None:
     several."""
     if any(term.is_prefix for term in terms):
         return None
+    tokenizer, words = analyser.tokenizer, [term.word for term in terms]
     with _lock:
-        connection = _connection(analyser.tokenizer)
-        connection.execute("BEGIN")
-        try:
-            asked = ((number, term.word) for number, term in enumerate(terms))
-            connection.executemany("INSERT INTO asked (rowid, words) VALUES (?, ?)", asked)
-            found = connection.execute("SELECT doc, term FROM seen").fetchall()
-        finally:
-            connection.execute("ROLLBACK")
-    spellings = dict(found)
-    if len(found) != len(terms) or len(spellings) != len(terms) or not all(spellings.values()):
-        return None
-    return [spellings[number] for number in range(len(terms))]
+        new = [word for word in dict.fromkeys(words) if (tokenizer, word) not in _known]
+        if len(_known) + len(new) > MOST_KNOWN:
+            _known.clear()
+            new = list(dict.fromkeys(words))
+        if new:
+            _known.update(zip(((tokenizer, word) for word in new), _asked(tokenizer, new), strict=True))
+        found = [_known[tokenizer, word] for word in words]
+    spellings = [word for word in found if word]
+    return spellings if len(spellings) == len(terms) else None
+
+
+def _asked(tokenizer: str, words: Sequence[str]) -> list[str | None]:
+    """What the tokenizer makes of each of the words; None where that is not one word."""
+    connection = _connection(tokenizer)
+    connection.execute("BEGIN")
+    try:
+        connection.executemany("INSERT INTO asked (rowid, words) VALUES (?, ?)", enumerate(words))
+        found = connection.execute("SELECT doc, term FROM seen").fetchall()
+    finally:
+        connection.execute("ROLLBACK")
+    spellings: list[list[str]] = [[] for _ in words]
+    for number, spelling in found:
+        spellings[number].append(spelling)
+    return [own[0] if len(own) == 1 else None for own in spellings]
 
 
 def _connection(tokenizer: str) -> sqlite3.Connection:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,8 @@ WORDS = "words.plait"
 FEWEST_DOCUMENTS, MOST_DOCUMENTS = 20_000, 5_000_000  # the file is made in memory
 CHUNK = 1_000_000  # occurrences that SQLite hands over at a time
 MOST_COUNT = 255
+MOST_PLACES = 20_000  # of words, that are remembered
+LANDMARKS = 64  # one word in so many is held in memory, to find the others by
 # Documents are scored one by one where they are this much rarer than all.
 FEW = 16
 
@@ -60,6 +63,7 @@ class Words:
             mean_length,
         )
         self._spelling, self._spelling_offsets = spelling, spelling_offsets
+        self._places: dict[str, int | None] = {}  # of words that were asked for
 
     def __len__(self) -> int:
         return len(self.docs)
@@ -70,9 +74,24 @@ class Words:
 
     def place_of(self, word: str) -> int | None:
         """The number of a word; None if no document has it."""
+        known = self._places.get(word, -1)
+        if known != -1:
+            return known
         n_words, wanted = len(self._spelling_offsets) - 1, word.encode()
-        place = bisect_left(range(n_words), wanted, key=self.word)
-        return place if place < n_words and self.word(place) == wanted else None
+        # Among the landmarks without a line of Python for each step, then between two of them.
+        last = bisect_left(self._landmarks, wanted)
+        place = bisect_left(
+            range(n_words), wanted, max(last - 1, 0) * LANDMARKS, min(last * LANDMARKS + 1, n_words), key=self.word
+        )
+        if len(self._places) >= MOST_PLACES:
+            self._places = {}
+        found = self._places[word] = place if place < n_words and self.word(place) == wanted else None
+        return found
+
+    @cached_property
+    def _landmarks(self) -> list[bytes]:
+        """Every so many words."""
+        return [self.word(place) for place in range(0, len(self._spelling_offsets) - 1, LANDMARKS)]
 
     def best(
         self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None, keep: NDArray[np.bool_] | None

@@ -13,7 +13,7 @@ from plait.evaluate.compare import Mean
 from plait.evaluate.kept import hash_of
 from plait.reproduce.results import Result
 
-VERSION = 1  # raised when the same figure is to be drawn otherwise
+VERSION = 4  # raised when the same figure is to be drawn otherwise
 
 
 def draw_all(folder: Path, results: Sequence[Result]) -> dict[str, str]:
@@ -52,7 +52,8 @@ def svg_of(figure: dict[str, Any]) -> str:
         drawn = plots.bars(figure["groups"], series, y_label=figure["y_label"])
     else:
         lines = [plots.Curve(**line) for line in figure["lines"]]
-        drawn = plots.curves(lines, x_label=figure["x_label"], y_label=figure["y_label"], log_x=figure["log_x"])
+        logs = {"log_x": figure["log_x"], "log_y": figure.get("log_y", False)}
+        drawn = plots.curves(lines, x_label=figure["x_label"], y_label=figure["y_label"], **logs)
     written = io.StringIO()
     with plots.style():
         drawn.savefig(written, format="svg", metadata={"Date": None}, bbox_inches="tight")

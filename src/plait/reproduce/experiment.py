@@ -74,6 +74,7 @@ class Figure:
     y_label: str
     x_label: str = ""
     log_x: bool = False
+    log_y: bool = False
     lines: Sequence[Line] = ()
     groups: Sequence[str] = ()
     bars: Mapping[str, Sequence[Mean]] = field(default_factory=dict)  # series -> one bar for each group

@@ -44,7 +44,10 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; background: var(-
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   nav { display: none; } h2 { break-after: avoid; break-before: page; } section { break-inside: auto; }
   .head, .claim, figure, tr, .facts { break-inside: avoid; } .head, .claim { break-after: avoid; }
-  table { font-size: 8.5pt; } figure svg { max-width: 16cm; max-height: 8cm; } @page { margin: 16mm; }
+  table { font-size: 8.5pt; line-height: 1.35; } .facts td, .facts th { padding-top: 2px; padding-bottom: 2px; }
+  .claim { font-size: 11pt; } .note { font-size: 9pt; } figcaption { font-size: 8.5pt; } section { margin-top: 18px; }
+  h2 + section { margin-top: 8px; } figure { margin: 6px 0; } figure svg { max-width: 16.5cm; max-height: 7cm; }
+  .title { break-after: avoid; } @page { margin: 16mm; }
 }
 """
 
@@ -94,7 +97,7 @@ def _section(result: Result, drawings: Mapping[str, str]) -> str:
         ["check", "value", "95% interval", "bar", "verdict"], [check_cells(check) for check in result["checks"]]
     )
     tables = "".join(
-        f'<p class="note">{text(table["title"])}</p>{_table(table["header"], table["rows"])}'
+        f'<p class="note title">{text(table["title"])}</p>{_table(table["header"], table["rows"])}'
         for table in result["tables"]
     )
     figures = "".join(
@@ -119,7 +122,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _align(cell: str, tag: str) -> str:
-    return ' class="n"' if tag == "td" and re.fullmatch(r"[-+]?[\d,.]+(%|x| [kMG]?B)?", cell) else ""
+    """Numbers, and intervals of them, stand at the right and are not broken."""
+    number = r"[-+]?[\d,.]+(%|x| [kMG]?B)?"
+    return ' class="n"' if tag == "td" and re.fullmatch(f"{number}( to {number})?", cell) else ""
 
 
 def _verdict(verdict: str) -> str:

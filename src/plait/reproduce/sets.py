@@ -2,7 +2,8 @@
 
 A cut takes queries in the order of a hash of their ids, then every document that is relevant to them, then others in
 the order of a hash, until it is full. So a cut is a random sample that holds all answers: easier than the whole set,
-by as much for one arm as for the other. Where documents are long, they are drawn first and the queries are theirs.
+by as much for one arm as for the other. Where documents are long, they are drawn first and the queries are theirs. A
+set of long documents can also be made of short ones, several of which are put end to end.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Cut:
     passages: bool = False  # longer documents are split into passages of this length rather than cut
     documents_first: bool = False  # documents are drawn, and queries that they answer
     queries_from: str = ""  # another folder whose queries, of the same ids, are asked instead
+    joined: int = 1  # so many documents, drawn at random, become one; what answers a query is then the whole of it
 
     def sizes(self, tier: str) -> tuple[int, int]:
         """Documents and queries."""
@@ -57,6 +59,8 @@ SETS: Mapping[str, Cut] = {
         passages=True,
         documents_first=True,
     ),
+    # Paragraphs about four things, some 500 tokens together: long for an encoder that reads 512 at most.
+    "boolq-long": Cut(folder="boolq", documents=(480, 2000), queries=(300, 1000), length=512, joined=4),
     # What trained arms learn from, and are tested on: short passages, so that training takes seconds.
     "squad-train": Cut(folder="squad-sent", split="train", documents=(1000, 4000), queries=(1000, 4000), length=64),
     "squad-test": Cut(folder="squad-sent", documents=(1200, 5000), queries=(300, 1000), length=64),
@@ -112,12 +116,31 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
     kept = set(order[: max(n_documents, len(relevant & documents.keys()))])
     qrels = {query: {id: grade for id, grade in judged.qrels[query].items() if id in kept} for query in chosen}
     answered = [query for query in chosen if any(grade > 0 for grade in qrels[query].values())]
-    return CutSet(
+    found = CutSet(
         name,
         [documents[id] for id in documents if id in kept],
         {query: texts[query] for query in answered},
         {query: qrels[query] for query in answered},
     )
+    return found if cut.joined == 1 else joined(found, cut.joined)
+
+
+def joined(cut: CutSet, size: int) -> CutSet:
+    """The same queries over documents of `size` documents each, in the order of a hash."""
+    by_id = {document.id: document for document in cut.documents}
+    order = in_hash_order(by_id)
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    names = {id: f"long-{number}" for number, group in enumerate(groups) for id in group}
+    documents = [
+        Document(f"long-{number}", " ".join(f"{by_id[id].title}. {by_id[id].text}".strip(". ") + "." for id in group))
+        for number, group in enumerate(groups)
+    ]
+    qrels: Qrels = {}
+    for query, grades in cut.qrels.items():
+        own = qrels.setdefault(query, {})
+        for id, grade in grades.items():
+            own[names[id]] = max(grade, own.get(names[id], 0))
+    return CutSet(cut.name, documents, cut.queries, qrels)
 
 
 def _answers(grades: Mapping[str, int]) -> set[str]:

@@ -3,7 +3,7 @@ once; states are kept on disk. Needs the package onnx, as all training does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ class States:
     values: NDArray[np.float16]  # (rows, hidden)
     ids: NDArray[np.int32]  # (rows,) token ids
     kept: NDArray[np.bool_]  # (rows,) whether a row of the multi strand comes of it: no punctuation in documents
+    seen: NDArray[np.bool_]  # (rows,) whether other tokens look at it; at a [MASK] that fills a query up none does
     offsets: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -49,19 +50,41 @@ class States:
     def some(self, items: Sequence[int]) -> States:
         """The states of some texts, in that order."""
         rows = np.concatenate([np.arange(self.offsets[item], self.offsets[item + 1]) for item in items])
-        lengths = self.lengths[np.asarray(items, np.int64)]
-        return States(self.values[rows], self.ids[rows], self.kept[rows], np.concatenate([[0], np.cumsum(lengths)]))
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[np.asarray(items, np.int64)])])
+        return States(self.values[rows], self.ids[rows], self.kept[rows], self.seen[rows], offsets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """One vector a text, in the two usual ways."""
+
+    first: NDArray[np.float32]  # (texts, hidden) the mean over all places where the first token stands
+    mean: NDArray[np.float32]  # (texts, hidden) the mean over all tokens
 
 
 class FrozenEncoder:
-    """The model of a workbench up to a layer; -1 is the last."""
+    """The model of a workbench up to a layer; -1 is the last. With `masks` queries are filled up to so many tokens with
+    [MASK]; with `mcls` documents have the first token again before every so many tokens."""
 
-    def __init__(self, workbench: Workbench, *, layer: int, length: int) -> None:
-        self._workbench, self._length = workbench, length
+    def __init__(
+        self, workbench: Workbench, *, layer: int, length: int, masks: int = 0, mcls: int | None = None
+    ) -> None:
+        self._workbench, self._length, self._masks, self._mcls = workbench, length, masks, mcls
         encoder = workbench.encoder(length=length)
         self._card, self._layer = encoder.card, layer
         self.key = f"{encoder.fingerprint}/layer {layer}"
         self._opened: tuple[Any, Reader] | None = None
+
+    def pooled(self, name: str, texts: Sequence[str], *, is_query: bool) -> Pooled:
+        """Vectors of texts; the states themselves are not kept."""
+
+        def make(part: list[str]) -> Arrays:
+            ids, states = self._states(part, is_query=is_query)
+            first = [own[token == token[0]].mean(axis=0) for own, token in zip(states, ids, strict=True)]
+            return {"first": np.stack(first), "mean": np.stack([own.mean(axis=0) for own in states])}
+
+        parts = self._kept_parts("pooled states", name, list(texts), make, is_query=is_query)
+        return Pooled(*(np.concatenate([part[way] for part in parts]) for way in ("first", "mean")))
 
     def queries(self, name: str, texts: Sequence[str]) -> States:
         return self._in_parts(name, list(texts), is_query=True)
@@ -71,52 +94,76 @@ class FrozenEncoder:
         return self._in_parts(name, [with_title(*own) for own in documents], is_query=False)
 
     def _in_parts(self, name: str, texts: list[str], *, is_query: bool) -> States:
+        def make(part: list[str]) -> Arrays:
+            return self._encode(part, is_query=is_query)
+
+        parts = self._kept_parts("states", name, texts, make, is_query=is_query)
+        lengths = np.concatenate([part["lengths"] for part in parts])
+        values, ids, kept, seen = (
+            np.concatenate([part[own] for part in parts]) for own in ("values", "ids", "kept", "seen")
+        )
+        return States(values, ids, kept, seen, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+    def _kept_parts(
+        self, kind: str, name: str, texts: list[str], make: Callable[[list[str]], Arrays], *, is_query: bool
+    ) -> list[Arrays]:
         parts = []
         for start in range(0, len(texts), PART):
             part = texts[start : start + PART]
 
-            def make(part: list[str] = part, start: int = start) -> Arrays:
+            def said(part: list[str] = part, start: int = start) -> Arrays:
                 side = "queries" if is_query else "documents"
-                self._workbench.say(f"states of {name}: {side} {start + len(part)} of {len(texts)}")
-                return self._encode(part, is_query=is_query)
+                self._workbench.say(f"{kind} of {name}: {side} {start + len(part)} of {len(texts)}")
+                return make(part)
 
-            key = {"of": hash_of([part, self.key, self._length, is_query])}
-            parts.append(self._workbench.arrays.get("states", key, make))
-        lengths = np.concatenate([part["lengths"] for part in parts])
-        return States(
-            np.concatenate([part["values"] for part in parts]),
-            np.concatenate([part["ids"] for part in parts]),
-            np.concatenate([part["kept"] for part in parts]),
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        )
+            reading = [is_query, self._masks] if is_query else [is_query, self._mcls]
+            key = {"of": hash_of([part, self.key, self._length, reading])}
+            parts.append(self._workbench.arrays.get(kind, key, said))
+        return parts
 
-    def _encode(self, texts: Sequence[str], *, is_query: bool) -> Arrays:
+    def _states(
+        self, texts: Sequence[str], *, is_query: bool
+    ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
+        """Token ids and states of each text."""
         session, reader = self._open()
         ids = reader.read(texts, is_query=is_query).ids
-        found: list[NDArray[np.float16]] = [np.zeros((0, 0), np.float16)] * len(ids)
+        looked_at = [len(own) for own in ids]
+        if is_query and self._masks:
+            mask_id = reader.token_id("[MASK]")
+            ids = [np.concatenate([own, np.full(max(0, self._masks - len(own)), mask_id)]) for own in ids]
+        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(ids)
         for items in by_length([len(own) for own in ids], n_tokens=BATCH_TOKENS):
             padded, mask = pad([ids[item] for item in items])
+            for row, item in enumerate(items):
+                mask[row, looked_at[item] :] = 0
             states = session.run(None, {"input_ids": padded, "attention_mask": mask})[0]
             for row, item in enumerate(items):
-                found[item] = states[row, : len(ids[item])].astype(np.float16)
+                found[item] = states[row, : len(ids[item])]
+        return ids, found
+
+    def _encode(self, texts: Sequence[str], *, is_query: bool) -> Arrays:
+        _, reader = self._open()
+        ids, found = self._states(texts, is_query=is_query)
         together = np.concatenate(ids)
         skipped = (
             [] if is_query or self._card.multi is None else [reader.token_id(own) for own in self._card.multi.skip]
         )
+        fills = [reader.token_id("[MASK]")] if is_query and self._masks else []
         return {
-            "values": np.concatenate(found),
+            "values": np.concatenate(found).astype(np.float16),
             "ids": together.astype(np.int32),
             "kept": ~np.isin(together, skipped),
+            "seen": ~np.isin(together, fills),
             "lengths": np.array([len(own) for own in ids], np.int64),
         }
 
     def _open(self) -> tuple[Any, Reader]:
         if self._opened is None:
-            self._opened = open_cut(self._workbench, self._layer, self._length)
+            self._opened = open_cut(self._workbench, self._layer, self._length, self._mcls)
         return self._opened
 
 
-def open_cut(workbench: Workbench, layer: int, length: int) -> tuple[Any, Reader]:
+def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = None) -> tuple[Any, Reader]:
     """A session of the graph that ends after a layer, and what reads texts for it."""
     from dataclasses import replace
 
@@ -125,7 +172,7 @@ def open_cut(workbench: Workbench, layer: int, length: int) -> tuple[Any, Reader
 
     folder = find(workbench.model)
     card = read_card(folder)
-    card = replace(card, document=replace(card.document, length=min(length, card.document.length)))
+    card = replace(card, document=replace(card.document, length=min(length, card.document.length), mcls=mcls))
     graph = file_of(folder, record_of(card.precisions, card.name, folder, None))
     cut = workbench.work / "graphs" / f"{card.name}-{layer}.onnx"
     if not cut.exists():
@@ -142,7 +189,7 @@ def cut_graph(graph: Path, to: Path, card: ModelCard, layer: int) -> None:
     norms = [node.output[0] for node in model.graph.node if node.op_type == "LayerNormalization"]
     last = len(norms) - 1
     place = last if layer == -1 else NORMS_A_LAYER * layer
-    if not 0 < place <= last:
+    if not 0 <= place <= last:
         raise ConfigError(
             f"{card.name} has {last // NORMS_A_LAYER} layers that it can be cut after, and {layer} is asked for; "
             "trained arms need a model of the BERT family, such as the bundled one"

@@ -7,7 +7,7 @@ order of terms and rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from plait.errors import ConfigError, InputError
 NO_FILTER = np.zeros(0, np.uint8)
 LEVELS = 65535  # of a query's weights
 MOST_SUM = 2**32 - 1
+# A term that one row in so many has gets a column: its impact in every row, which takes less than its list does.
+ONE_IN = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +37,22 @@ class Impacts:
     frequent: NDArray[np.uint32]  # (lines,) the places of the terms that have a line of maxima, ascending
     maxima: NDArray[np.uint8]  # (lines, windows) in 255ths of the peak, rounded up; 0 where the term is not
     window_rows: int
+    # By place, for terms that many rows have and that were asked for: the impact in each row, 0 where it is not.
+    columns: dict[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """How many rows there are."""
         return len(self.scales)
+
+    def column(self, place: int) -> NDArray[np.uint8]:
+        """Made when it is first asked for. Two threads may both make it; either will do."""
+        found = self.columns.get(place)
+        if found is None:
+            found = np.empty(len(self), np.uint8)
+            begin, end = self.offsets[place : place + 2].tolist()
+            _called(_core.sparse_column, self.rows, self.impacts, begin, end, found)
+            self.columns[place] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +78,8 @@ class SparseQuery:
         if levels < 1:
             raise InputError(f"a query has {len(self.terms)} terms; {MOST_SUM // 255} are the most")
         step = np.float32(self.weights.max() / levels)
-        weights = np.clip(np.rint(self.weights / np.float64(step)), 1, levels)
-        return weights.astype(np.uint32), float(step)
+        weights = np.rint(self.weights / np.float64(step))
+        return np.minimum(np.maximum(weights, 1), levels).astype(np.uint32), float(step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +95,9 @@ class _Asked:
         weights, step = query.whole()
         if not len(index.terms):
             return cls(np.zeros(0, np.int64), weights[:0], step)
-        places = np.minimum(np.searchsorted(index.terms, query.terms), len(index.terms) - 1)
+        places = np.minimum(index.terms.searchsorted(query.terms), len(index.terms) - 1)
         there = index.terms[places] == query.terms
-        return cls(places[there], weights[there], step)
+        return cls(places, weights, step) if there.all() else cls(places[there], weights[there], step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,19 +127,23 @@ def best_rows(
     if not len(places) or not room or (allowed is not None and not len(allowed)):
         return SparseFound(np.zeros(0, np.int64), np.zeros(0, np.float32), 0, 0)
     rows, scores = np.empty(room, np.uint32), np.empty(room, np.float32)
+    counts = index.offsets[places + 1] - index.offsets[places]
+    columned = (counts * ONE_IN >= len(index)).nonzero()[0].tolist()
     n_found, n_windows, n_postings = _called(
         _core.best_sparse_rows,
+        index.offsets,
         index.rows,
         index.impacts,
         index.scales,
+        index.peaks,
+        index.frequent,
         index.maxima,
         index.window_rows,
-        index.offsets[places],
-        index.offsets[places + 1],
+        places,
         asked.weights,
         asked.step,
-        index.peaks[places] * (asked.weights * np.float64(asked.step)).astype(np.float32),
-        _lines(index, places),
+        columned,
+        [index.column(int(places[term])) for term in columned],
         NO_FILTER if allowed is None else allowed,
         reach,
         rows,
@@ -140,8 +158,7 @@ def score_rows(index: Impacts, query: SparseQuery, rows: NDArray[np.int64] | Non
     asked = _Asked.of(query, index)
     scores = np.zeros(len(wanted), np.float32)
     if len(asked.places) and len(wanted):
-        begins, ends = index.offsets[asked.places], index.offsets[asked.places + 1]
-        arrays = (index.rows, index.impacts, index.scales, begins, ends, asked.weights)
+        arrays = (index.offsets, index.rows, index.impacts, index.scales, asked.places, asked.weights)
         _called(_core.score_sparse_rows, *arrays, asked.step, wanted, scores)
     return scores
 
@@ -165,14 +182,6 @@ def shared_terms(index: Impacts, query: SparseQuery, row: int) -> list[SharedTer
             held = float(index.impacts[entry]) * float(index.scales[row])
             shared.append(SharedTerm(int(index.terms[place]), weight * asked.step, held))
     return shared
-
-
-def _lines(index: Impacts, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The line of maxima of each term, -1 where it has none."""
-    if not len(index.frequent):
-        return np.full(len(places), -1, np.int64)
-    found = np.minimum(np.searchsorted(index.frequent, places), len(index.frequent) - 1)
-    return np.where(index.frequent[found] == places, found, -1)
 
 
 def _called(kernel: object, *arguments: object) -> tuple[int, int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ from plait.search.pool import PoolSearch, pools
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.settings import Settings, settings_for
 from plait.search.trace import Trace
+
+NOTHING_KNOWN: Mapping[int, CodedQuery] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class ProbedMulti:
     candidates are few, all are scored: below some thousands that is as fast."""
 
     config: ProbeConfig | None = None  # None: as tuned for the index, or else by default
-    as_for: int | None = None  # without a config: settings as for so many documents, though more are asked for
+    as_for: int | None = None  # without a config: a list beside others, of which the first so many matter most
     exhaustive_below: int = 1024  # passages: measured, docs/tuning.md
     name: str = "multi"
     n_threads: int = 1
@@ -54,18 +58,26 @@ class ProbedMulti:
         queries, within = multi_queries(snapshot, batch), Trace()
         found: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
-        settings = settings_for(snapshot, min(k, self.as_for or k)) if self.config is None else Settings(self.config)
+        settings = self._settings(snapshot, k)
         fewest = max(self.exhaustive_below, n_first)
         for pool in pools(snapshot, allowed):
             chosen = settings if self.config is not None else settings.among(len(pool), pool.n_rows)
-            for query, own in zip(queries, found, strict=True):
+            for number, (query, own) in enumerate(zip(queries, found, strict=True)):
                 if pool.coded and not chosen.exhaustive and len(pool) > fewest:
-                    own.append(PoolSearch(pool, query, within).search(chosen.config, k, n_first))
+                    search = PoolSearch(pool, query, within, batch.known(number))
+                    own.append(search.search(chosen.config, k, n_first))
                     continue
                 for part in pool.parts:
                     own.append(score_rows(part.segment, part.base, part.rows, query, k, self.n_threads, within))
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
+
+    def _settings(self, snapshot: Snapshot, k: int) -> Settings:
+        if self.config is not None:
+            return Settings(self.config)
+        if self.as_for is None:
+            return settings_for(snapshot, k)
+        return settings_for(snapshot, min(k, self.as_for), listed=k)
 
 
 class SegmentSearch:
@@ -127,11 +139,14 @@ def score_rows(
     trace: Trace,
     *,
     chunks: str = BEST,
+    known: Mapping[int, CodedQuery] = NOTHING_KNOWN,
 ) -> Ranking:
-    """The k best documents of these rows, each of which is scored."""
+    """The k best documents of these rows, each of which is scored. `known` may have what a search of the same query
+    worked out for the segment."""
     if segment.coded is not None:
         with blaming(segment):
-            passages = CodedQuery(query, segment.coded, trace).scores(rows, n_threads=n_threads)
+            asked = known.get(id(segment.coded)) or CodedQuery(query, segment.coded, trace)
+            passages = asked.scores(rows, n_threads=n_threads)
     else:
         assert segment.multi is not None
         with trace.stage("floats") as stage:

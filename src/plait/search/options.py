@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -16,14 +17,21 @@ T = TypeVar("T")
 
 def configured(config: type[T], options: Mapping[str, object], *, mode: str) -> T:
     """A config with these settings and defaults for the rest; an unknown name or a wrong value is a ConfigError."""
-    names = [field.name for field in fields(config)]  # type: ignore[arg-type]
-    kinds = get_type_hints(config)
+    kinds = _kinds(config)  # type: ignore[arg-type]
+    names = list(kinds)
     values: dict[str, Any] = {}
     for name, value in options.items():
         if name not in names:
             raise unknown(name, names, mode=mode)
         values[name] = _text(name, value) if _is_text(kinds[name]) else _number(name, value, kinds[name])
     return config(**values)
+
+
+@cache
+def _kinds(config: type) -> dict[str, Any]:
+    """The type of each setting; finding that out takes longer than some searches do."""
+    hints = get_type_hints(config)
+    return {field.name: hints[field.name] for field in fields(config)}
 
 
 def unknown(name: str, names: list[str], *, mode: str) -> ConfigError:

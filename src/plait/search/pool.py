@@ -113,12 +113,17 @@ def _of_one_codec(first: Segment, other: Segment) -> bool:
 class PoolSearch:
     """One query against a pool that has something compressed."""
 
-    def __init__(self, pool: Pool, query: NDArray[np.float32], trace: Trace) -> None:
+    def __init__(
+        self, pool: Pool, query: NDArray[np.float32], trace: Trace, known: dict[int, Any] | None = None
+    ) -> None:
+        """What was worked out from centroids is left in `known`, for those who score rows of the same segment."""
         self._pool, self._query, self._trace = pool, query, trace
         first = pool.coded[0].segment
         assert first.coded is not None
         with blaming(first):
             asked = CodedQuery(query, first.coded, trace)
+            if known is not None:
+                known[id(first.coded)] = asked
             others = [part.segment.coded for part in pool.coded[1:]]
             self._asked = [asked, *(asked.on(items) for items in others if items is not None)]
 

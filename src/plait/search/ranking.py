@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from plait.strands import Strands
 
 UNKNOWN_ROW = -1
+FEW_QUERIES = 4  # for which what was worked out is kept until the search ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,9 +21,15 @@ class QueryBatch:
 
     texts: Sequence[str]
     strands: Strands
+    _known: dict[int, dict[int, Any]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def known(self, number: int) -> dict[int, Any]:
+        """Where a stage may leave what it worked out of a query for a later one of the same search. Such things are
+        large: with many queries nothing is kept."""
+        return self._known.setdefault(number, {}) if len(self) <= FEW_QUERIES else {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

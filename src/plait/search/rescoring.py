@@ -64,7 +64,17 @@ def scorer_of(
 
     def by_tokens(number: int, docs: NDArray[np.int64]) -> Ranking:
         found = [
-            score_rows(segment, base, rows, queries[number], len(docs), n_threads, trace, chunks=chunks)
+            score_rows(
+                segment,
+                base,
+                rows,
+                queries[number],
+                len(docs),
+                n_threads,
+                trace,
+                chunks=chunks,
+                known=batch.known(number),
+            )
             for segment, base, rows in candidate_rows(snapshot, docs)
         ]
         return merge(found, len(docs))

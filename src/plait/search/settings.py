@@ -18,6 +18,9 @@ BY_SIZE, BY_K = 0.5, 0.5
 # What a filter leaves: up to so many times n_gather, scoring all of it takes little longer than a search without a
 # filter; see docs/updates.md. Where it leaves most, the search is as without one.
 WHOLE, BY_SHARE, MOST = 2.5, 0.5, 0.75
+# Of a list beside others: so many cells are read for a query row at most, and so many times the documents that it gives
+# are looked up by centroids, and scored by codes.
+LISTED_PROBE, LISTED_GATHER, LISTED_FLOOD = 8, 16, 2
 ALL_ROWS = NARROW_RANGE  # a slack that passes no row over
 
 
@@ -45,11 +48,13 @@ class Settings:
         return replace(self, config=config)
 
 
-def settings_for(snapshot: Snapshot, k: int) -> Settings:
-    """The tuned plan of the index if it has one that is not stale, else the defaults."""
+def settings_for(snapshot: Snapshot, k: int, *, listed: int | None = None) -> Settings:
+    """The tuned plan of the index if it has one that is not stale, else the defaults: for k documents, or for a list of
+    so many beside others, of which the first k matter most."""
     plan = snapshot.tuned.usable
     if plan is None:
-        return Settings(default_config(snapshot.n_rows, k))
+        config = default_config(snapshot.n_rows, k)
+        return Settings(config if listed is None else for_list(config, listed))
     return Settings(for_more(config_of(plan), k / plan.k), plan.exhaustive)
 
 
@@ -67,6 +72,17 @@ def default_config(n_passages: int, k: int) -> ProbeConfig:
         n_fine=BASE.n_fine,
     )
     return for_more(grown, k / BASE_K)
+
+
+def for_list(config: ProbeConfig, n_documents: int) -> ProbeConfig:
+    """The config for a list that others stand beside: they find most of what this one misses, and all that is found is
+    scored whole. docs/dense.md has the measurement."""
+    return replace(
+        config,
+        n_probe=min(config.n_probe, LISTED_PROBE),
+        n_gather=min(config.n_gather, LISTED_GATHER * n_documents),
+        n_flood=min(config.n_flood, LISTED_FLOOD * n_documents),
+    )
 
 
 def for_more(config: ProbeConfig, times: float) -> ProbeConfig:

@@ -16,6 +16,7 @@ from plait.encode.card import read_card
 from plait.encode.load import file_of, find, record_of, session_options
 from plait.errors import ModelError
 from plait.train.encoded import Tokens
+from plait.train.export.late import LATE
 
 _PROBE = np.array([[2, 3, 4, 5, 6]], np.int64)  # any ids will do
 _TOLERANCE = 1e-3
@@ -59,6 +60,8 @@ def _opened(content: bytes, path: Path, hidden: int, n_threads: int | None) -> t
 
     graph = onnx.load_from_string(content)
     norms = [node for node in graph.graph.node if node.op_type == "LayerNormalization"]
+    # States are what late layers are given.
+    norms = [node for node in norms if not node.input[1].startswith(f"{LATE}.")]
     if not norms:
         raise ModelError(f"{path} has no norm after its layers; states can be taken from the graph of a BERT only")
     name = norms[-1].output[0]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from plait.train.backbone import Backbone
 from plait.train.encoded import Encoded, Tokens
 from plait.train.heads import FixedMixer, MultiHead, SparseHead, pool
+from plait.train.late import LateLayers
 from plait.train.model_config import ModelConfig
 
 
@@ -21,6 +22,7 @@ class Model(nn.Module):
         self.sparse: SparseHead | None = None
         self.multi: MultiHead | None = None
         self.mixer: FixedMixer | None = None
+        self.late = LateLayers(backbone.hidden, config.late) if config.late is not None else None
         if config.sparse is not None:
             n_ids = backbone.n_ids if config.sparse.prior else 0
             self.sparse = SparseHead(backbone.hidden, config.sparse.zero_ids, n_ids=n_ids, units=config.sparse.hidden)
@@ -45,6 +47,8 @@ class Model(nn.Module):
         dense = sparse = sparse_ids = multi = multi_mask = None
         if self.config.dense is not None:
             dense = pool(states, tokens.mask, pooling=self.config.dense.pooling)
+        if self.late is not None:
+            states = self.late(states, tokens.mask)
         if self.sparse is not None:
             sparse, sparse_ids = self.sparse(states, tokens.ids, tokens.mask), tokens.ids
         if self.multi is not None and (self.mixer is None or is_query):

@@ -12,6 +12,7 @@ from plait.encode.card import POOLINGS, DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError
 
 MIXERS = ("positions", "flat")
+N_SMALL_HEADS = 4  # of attention in the layers that plait puts above a backbone
 DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)
 DEFAULT_DOCUMENT = DocumentReading(length=180, prefix="", overlap=32)
 
@@ -82,6 +83,20 @@ class MultiHeadConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateConfig:
+    """Small layers above the backbone, for sparse and multi alone."""
+
+    n_layers: int = 1
+    dim: int = 256  # narrower than a state is, as a rule; a multiple of the four heads
+
+    def __post_init__(self) -> None:
+        if self.n_layers < 1:
+            raise ConfigError(f"n_layers of late is {self.n_layers}; leave late out for none")
+        if self.dim < N_SMALL_HEADS or self.dim % N_SMALL_HEADS:
+            raise ConfigError(f"dim of late is {self.dim}; it must be a multiple of {N_SMALL_HEADS}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """All that is needed to build a model, but for the weights and the tokeniser."""
 
@@ -90,12 +105,15 @@ class ModelConfig:
     dense: DenseHeadConfig | None = None
     sparse: SparseHeadConfig | None = None
     multi: MultiHeadConfig | None = None
+    late: LateConfig | None = None
     query: QueryReading = DEFAULT_QUERY
     document: DocumentReading = DEFAULT_DOCUMENT
 
     def __post_init__(self) -> None:
         if self.dense is None and self.sparse is None and self.multi is None:
             raise ConfigError("the model has no head; give it dense, sparse, multi, or several of them")
+        if self.late is not None and self.sparse is None and self.multi is None:
+            raise ConfigError("late layers are for the sparse and the multi strand, and the model has neither")
         for side, length in (("query", self.query.length), ("document", self.document.length)):
             if length < 1:
                 raise ConfigError(f"{side} length is {length}; it must be at least 1")
@@ -114,7 +132,7 @@ class ModelConfig:
     def from_json(cls, raw: object, where: str = "the model's description") -> ModelConfig:
         """The config in `raw`; ConfigError for a key that is unknown, missing or not an object where it must be."""
         given = _keys(cls, raw, where)
-        heads = {"dense": DenseHeadConfig, "sparse": SparseHeadConfig, "multi": MultiHeadConfig}
+        heads = {"dense": DenseHeadConfig, "sparse": SparseHeadConfig, "multi": MultiHeadConfig, "late": LateConfig}
         for key, kind in heads.items():
             if given.get(key) is not None:
                 given[key] = _head(kind, given[key], f"{where}, {key}")

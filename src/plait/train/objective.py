@@ -14,7 +14,7 @@ from plait.train.encoded import Encoded
 from plait.train.facts import BatchFacts, Objective
 from plait.train.objectives.contrastive import contrastive
 from plait.train.objectives.distillation import distillation, in_batch, own_lists
-from plait.train.objectives.m3 import M3Config, m3
+from plait.train.objectives.m3 import M3Config, m3, sum_of
 from plait.train.objectives.margin_mse import margin_mse
 from plait.train.objectives.xtr import xtr_scores
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
@@ -93,9 +93,13 @@ class M3Numbers:
     in_teacher: tuple[float, ...] = (1.0, 0.3, 1.0)
     in_loss: tuple[float, ...] = (1.0, 0.1, 1.0)
     start_step: int = 0
+    lists: float = 0.0  # the weight of a teacher's scores over each query's list, beside the above; 0 leaves them out
+    alpha: float = 1.0  # what teacher scores are multiplied by
 
     def __post_init__(self) -> None:
         _check("dense", self.temperature)
+        if self.lists < 0:
+            raise ConfigError(f"lists is {self.lists}; it must be 0 or more")
         for name in ("in_teacher", "in_loss"):
             if len(getattr(self, name)) != len(STRANDS):
                 raise ConfigError(f"{name} has {len(getattr(self, name))} weights; it needs one for each of {STRANDS}")
@@ -201,9 +205,24 @@ def _m3(config: M3Numbers) -> Objective:
         scores = {name: _scores(name, queries, documents, "mean") for name in there}
         # Counted from 1, as M3 counts: with start_step 0 the first step distils already.
         total, parts = m3(scores, facts.positive, weights, step=facts.step + 1, excluded=~facts.allowed)
+        if config.lists:
+            parts |= _from_lists(scores, facts, config)
+            told = {name: parts[f"{name} from lists"] for name in scores}
+            total = total + config.lists * sum_of(weights.in_loss, told, told) / len(told)
         return Summed(total, {name: float(part.detach()) for name, part in parts.items()})
 
     return objective
+
+
+def _from_lists(scores: Mapping[str, Tensor], facts: BatchFacts, config: M3Numbers) -> dict[str, Tensor]:
+    """What each strand has to learn from the teacher's distribution over the lists."""
+    teacher, known = _teacher(facts), own_lists(facts.allowed)
+    return {
+        f"{name} from lists": distillation(
+            own_lists(found), teacher, temperature=config.temperature, alpha=config.alpha, known=known
+        )
+        for name, found in scores.items()
+    }
 
 
 _MAKERS: dict[type, Callable[[Any], Objective]] = {

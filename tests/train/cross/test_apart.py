@@ -17,11 +17,11 @@ from plait.train.cross.apart import Apart
 from plait.train.cross.checkpoint import save
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.export import PROBES, export_cross
-from plait.train.cross.joint import JointLayer, taken
 from plait.train.cross.model import CrossModel, PairTokens, nearest
 from plait.train.cross.rows import RowScorer
 from plait.train.cross.scorer import TorchPairScorer, padded
 from plait.train.encoded import Tokens
+from plait.train.layer import Layer, taken
 from plait.train.texts import load_tokenizer, with_markers
 from train.tiny import tiny_backbone, tiny_config
 
@@ -145,7 +145,7 @@ def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> No
 
 def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:
     torch.manual_seed(0)
-    layer, rows, mask = JointLayer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    layer, rows, mask = Layer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     at = torch.tensor([[0, 3], [2, 1]])
     torch.testing.assert_close(layer(rows, mask, at), taken(layer(rows, mask), at))
 

@@ -45,6 +45,7 @@ MARKED = [
     "model.multi={dim = 16, first_row = false, bias = true, skip = ['.', ',']}",
     "model.dense={pooling = 'cls'}",
 ]
+LATE = ["model.late={n_layers = 2, dim = 8}"]
 RARE = ["model.sparse={hidden = 3, prior = true}", f"model.rarity=['{RECIPES / 'tiny-data'}']"]
 Train = Callable[..., Path]
 
@@ -90,7 +91,7 @@ def assert_equal(one: Strands, other: Strands) -> None:
     np.testing.assert_allclose(strands(one)[2].values, strands(other)[2].values, atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [(), FIXED, MARKED, RARE], ids=["plain", "fixed", "marked", "rare"])
+@pytest.mark.parametrize("changes", [(), FIXED, MARKED, RARE, LATE], ids=["plain", "fixed", "marked", "rare", "late"])
 def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)
     export_run(folder, tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.encode.card import Expansion
 from plait.reproduce.arms.coded import Coded, coded_rows
 from plait.reproduce.arms.measuring import DEPTH, Ranked, measured, measured_scores, shared
 from plait.reproduce.arms.paper_codec import binarised, decoded_as_in_paper
@@ -38,12 +37,6 @@ def exact(workbench: Workbench, settings: Settings) -> Outcome:
         measured_scores(encoded, workbench.maxsim(encoded)),
         {"bytes": len(rows.values) * rows.dim * 2, "rows": len(rows.values), "items": len(rows)},
     )
-
-
-def with_masks(workbench: Workbench, settings: Settings) -> Outcome:
-    """MaxSim with queries filled up to 32 rows with [MASK], which the other tokens do not see. Settings: set."""
-    encoded = workbench.encoded(settings["set"], expansion=Expansion("[MASK]", 32, attended=False))
-    return Outcome(measured_scores(encoded, workbench.maxsim(encoded)))
 
 
 def by_paper_codec(workbench: Workbench, settings: Settings) -> Outcome:

@@ -15,16 +15,26 @@ STEPS = {"quick": (120, 100), "full": (2000, 500)}  # of pre-training, and of te
 def dense(workbench: Workbench, settings: Settings) -> Outcome:
     """The dense strand of a small encoder. Settings: way (one of WAYS), seed."""
     from plait.reproduce.states import open_cut
-    from plait.reproduce.train.data import LAYER, questions, states_of
-    from plait.reproduce.train.pretraining import Dense, Vocabulary, pretrain, scores_of, small_bert, teach, worded
+    from plait.reproduce.train.data import LAYER, TRAIN, questions, states_of
+    from plait.reproduce.train.pretraining import (
+        Dense,
+        Vocabulary,
+        embeddings,
+        pretrain,
+        scores_of,
+        small_bert,
+        teach,
+        worded,
+    )
     from plait.reproduce.train.recipes import seeded
 
     own = questions(workbench)
     queries, documents = states_of(workbench, TEST)
     vocabulary = Vocabulary.of(own.queries, own.documents, queries, documents)
     length = workbench.cut(TEST).length
+    words = embeddings(vocabulary, *(own for name in (TRAIN, TEST) for own in states_of(workbench, name, layer=0)))
     seeded(workbench, settings["seed"])
-    model = small_bert(len(vocabulary), length)
+    model = small_bert(words, length)
     before, after = STEPS[workbench.tier]
     losses = [0.0]
     if settings["way"] != "none":

@@ -112,33 +112,6 @@ def _judge_bytes(outcomes: Outcomes) -> Judgement:
     )
 
 
-def _mask_arms(_tier: str) -> list[Arm]:
-    return [
-        Arm(f"{arm}/{name}", run, {"set": name}, (name,))
-        for name in SETS
-        for arm, run in (("tokens", multi.exact), ("masks", multi.with_masks))
-    ]
-
-
-def _judge_masks(outcomes: Outcomes) -> Judgement:
-    across = Across(outcomes, SETS)
-    gain = across.less("masks", "tokens")
-    names = {"tokens": "the query's own tokens", "masks": "filled up to 32 with [MASK]"}
-    return Judgement(
-        f"32 rows with [MASK] instead of the query's own tokens: {points(gain)} points of nDCG@10",
-        [Check("[MASK] rows help: filled up to 32 - own tokens", gain, unit="points")],
-        [across.table("nDCG@10", names)],
-        [
-            Figure(
-                title="Queries with and without [MASK] rows, same weights",
-                y_label="nDCG@10",
-                groups=SETS,
-                bars={label: across.means(arm) for arm, label in names.items()},
-            )
-        ],
-    )
-
-
 EXPERIMENTS = (
     Experiment(
         id="C3",
@@ -165,19 +138,5 @@ EXPERIMENTS = (
         minutes=(1, 5),
         arms=_plait_arms,
         judge=_judge_bytes,
-    ),
-    Experiment(
-        id="C8",
-        family="colbert",
-        claim="Filling queries up to 32 rows with [MASK] matters.",
-        paper="part of ColBERT's design; no number in ColBERTv2",
-        sets=SETS,
-        measure="nDCG@10 of exact MaxSim, with the same weights",
-        expects="0 to 3 points lost without it, by a model that was trained with it",
-        differs="This encoder was never trained with [MASK] rows, so what they hold is what its pre-training left. The "
-        "claim is about models that were.",
-        minutes=(1, 5),
-        arms=_mask_arms,
-        judge=_judge_masks,
     ),
 )

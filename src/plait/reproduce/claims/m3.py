@@ -12,6 +12,7 @@ from plait.reproduce.verdict import Check
 SETS = ("scifact", "climate", "clapnq")
 CROSS = ("xquad-de", "xquad-es")
 LONG = ("covidqa",)
+WHOLE = ("boolq-long",)  # read whole, not in passages
 GENERAL = {"dense+lexical": {"dense": 1.0, "lexical": 0.3}, "all": {"dense": 1.0, "lexical": 0.3, "multi": 1.0}}
 LONG_WEIGHTS = {
     "dense+lexical": {"dense": 0.2, "lexical": 0.8},
@@ -76,7 +77,7 @@ def _judge_cross(outcomes: Outcomes) -> Judgement:
 
 
 def _judge_long(outcomes: Outcomes) -> Judgement:
-    across = Across(outcomes, LONG)
+    across, shown = Across(outcomes, WHOLE), Across(outcomes, (*WHOLE, *LONG))
     words, multi = _less(across, "lexical", "dense"), _less(across, "multi", "dense")
     over = _less(across, "lexical", "multi")
     return Judgement(
@@ -88,9 +89,12 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
             Check("Sparse - Multi", over, unit="points"),
             Check("D+S - Sparse", _less(across, "dense+lexical", "lexical"), unit="points"),
         ],
-        [_table(across, "nDCG@10")],
-        [_figure(across, LONG, "nDCG@10")],
-    )
+        [_table(shown, "nDCG@10")],
+        [_figure(shown, (*WHOLE, *LONG), "nDCG@10")],
+        [("covidqa is not judged: its articles of some 3,600 words are split into passages of 512 tokens of which the "
+          "best counts, so that no strand has to hold a long text in what is meant for a short one. The paper does not "
+          "split.")],
+    )  # fmt: skip
 
 
 def _split_arms(tier: str) -> list[Arm]:
@@ -212,11 +216,11 @@ EXPERIMENTS = (
         id="M3c", family="m3",
         claim="On long documents sparse beats multi-vector, which beats dense.",
         paper="MLDR nDCG@10: Dense 52.5, Sparse 62.2, Multi 57.6, D+S 64.8, All 65.0; BM25 53.6 (64.1 analysed)",
-        sets=LONG, measure="nDCG@10 on scientific articles of some 3,600 words",
+        sets=(*WHOLE, *LONG), measure="nDCG@10 on documents of some 500 tokens, read whole",
         expects="Sparse > Multi > Dense; BM25 competitive",
-        differs=LEXICAL + "Documents are split into passages of 512 tokens, and the best passage counts: that helps "
-        "dense, which has one vector for 8,192 tokens in the paper.",
-        minutes=(1, 3), arms=lambda _tier: _mode_arms(LONG, LONG_WEIGHTS), judge=_judge_long,
+        differs=LEXICAL + "Long is 512 tokens, the most that the encoder reads: four paragraphs of BoolQ about other "
+        "things end to end, not 8,192 tokens of one text.",
+        minutes=(1, 3), arms=lambda _tier: _mode_arms((*WHOLE, *LONG), LONG_WEIGHTS), judge=_judge_long,
     ),
     Experiment(
         id="M8", family="m3",

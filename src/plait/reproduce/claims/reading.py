@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from plait.evaluate.compare import Mean
 from plait.reproduce.estimates import Each, Estimate, mean, pooled_difference, ratio
 from plait.reproduce.experiment import Line, Outcome, Table, as_mean
+from plait.reproduce.sets import in_hash_order
 
 Outcomes = Mapping[str, Outcome]
 QUALITY = "nDCG@10"
@@ -84,6 +85,19 @@ class Across:
     def lines(self, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> list[Line]:
         """A curve for each set."""
         return [Across(self._outcomes, [name]).line(name, arms, x, measure) for name in self._sets]
+
+
+def halves(outcomes: Outcomes, sets: Sequence[str]) -> tuple[Across, Across]:
+    """The same outcomes on half of each set's queries and on the other half: one to choose by, one to measure."""
+
+    def half(own: Outcome, start: int) -> Outcome:
+        return Outcome(
+            {name: {query: each[query] for query in in_hash_order(each)[start::2]} for name, each in own.each.items()},
+            own.facts,
+        )
+
+    first, second = ({name: half(own, start) for name, own in outcomes.items()} for start in (0, 1))
+    return Across(first, sets), Across(second, sets)
 
 
 def points(estimate: Estimate) -> str:

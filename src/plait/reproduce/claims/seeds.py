@@ -14,8 +14,9 @@ from plait.reproduce.workbench import Workbench
 SEEDS = (0, 1, 2)
 DIFFERS = (
     "The tower that is trained is one small layer over the states of half of a frozen general encoder, not a whole "
-    "BERT or T5. It learns from 1,000 questions of SQuAD in 80 steps of 16, with in-batch negatives and one of BM25's "
-    "for each. Passages are sentences. The rate is chosen on dev queries for each recipe. "
+    "BERT or T5. It learns from 1,000 questions of SQuAD in 160 steps of 16, with in-batch negatives and one of "
+    "BM25's for each. Passages are sentences. The rate is chosen on dev queries for each recipe, by the scoring that "
+    "it is meant for. "
 )
 
 Run = Callable[[Workbench, Settings], Outcome]

@@ -33,14 +33,15 @@ class Questions:
         return int(self.queries.values.shape[1])
 
 
-def states_of(workbench: Workbench, name: str) -> tuple[States, States]:
-    """Queries and documents of a set."""
-    texts, encoder = workbench.texts(name), FrozenEncoder(workbench, layer=LAYER, length=workbench.cut(name).length)
+def states_of(workbench: Workbench, name: str, *, masks: int = 0, layer: int = LAYER) -> tuple[States, States]:
+    """Queries, filled up to `masks` tokens with [MASK], and documents of a set, after a layer."""
+    texts, length = workbench.texts(name), workbench.cut(name).length
+    encoder = FrozenEncoder(workbench, layer=layer, length=length, masks=masks)
     queries = encoder.queries(name, list(texts.queries.values()))
     return queries, encoder.documents(name, [(document.title, document.text) for document in texts.documents])
 
 
-def questions(workbench: Workbench, name: str = TRAIN) -> Questions:
+def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer: int = LAYER) -> Questions:
     """A set to learn from."""
     texts, run = workbench.texts(name), workbench.bm25(name)
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
@@ -55,7 +56,7 @@ def questions(workbench: Workbench, name: str = TRAIN) -> Questions:
             drawn = int(random.integers(len(numbers)))
             likely += [drawn] if drawn not in answers else []
         negatives.append(likely)
-    queries, documents = states_of(workbench, name)
+    queries, documents = states_of(workbench, name, masks=masks, layer=layer)
     return Questions(queries, documents, np.array(positive), np.array(negatives))
 
 

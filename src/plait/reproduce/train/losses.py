@@ -31,6 +31,7 @@ class Recipe:
     temperature: float = TEMPERATURE
     fixed: int = 0  # rows of a document; 0: one for each token
     distil: bool = True  # whether m3 learns from the sum of its strands too
+    masks: int = 0  # tokens that queries are filled up to with [MASK]; 0: not at all
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:

@@ -1,12 +1,14 @@
 """Small cross-encoders over the states of a frozen encoder: joint layers that see both texts, and one of two heads.
 
 [CLS] takes one number from the query's first token; [EMB] multiplies the states at the last token of each text, which
-stand for the papers' markers. Both are trained alike: each question's answer against passages that BM25 takes for it.
+stand for the papers' markers. Both are trained alike: each question's answer against passages that BM25 takes for it
+and one at random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,16 +19,18 @@ from torch import Tensor, nn
 from plait.encode.batches import by_length
 from plait.reproduce.arrays import Arrays
 from plait.reproduce.states import States
-from plait.reproduce.train.data import LAYER, TRAIN, Questions, batches, questions
+from plait.reproduce.train.data import TRAIN, Questions, batches, questions
 from plait.reproduce.train.fitting import fit
 from plait.reproduce.train.recipes import seeded
 from plait.reproduce.train.towers import AT_ONCE, padded
 from plait.reproduce.workbench import Workbench
-from plait.train.cross.joint import JointBlock, taken
+from plait.train.cross.joint import JointBlock
+from plait.train.layer import taken
 
-VERSION = 1
+VERSION = 2
+LAYER = -1  # of the frozen encoder: the last, as joint layers as small as these do not learn to read from its middle
 WIDTH, N_LAYERS = 64, 2
-WAYS = 4  # passages of a question: its answer and three others
+WAYS = 4  # passages of a question: its answer, two that BM25 takes for it, and one at random
 QUESTIONS = 16  # of a step
 STEPS = {"quick": 240, "full": 1500}
 RATE = 2e-3
@@ -82,7 +86,7 @@ class PairTower(nn.Module):
 
 def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
     """The cross-encoder with a head, trained if it is not kept."""
-    own = questions(workbench)
+    own = questions(workbench, layer=LAYER)
     seeded(workbench, seed)
     tower = PairTower(own.hidden, head)
 
@@ -91,12 +95,16 @@ def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
         train(tower, own, n_steps=STEPS[workbench.tier], seed=seed)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
-    key = {"head": head, "seed": seed, "steps": STEPS[workbench.tier], "rate": RATE, "ways": WAYS, "width": WIDTH,
-           "questions": QUESTIONS, "layers": N_LAYERS, "layer": LAYER, "data": workbench.key(TRAIN),
-           "version": VERSION}  # fmt: skip
-    kept = workbench.arrays.get("pairs", key, make)
+    kept = workbench.arrays.get("pairs", key_of(workbench, head, seed), make)
     tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
     return tower.eval()
+
+
+def key_of(workbench: Workbench, head: str, seed: int) -> dict[str, Any]:
+    """All that decides a trained cross-encoder."""
+    return {"head": head, "seed": seed, "steps": STEPS[workbench.tier], "rate": RATE, "ways": WAYS, "width": WIDTH,
+            "questions": QUESTIONS, "layers": N_LAYERS, "layer": LAYER, "data": workbench.key(TRAIN),
+            "version": VERSION}  # fmt: skip
 
 
 def train(tower: PairTower, own: Questions, *, n_steps: int, seed: int) -> list[float]:
@@ -106,8 +114,10 @@ def train(tower: PairTower, own: Questions, *, n_steps: int, seed: int) -> list[
 
     def loss(_step: int) -> Tensor:
         chosen = next(steps)
-        wrong = np.stack([random.choice(own.negatives[question], WAYS - 1, replace=False) for question in chosen])
-        passages = np.concatenate([own.positive[chosen][:, None], wrong], axis=1).reshape(-1)
+        wrong = np.stack([random.choice(own.negatives[question], WAYS - 2, replace=False) for question in chosen])
+        # The answer to another question of the step, which no question has for its own.
+        other = np.roll(own.positive[chosen], 1)
+        passages = np.concatenate([own.positive[chosen][:, None], wrong, other[:, None]], axis=1).reshape(-1)
         query = tower.entered(own.queries, np.repeat(chosen, WAYS).tolist(), is_query=True)
         scores = tower(query, tower.entered(own.documents, passages.tolist(), is_query=False))
         return F.cross_entropy(scores.view(len(chosen), WAYS), torch.zeros(len(chosen), dtype=torch.int64))

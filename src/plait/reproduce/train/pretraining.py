@@ -1,5 +1,6 @@
-"""A small BERT from nothing: pre-trained with RetroMAE, or by filling in masked words alone, or not at all, and then
-taught to retrieve by the vector of its first token. Its vocabulary is the tokens that occur."""
+"""A small BERT that knows words and nothing of how they go together: pre-trained with RetroMAE, or by filling in masked
+words alone, or not at all, and then taught to retrieve by the vector of its first token. Its vocabulary is the tokens
+that occur, each with the bundled encoder's embedding of it, brought to fewer dimensions."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ TEXTS = 24  # of a step of pre-training
 QUESTIONS = 16  # of a step of teaching, each with its answer and one of BM25's passages
 RATE = 1e-3
 TEMPERATURE = 0.05
+SPREAD = 0.05  # of embeddings: somewhat more than what BERT begins positions with
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,16 +62,36 @@ def worded(states: States, vocabulary: Vocabulary, reader: Reader) -> list[Worde
     return found
 
 
-def small_bert(n_ids: int, n_positions: int) -> nn.Module:
-    """A masked language model at random."""
+def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
+    """(ids, WIDTH): the mean of each token's states, which are those below the first layer, in the directions in which
+    tokens differ most. The two ids that no text has are zero."""
+    sums = np.zeros((len(vocabulary), texts[0].values.shape[1]))
+    counts = np.zeros(len(vocabulary))
+    for own in texts:
+        ids = np.searchsorted(vocabulary.known, own.ids) + N_OWN
+        np.add.at(sums, ids, own.values.astype(np.float64))
+        np.add.at(counts, ids, 1)
+    means = sums[N_OWN:] / np.maximum(counts[N_OWN:, None], 1)
+    means = means - means.mean(axis=0)
+    _, _, directions = np.linalg.svd(means, full_matrices=False)
+    found = np.zeros((len(vocabulary), WIDTH), np.float32)
+    kept = means @ directions[:WIDTH].T
+    found[N_OWN:, : kept.shape[1]] = SPREAD * kept / kept.std()
+    return found
+
+
+def small_bert(words: NDArray[np.float32], n_positions: int) -> nn.Module:
+    """A masked language model whose embeddings (ids, WIDTH) are given; all else is at random."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
-        vocab_size=n_ids, hidden_size=WIDTH, num_hidden_layers=N_LAYERS, num_attention_heads=N_HEADS,
+        vocab_size=len(words), hidden_size=WIDTH, num_hidden_layers=N_LAYERS, num_attention_heads=N_HEADS,
         intermediate_size=FEED, max_position_embeddings=n_positions, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0, pad_token_id=PAD,
     )  # fmt: skip
     model: nn.Module = BertForMaskedLM(config)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(torch.from_numpy(words))  # type: ignore[operator]
     return model
 
 

@@ -20,14 +20,14 @@ from plait.reproduce.workbench import Workbench
 VERSION = 1
 PASSAGES = 32  # of a step: the answer to each question, and others that look like it
 LIST = 8  # passages of a question where a teacher scores them; else two
-STEPS = {"quick": 80, "full": 600}
+STEPS = {"quick": 160, "full": 800}
 RATES = (5e-4, 2e-3)
 
 
 def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> Tower:
     """The tower of a recipe, trained if it is not kept."""
     n_steps = STEPS[workbench.tier]
-    own = questions(workbench)
+    own = questions(workbench, masks=recipe.masks)
     seeded(workbench, seed)
     tower = made(recipe, own)
 

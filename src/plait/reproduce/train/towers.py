@@ -32,7 +32,7 @@ def padded(states: States, items: Sequence[int]) -> tuple[Tensor, Tokens]:
     for place, (item, length) in enumerate(zip(items, lengths, strict=True)):
         own = states.of(item)
         values[place, :length], ids[place, :length] = states.values[own], states.ids[own]
-        mask[place, :length], rows[place, :length] = True, states.kept[own]
+        mask[place, :length], rows[place, :length] = states.seen[own], states.kept[own]
     return torch.from_numpy(values), Tokens(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(rows))
 
 

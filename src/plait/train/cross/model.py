@@ -20,8 +20,9 @@ from plait.train.backbone import Backbone
 from plait.train.cache import Source
 from plait.train.cross.apart import Apart
 from plait.train.cross.config import CrossConfig
-from plait.train.cross.joint import JointBlock, taken
+from plait.train.cross.joint import JointBlock
 from plait.train.families import family_of
+from plait.train.layer import taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)

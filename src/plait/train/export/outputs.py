@@ -9,16 +9,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from plait.train.export.builder import FUSED, Builder, Floats
+from plait.train.export.late import Late, put_late
+from plait.train.export.linear import Linear
 
 MCLS = "mcls"  # the mean at every place of the first token; where it stands but once, that is "cls"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Linear:
-    """A map of states: states @ weight + bias."""
-
-    weight: Floats  # (hidden, out)
-    bias: Floats | None = None  # (out,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +45,7 @@ class Heads:
     sparse: SparseMap | None = None
     multi: Linear | None = None
     mixture: Mixture | None = None
+    late: Late | None = None
 
 
 Shapes = dict[str, list[str | int]]
@@ -64,6 +59,8 @@ def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
     if heads.pooling is not None:
         _dense(builder, states, ids, mask, heads.pooling)
         shapes["dense"] = ["n", hidden]
+    if heads.late is not None:
+        states = put_late(builder, states, mask, heads.late)
     if heads.sparse is not None:
         _sparse(builder, states, ids, mask, heads.sparse)
         shapes["sparse"] = ["n", length]

@@ -13,11 +13,16 @@ from torch import Tensor, nn
 
 from plait.train.export.bert import RELATIVE
 from plait.train.export.builder import Floats, Weights
+from plait.train.export.late import Late, LateLayer
+from plait.train.export.linear import Linear, Norm
 from plait.train.export.modernbert import TURNS
-from plait.train.export.outputs import Heads, Linear, Mixture, SparseMap
+from plait.train.export.outputs import Heads, Mixture, SparseMap
 from plait.train.families import family_of
 from plait.train.heads import SparseHead
+from plait.train.late import LateLayers
+from plait.train.layer import Layer
 from plait.train.model import Model
+from plait.train.model_config import N_SMALL_HEADS
 
 
 def backbone_of(model: Model) -> tuple[Weights, Mapping[str, Any]]:
@@ -49,6 +54,7 @@ def heads_of(model: Model, n_ids: int) -> Heads:
         sparse=sparse,
         multi=_linear(model.multi.project) if model.multi is not None else None,
         mixture=mixture,
+        late=_late(model.late) if model.late is not None else None,
     )
 
 
@@ -56,6 +62,18 @@ def _sparse_map(head: SparseHead, kept: NDArray[np.bool_]) -> SparseMap:
     prior = None if head.rarity is None or head.gain is None else _array(head.gain * head.rarity)
     up, down = (None if own is None else _linear(own) for own in (head.up, head.down))
     return SparseMap(_linear(head.weigh), kept, prior, up, down)
+
+
+def _late(layers: LateLayers) -> Late:
+    each = tuple(_late_layer(layer) for layer in layers.layers if isinstance(layer, Layer))
+    return Late(_norm(layers.norm), _linear(layers.down), each, _linear(layers.up), N_SMALL_HEADS)
+
+
+def _late_layer(layer: Layer) -> LateLayer:
+    first, second = _norm(layer.first), _norm(layer.second)
+    return LateLayer(
+        first, _linear(layer.mixed), _linear(layer.out), second, _linear(layer.wide), _linear(layer.narrow)
+    )
 
 
 def check_positions(model: Model) -> None:
@@ -116,6 +134,10 @@ def _by_distance(bias: Tensor) -> Floats:
 def _linear(module: nn.Linear) -> Linear:
     bias: Tensor | None = module.bias
     return Linear(np.ascontiguousarray(_array(module.weight).T), None if bias is None else _array(bias))
+
+
+def _norm(module: nn.LayerNorm) -> Norm:
+    return Norm(_array(module.weight), _array(module.bias), module.eps)
 
 
 def _array(value: Tensor) -> Floats:
