@@ -1,7 +1,7 @@
 """Pictures of a report: recall against time, one picture for each run, as PNG and SVG.
 
 Read in print, in grey and by those who see few colours: the palette is Okabe and Ito's, each engine has its own marker
-and line besides, and its name stands at the end of its curve.
+and line besides, and its name stands beside the end of its curve.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
     low, high = axes.get_xlim()
     axes.set_xlim(low, high * 8)  # room for the names
     heights = spread([recall for _, recall, _, _ in labels])
+    column = 1.4 * max(time for time, _, _, _ in labels)  # beyond every point, so that no name covers one
     for (time, recall, name, colour), height in zip(labels, heights, strict=True):
         axes.annotate(
-            name, (time, recall), xytext=(time * 1.25, height), color=colour, va="center", fontsize=8,
+            name, (time, recall), xytext=(column, height), color=colour, va="center", fontsize=8,
             arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.4},
         )  # fmt: skip
     files = [folder / f"{name_of(run)}.{kind}" for kind in ("png", "svg")]

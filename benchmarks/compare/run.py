@@ -163,7 +163,7 @@ def _round(config: RunConfig, entries: Sequence[Entry], order: NDArray[np.int64]
 
 
 def _measure(config: RunConfig, entry: Entry, point: Point, order: NDArray[np.int64], home: Path) -> None:
-    slow = entry.variant.slow
+    slow = entry.variant.slow or point.settings.get("level") == "exact"
     n_queries = min(config.n_queries_slow, config.n_queries) if slow else config.n_queries
     to = home / f"found-{os.getpid()}.npy"
     assert entry.worker is not None

@@ -42,7 +42,8 @@ MODULES = {
 }
 
 # n_probe, n_gather, n_flood, n_fine. More cells a row bring little once the first few were read: what limits recall is
-# how many items get their codes read.
+# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_flood is n_gather,
+# what many cells found goes to its codes at once.
 PROBES = [
     (4, 200, 48, 16),
     (8, 300, 64, 20),
@@ -55,8 +56,8 @@ PROBES = [
     (16, 1200, 512, 32),
     (16, 1600, 768, 48),
     (32, 1600, 1024, 48),
-    (32, 3200, 1536, 48),
-    (32, 3200, 2048, 64),
+    (32, 1600, 1400, 96),
+    (64, 1600, 1600, 96),
     (64, 6400, 3072, 96),
 ]
 

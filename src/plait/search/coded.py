@@ -69,6 +69,8 @@ class CodedQuery:
         self._query, self._items, self._trace = query, items, trace or Trace()
         # (n_query,) What a method put in the place of similarities that it did not retrieve; None if it did not.
         self.imputed: NDArray[np.float32] | None = None
+        # (n_query,) The score of each query row's best centroid, once it is known.
+        self._best: NDArray[np.int16] | None = None
         with self._trace.stage("centroids") as stage:
             cells = CellQuery.of(query, items.codec.codebook)
             self._table, self._scale = cells.table(items.codec.codebook), cells.scale
@@ -129,6 +131,7 @@ class CodedQuery:
         with self._trace.stage("gather") as stage:
             n_cells = len(self._table)
             cells, scores = select_cells(self._table, len(self._query), min(n_probe + 1, n_cells))
+            self._best = scores[:, 0]
             # What a row would have found in the next cell is the most that it can have missed.
             floor = np.ascontiguousarray(scores[:, -1])
             n_probe = min(n_probe, n_cells)
@@ -202,10 +205,12 @@ class CodedQuery:
         """The table in bytes, from the same distance below each query row's best centroid, as a constant for each row
         changes no ranking; and what one step of it is worth."""
         shift = max(0, int(np.ceil(np.log2(NARROW_RANGE / self._scale / NARROW_LEVELS))))
-        # The kernel finds each row's best centroid several times faster than a maximum over the table's columns.
-        _, best = select_cells(self._table, len(self._query), 1)
+        best = self._best
+        if best is None:
+            # The kernel finds each row's best centroid several times faster than a maximum over the table's columns.
+            best = select_cells(self._table, len(self._query), 1)[1][:, 0]
         floor = np.full(self._table.shape[1], LARGEST_TABLE, np.int32)  # lanes without a query row become 0
-        floor[: len(best)] = best[:, 0].astype(np.int32) - (NARROW_LEVELS << shift)
+        floor[: len(best)] = best.astype(np.int32) - (NARROW_LEVELS << shift)
         narrow = narrow_table(self._table, np.maximum(floor, -LARGEST_TABLE).astype(np.int16), shift)
         return narrow, self._scale * 2**shift
 

@@ -211,6 +211,8 @@ class PoolSearch:
 def _kept(rows: Sequence[Numbers], places: Numbers) -> list[Numbers]:
     """Of the rows of several segments, those at these places among all; in their order."""
     places = np.sort(places)
+    if len(rows) == 1:
+        return [rows[0][places]]
     ends = np.cumsum([len(own) for own in rows])
     cuts = np.searchsorted(places, ends)
     starts = [0, *cuts[:-1]]
