@@ -89,6 +89,11 @@ class Segment:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, shape.sparse)
 
     @cached_property
+    def span(self) -> tuple[int, int]:
+        """The number of the first document, and one more than that of the last; of no rows (0, 0)."""
+        return (int(self.docs[0]), int(self.docs[-1]) + 1) if self.n_rows else (0, 0)
+
+    @cached_property
     def multi(self) -> MultiVectors | None:
         """Made when first asked for: its offsets are checked one by one, which opening must not wait for."""
         if self._multi is None:

@@ -92,21 +92,15 @@ def candidate_rows(snapshot: Snapshot, allowed: Allowed) -> Iterator[tuple[Segme
 
 def _found(snapshot: Snapshot, allowed: Allowed) -> Iterator[Eligible]:
     base = 0
-    for segment in snapshot.segments:
-        own = None if allowed is None else _near(segment, allowed)
+    # Which of the named ones can be in a segment, for all segments at once: few are in most segments none.
+    near = None if allowed is None else np.searchsorted(allowed, [segment.span for segment in snapshot.segments])
+    for number, segment in enumerate(snapshot.segments):
+        own = None if allowed is None or near is None else allowed[near[number, 0] : near[number, 1]]
         if segment.n_rows and (own is None or len(own)):
             rows = _rows_of(segment, own)
             if rows is None or len(rows):
                 yield Eligible(segment, base, rows)
         base += segment.n_rows
-
-
-def _near(segment: Segment, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those from the first to the last document of a segment: few named ones are in most segments none."""
-    if not segment.n_rows:
-        return allowed[:0]
-    first, last = np.searchsorted(allowed, (segment.docs[0], segment.docs[-1] + 1))
-    return allowed[first:last]
 
 
 def _rows_of(segment: Segment, allowed: Allowed) -> Rows:

@@ -142,18 +142,29 @@ def score_rows(
     chunks: str = BEST,
     known: Mapping[int, CodedQuery] = NOTHING_KNOWN,
 ) -> Ranking:
-    """The k best documents of these rows, each of which is scored. `known` may have what a search of the same query
-    worked out for the segment."""
+    """The k best documents of these rows, each of which is scored."""
+    passages = passage_scores(segment, rows, query, n_threads, trace, known)
+    return by_document(segment, base, rows, passages, k, chunks=chunks)
+
+
+def passage_scores(
+    segment: Segment,
+    rows: Rows,
+    query: NDArray[np.float32],
+    n_threads: int,
+    trace: Trace,
+    known: Mapping[int, CodedQuery] = NOTHING_KNOWN,
+) -> NDArray[np.float32]:
+    """The score of each of these rows. `known` may have what a search of the same query worked out for the segment."""
     if segment.coded is not None:
         with blaming(segment):
             asked = known.get(id(segment.coded)) or CodedQuery(query, segment.coded, trace)
-            passages = asked.scores(rows, n_threads=n_threads)
-    else:
-        assert segment.multi is not None
-        with trace.stage("floats") as stage:
-            passages = maxsim(query, segment.multi, items=rows, n_threads=n_threads)
-            lengths = np.diff(segment.multi.offsets)
-            n_rows = int((lengths if rows is None else lengths[rows]).sum())
-            n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
-            stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
-    return by_document(segment, base, rows, passages, k, chunks=chunks)
+            return asked.scores(rows, n_threads=n_threads)
+    assert segment.multi is not None
+    with trace.stage("floats") as stage:
+        passages = maxsim(query, segment.multi, items=rows, n_threads=n_threads)
+        offsets = segment.multi.offsets
+        n_rows = int(offsets[-1] if rows is None else (offsets[rows + 1] - offsets[rows]).sum())
+        n_bytes = n_rows * segment.multi.dim * segment.multi.values.itemsize
+        stage.counts.update(items=len(passages), rows=n_rows, bytes=n_bytes)
+    return passages

@@ -89,14 +89,13 @@ def _vectors(segments: Sequence[Segment], rows: NDArray[np.int64]) -> NDArray[np
     if np.any(rows == UNKNOWN_ROW):
         return None
     found: NDArray[np.float32] | None = None
-    base = 0
-    for segment in segments:
-        here = np.flatnonzero((rows >= base) & (rows < base + segment.n_rows))
-        if len(here):
-            if segment.dense is None:
-                return None
-            own = segment.dense[rows[here] - base]
-            found = np.zeros((len(rows), own.shape[1]), np.float32) if found is None else found
-            found[here] = own
-        base += segment.n_rows
+    bases = np.cumsum([0, *(segment.n_rows for segment in segments)])
+    owners = np.searchsorted(bases, rows, side="right") - 1
+    for owner in set(owners.tolist()):
+        vectors = segments[owner].dense
+        if vectors is None:
+            return None
+        here = np.flatnonzero(owners == owner)
+        found = np.zeros((len(rows), vectors.shape[1]), np.float32) if found is None else found
+        found[here] = vectors[rows[here] - bases[owner]]
     return found

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.index.segment import Segment
 from plait.index.store import Snapshot
 from plait.search.dense import dense_scores
-from plait.search.generator import BEST, by_document, candidate_rows
-from plait.search.multi import multi_queries, score_rows
+from plait.search.generator import BEST, Rows, candidate_rows, documents_of
+from plait.search.multi import multi_queries, passage_scores
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
 from plait.search.sparse import scored, sparse_queries
 from plait.search.trace import Trace
@@ -42,11 +43,8 @@ def scorer_of(
         assert vectors is not None
 
         def by_vector(number: int, docs: NDArray[np.int64]) -> Ranking:
-            parts = []
-            for segment, base, rows in candidate_rows(snapshot, docs):
-                passages = dense_scores(segment, rows, vectors[number : number + 1])[0]
-                parts.append(by_document(segment, base, rows, passages, len(docs), chunks=chunks))
-            return merge(parts, len(docs))
+            query = vectors[number : number + 1]
+            return _by_document(snapshot, docs, lambda segment, rows: dense_scores(segment, rows, query)[0], chunks)
 
         return by_vector
     if strand == "sparse":
@@ -63,23 +61,26 @@ def scorer_of(
     queries = multi_queries(snapshot, batch)
 
     def by_tokens(number: int, docs: NDArray[np.int64]) -> Ranking:
-        found = [
-            score_rows(
-                segment,
-                base,
-                rows,
-                queries[number],
-                len(docs),
-                n_threads,
-                trace,
-                chunks=chunks,
-                known=batch.known(number),
-            )
-            for segment, base, rows in candidate_rows(snapshot, docs)
-        ]
-        return merge(found, len(docs))
+        query, known = queries[number], batch.known(number)
+        return _by_document(
+            snapshot, docs, lambda segment, rows: passage_scores(segment, rows, query, n_threads, trace, known), chunks
+        )
 
     return by_tokens
+
+
+def _by_document(
+    snapshot: Snapshot, docs: NDArray[np.int64], score: Callable[[Segment, Rows], NDArray[np.float32]], chunks: str
+) -> Ranking:
+    """The passages of these documents, scored segment by segment and ranked once."""
+    owners, numbers, scores = [docs[:0]], [docs[:0]], [np.zeros(0, np.float32)]
+    for segment, base, rows in candidate_rows(snapshot, docs):
+        here = np.arange(segment.n_rows) if rows is None else rows
+        owners.append(segment.docs[here])
+        numbers.append(base + here)
+        scores.append(score(segment, rows))
+    found = (np.concatenate(owners), np.concatenate(numbers), np.concatenate(scores))
+    return documents_of(*found, len(docs), chunks=chunks)
 
 
 def union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
