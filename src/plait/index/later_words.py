@@ -29,16 +29,17 @@ class LaterWords:
         self._lengths = lengths.astype(np.float64)
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         self._places = {word: place for place, word in enumerate(words)}
-        self._worths: dict[str, tuple[NDArray[np.uint32], NDArray[np.float64]]] = {}  # of words that were asked for
+        self._worths: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}  # of words that were asked for
 
     def best(self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> Found:
         """Documents with one of the words, each of which counts so many times, unordered, and their BM25 scores: the
         best k, and what equals the last of them; of those allowed (numbers, ascending, at least one)."""
-        scores = np.zeros(len(self._docs))
-        for word, count in times.items():
-            if word in self._places:
-                rows, worth = self._worth(word)
-                scores[rows] += count * worth
+        asked = [(self._worth(word), count) for word, count in times.items() if word in self._places]
+        if not asked:
+            return self._docs[:0], np.zeros(0, np.float32)
+        rows = np.concatenate([rows for (rows, _), _ in asked])
+        worths = np.concatenate([worth if count == 1 else count * worth for (_, worth), count in asked])
+        scores = np.bincount(rows, worths, len(self._docs))  # adds up in the order of the words
         holding = np.flatnonzero(scores)
         if allowed is not None:
             own = self._docs[holding]
@@ -67,11 +68,11 @@ class LaterWords:
         n_with = self._n_with(word)
         return WordScore(float(worth[place[0]]) * times, n_with, idf(len(self._others), n_with))
 
-    def _worth(self, word: str) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
+    def _worth(self, word: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The documents that hold a word, counted from the first, and what it adds to the score of each."""
         if word not in self._worths:
             own = self._own(word)
-            rows, counts = self._rows[own], self._counts[own].astype(np.float64)
+            rows, counts = self._rows[own].astype(np.int64), self._counts[own].astype(np.float64)
             weight = idf(len(self._others), self._n_with(word))
             worth = weight * saturated(counts, self._lengths[rows], self._others.mean_length)
             self._worths[word] = rows, worth
