@@ -29,17 +29,13 @@ class LaterWords:
         self._lengths = lengths.astype(np.float64)
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         self._places = {word: place for place, word in enumerate(words)}
+        self._last: tuple[Mapping[str, int], NDArray[np.float64]] | None = None
         self._worths: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}  # of words that were asked for
 
     def best(self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> Found:
         """Documents with one of the words, each of which counts so many times, unordered, and their BM25 scores: the
         best k, and what equals the last of them; of those allowed (numbers, ascending, at least one)."""
-        asked = [(self._worth(word), count) for word, count in times.items() if word in self._places]
-        if not asked:
-            return self._docs[:0], np.zeros(0, np.float32)
-        rows = np.concatenate([rows for (rows, _), _ in asked])
-        worths = np.concatenate([worth if count == 1 else count * worth for (_, worth), count in asked])
-        scores = np.bincount(rows, worths, len(self._docs))  # adds up in the order of the words
+        scores = self._scores(times)
         holding = np.flatnonzero(scores)
         if allowed is not None:
             own = self._docs[holding]
@@ -50,6 +46,17 @@ class LaterWords:
             best = np.flatnonzero(found >= np.partition(found, -k)[-k])
             holding, found = holding[best], found[best]
         return self._docs[holding], found
+
+    def _scores(self, times: Mapping[str, int]) -> NDArray[np.float64]:
+        """The score of every document. Hybrid search asks twice in a row: for the best, and for what others found."""
+        last = self._last
+        if last is None or last[0] != times:
+            asked = [(self._worth(word), count) for word, count in times.items() if word in self._places]
+            rows = np.concatenate([np.zeros(0, np.int64), *(rows for (rows, _), _ in asked)])
+            worths = np.concatenate([np.zeros(0), *(count * worth for (_, worth), count in asked)])
+            # Added up in the order of the words.
+            last = self._last = times, np.asarray(np.bincount(rows, worths, len(self._docs)), np.float64)
+        return last[1]
 
     def has(self, doc: int) -> bool:
         """Whether it is one of the documents."""
