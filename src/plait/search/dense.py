@@ -67,7 +67,6 @@ class ProbedDense:
         found: list[list[Ranking]] = [[] for _ in queries]
         parts = eligible(snapshot, allowed)
         small = kept(snapshot, allowed, "small dense parts", lambda: _SmallParts(parts))
-        small.score(queries, k, found)
         for part in small.others:
             cells = part.segment.cells if len(part) > max(self.exhaustive_below, k) else None
             if cells is None:
@@ -77,6 +76,7 @@ class ProbedDense:
             for query, own in zip(queries, found, strict=True):
                 with within.stage("cells") as stage, blaming(part.segment, "dense"):
                     own.append(search.search(query, stage))
+        small.score(queries, k, found)
         trace.add(within, under=self.name)
         return [merge(parts, k) for parts in found]
 
@@ -100,6 +100,7 @@ class _SmallParts:
             self._vectors = np.concatenate(copies)
 
     def score(self, queries: NDArray[np.float32], k: int, found: list[list[Ranking]]) -> None:
+        """Adds a ranking for each query. What is below the k-th of one that is there is left out: most of it."""
         if not self._parts:
             return
         scores: Iterable[NDArray[np.float32]]
@@ -110,12 +111,14 @@ class _SmallParts:
         else:
             scores = queries @ self._vectors.T
         for own, passages in zip(found, scores, strict=True):
-            own.append(self._ranked(passages, k))
+            least = max((float(there.scores[k - 1]) for there in own if len(there) >= k > 0), default=-np.inf)
+            own.append(self._ranked(passages, k, least))
 
-    def _ranked(self, scores: NDArray[np.float32], k: int) -> Ranking:
+    def _ranked(self, scores: NDArray[np.float32], k: int, least: float) -> Ranking:
         if not self._one_each:
             return documents_of(self._docs, self._numbers, scores, k)
-        best = top_k(scores, k)
+        high = np.flatnonzero(scores >= least)
+        best = high[top_k(scores[high], k)]
         return Ranking(self._docs[best], scores[best], self._numbers[best])
 
 
