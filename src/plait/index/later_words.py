@@ -29,7 +29,7 @@ class LaterWords:
         self._lengths = lengths.astype(np.float64)
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         self._places = {word: place for place, word in enumerate(words)}
-        self._last: tuple[Mapping[str, int], NDArray[np.float64]] | None = None
+        self._last: tuple[tuple[tuple[str, int], ...], NDArray[np.float64]] | None = None
         self._worths: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}  # of words that were asked for
 
     def best(self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> Found:
@@ -49,13 +49,12 @@ class LaterWords:
 
     def _scores(self, times: Mapping[str, int]) -> NDArray[np.float64]:
         """The score of every document. Hybrid search asks twice in a row: for the best, and for what others found."""
-        last = self._last
-        if last is None or last[0] != times:
+        last, key = self._last, tuple(times.items())  # with their order, which is that of the sums
+        if last is None or last[0] != key:
             asked = [(self._worth(word), count) for word, count in times.items() if word in self._places]
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for (rows, _), _ in asked)])
             worths = np.concatenate([np.zeros(0), *(count * worth for (_, worth), count in asked)])
-            # Added up in the order of the words.
-            last = self._last = times, np.asarray(np.bincount(rows, worths, len(self._docs)), np.float64)
+            last = self._last = key, np.asarray(np.bincount(rows, worths, len(self._docs)), np.float64)
         return last[1]
 
     def has(self, doc: int) -> bool:
