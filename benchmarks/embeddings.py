@@ -71,8 +71,10 @@ def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_thre
     encoder = load(model, n_threads=n_threads)
     (cache / "about.json").write_text(json.dumps({"data": data.name, "model": encoder.fingerprint}) + "\n")
     if not (cache / "query-lengths.npy").exists():
-        texts = [query["text"] for query in read_lines(data / "queries.jsonl")]
-        save(cache / "query-values.npy", cache / "query-lengths.npy", encoder.encode_queries(texts).multi)
+        queries = encoder.encode_queries([query["text"] for query in read_lines(data / "queries.jsonl")])
+        if queries.dense is not None:
+            np.save(cache / "query-dense.npy", queries.dense)
+        save(cache / "query-values.npy", cache / "query-lengths.npy", queries.multi)
     passages = read_lines(data / "corpus.jsonl")
     for number in range(-(-n_passages // SHARD)):
         documents = list(islice(passages, SHARD))

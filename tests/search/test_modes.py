@@ -93,6 +93,37 @@ def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
         found(index, "multi", candidates=["d1"], options={"n_probe": 2})
 
 
+def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.Index) -> None:
+    def finders(**settings: object) -> list[str]:
+        return [generator.name for generator in plan_for("hybrid", index.shape, options=settings).generators]
+
+    assert finders() == ["bm25", "dense"]
+    assert finders(multi_finds=1) == ["bm25", "dense", "multi"]
+    # Without others that read meaning, or where lists stand alone, it has to.
+    assert finders(dense=0) == ["bm25", "multi"]
+    assert finders(rescore=0) == finders(fusion="rank") == ["bm25", "dense", "multi"]
+    assert [one.name for one in plan_for("hybrid", index.shape, exact=True).generators] == ["bm25", "dense", "multi"]
+    # Whoever found it, a hit has the score of every strand.
+    assert all("multi" in hit.scores for hit in index.search_arrays(asked(), 5, texts=TEXTS, mode="hybrid")[0])
+
+
+def test_with_everything_found_it_does_not_matter_who_finds(index: plait.Index) -> None:
+    both = [found(index, "hybrid", 10, options={"depth": 239, "multi_finds": finds}) for finds in (0, 1)]
+    assert both[0] == both[1]
+
+
+def test_a_weight_of_0_leaves_a_strand_out(index: plait.Index) -> None:
+    plan = plan_for("hybrid", index.shape, options={"multi": 0})
+    assert [generator.name for generator in plan.generators] == ["bm25", "dense"]
+    assert plan.rescored == ("bm25", "dense")
+    hits = index.search_arrays(asked(), 5, texts=TEXTS, mode="hybrid", options={"multi": 0})[0]
+    assert all("multi" not in hit.scores for hit in hits)
+    with pytest.raises(ConfigError, match="all 0"):
+        plan_for("hybrid", index.shape, options={"multi": 0, "dense": 0, "bm25": 0})
+    with pytest.raises(ConfigError, match="multi_finds is 2"):
+        plan_for("hybrid", index.shape, options={"multi_finds": 2})
+
+
 @pytest.mark.parametrize(("n_queries", "n_tables"), [(1, 1), (FEW_QUERIES + 1, 2 * (FEW_QUERIES + 1))])
 def test_hybrid_scores_centroids_once_for_a_query(
     index: plait.Index, n_queries: int, n_tables: int, monkeypatch: pytest.MonkeyPatch
@@ -111,7 +142,7 @@ def test_hybrid_scores_centroids_once_for_a_query(
     strands = Strands(
         multi=MultiVectors.from_items([few.multi[number] for number in range(n_queries)]), dense=few.dense[:n_queries]
     )
-    plan = plan_for("hybrid", index.shape, options={"depth": 20})
+    plan = plan_for("hybrid", index.shape, options={"depth": 20, "multi_finds": 1})
     plan = replace(plan, generators=tuple(_probed(generator) for generator in plan.generators))
     with Store.open(index.path).snapshot() as snapshot:
         plan.run(snapshot, QueryBatch(TEXTS[:n_queries], strands), 5, None, Trace())

@@ -216,13 +216,7 @@ def plan_for(
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if isinstance(settings, HybridConfig):
-        if len(generators) == 1:
-            return Plan(tuple(generators.values()))
-        if isinstance(probed_multi := generators.get("multi"), ProbedMulti):
-            # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
-            generators["multi"] = replace(probed_multi, as_for=HEAD)
-        rescored = tuple(generators) if settings.rescore and settings.fusion != "rank" else ()
-        return Plan(tuple(generators.values()), settings, settings.depth, rescored, n_threads, chunks)
+        return _hybrid(generators, settings, exact=exact, n_threads=n_threads, chunks=chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:
             raise ConfigError(
@@ -243,6 +237,26 @@ def plan_for(
     if settings is None or isinstance(settings, ProbeConfig | SparseConfig | DenseConfig):
         return Plan((generators[mode],))
     return Plan((MethodMulti(settings, mode, n_threads=n_threads),))
+
+
+def _hybrid(
+    generators: Mapping[str, Generator], settings: HybridConfig, *, exact: bool, n_threads: int, chunks: str
+) -> Plan:
+    """Every strand that has a weight. The multi strand, whose own search is the dearest, looks for documents where
+    nothing else reads meaning, or where each list must stand alone; else it scores what the others found, which gives
+    as good an answer (docs/plans.md)."""
+    own = {name: generator for name, generator in generators.items() if getattr(settings, name) != 0}
+    if not own:
+        raise ConfigError(f"the weights of {', '.join(generators)} are all 0; leave one of them as it is")
+    if len(own) == 1:
+        return Plan(tuple(own.values()))
+    rescored = tuple(own) if settings.rescores else ()
+    if isinstance(multi := own.get("multi"), ProbedMulti):
+        # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
+        own["multi"] = replace(multi, as_for=HEAD)
+        if rescored and not settings.multi_finds and not exact and "dense" in own:
+            del own["multi"]
+    return Plan(tuple(own.values()), settings, settings.depth, rescored, n_threads, chunks)
 
 
 Settings = Method | ProbeConfig | CandidateConfig | DenseConfig | SparseConfig | HybridConfig | PaperConfig

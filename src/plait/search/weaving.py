@@ -55,8 +55,9 @@ class HybridConfig:
     sparse: float | None = None
     multi: float | None = None
     bm25: float | None = None
-    depth: int = 100  # documents that each list gives
+    depth: int = 75  # documents that each list gives
     rescore: int = 1  # whether what one list gives is scored by all others
+    multi_finds: int = 0  # whether multi looks for documents as well, or scores what the others found
     neighbours: float = 0.2  # the share of a document's score that its nearest among those found give
 
     def __post_init__(self) -> None:
@@ -64,7 +65,14 @@ class HybridConfig:
             raise ConfigError(f"neighbours is {self.neighbours}; it is a share, from 0 (none) to below 1")
         if self.fusion is not None and self.fusion not in FUSIONS:
             raise ConfigError(f"there is no fusion {self.fusion!r}; choose one of {', '.join(FUSIONS)}")
+        if self.multi_finds not in (0, 1):
+            raise ConfigError(f"multi_finds is {self.multi_finds}; it must be 0 or 1")
         _check_weights(self)
+
+    @property
+    def rescores(self) -> bool:
+        """Whether all strands score what any of them found: ranks are those of their own lists."""
+        return bool(self.rescore) and self.fusion != "rank"
 
     def fusion_for(self, fitted: FittedWeights | None) -> Fusion:
         """What was asked for, else what was fitted, else the default. Weights were fitted for one fusion: with another
