@@ -58,6 +58,14 @@ def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> N
     torch.testing.assert_close(head(torch.ones(1, 3, 2), ids, mask), torch.tensor([[2.25, 1.5, 0.0]]))
 
 
+def test_rarity_may_count_for_less_at_first() -> None:
+    head = SparseHead(2, (7,), n_ids=8, gain=0.5)
+    assert head.rarity is not None
+    head.rarity[5] = 0.25
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    assert head(torch.ones(1, 1, 2), torch.tensor([[5]]), mask).tolist() == [[0.125]]
+
+
 def test_masked_rows_stay_zero_even_with_a_bias() -> None:
     head = MultiHead(2, 2, bias=True)
     head.project.bias.data.fill_(5.0)

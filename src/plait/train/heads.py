@@ -25,17 +25,20 @@ class SparseHead(nn.Module):
     """A weight of 0 or more for each token: ReLU of a linear map (M3). Some ids never weigh anything.
 
     With a vocabulary (`n_ids`), the map also takes in how rare an id is, `rarity` (n_ids,), which is given and not
-    learned: a state tells it only for words that training saw. `units` more go through a GELU and are added."""
+    learned: a state tells it only for words that training saw. It counts `gain` times at first, on both sides.
+    `units` more go through a GELU and are added."""
 
     zero_ids: Tensor
     rarity: Tensor | None
 
-    def __init__(self, hidden: int, zero_ids: tuple[int, ...], *, n_ids: int = 0, units: int = 0) -> None:
+    def __init__(
+        self, hidden: int, zero_ids: tuple[int, ...], *, n_ids: int = 0, units: int = 0, gain: float = 1.0
+    ) -> None:
         super().__init__()
         self.weigh = nn.Linear(hidden, 1)
         self.register_buffer("zero_ids", torch.tensor(sorted(set(zero_ids)), dtype=torch.int64), persistent=False)
         self.register_buffer("rarity", torch.zeros(n_ids) if n_ids else None)
-        self.gain = nn.Parameter(torch.ones(1)) if n_ids else None
+        self.gain = nn.Parameter(torch.full((1,), gain)) if n_ids else None
         self.up = nn.Linear(hidden, units) if units else None
         self.down = nn.Linear(units, 1, bias=False) if units else None
         if self.down is not None:

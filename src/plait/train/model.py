@@ -25,7 +25,13 @@ class Model(nn.Module):
         self.late = LateLayers(backbone.hidden, config.late) if config.late is not None else None
         if config.sparse is not None:
             n_ids = backbone.n_ids if config.sparse.prior else 0
-            self.sparse = SparseHead(backbone.hidden, config.sparse.zero_ids, n_ids=n_ids, units=config.sparse.hidden)
+            self.sparse = SparseHead(
+                backbone.hidden,
+                config.sparse.zero_ids,
+                n_ids=n_ids,
+                units=config.sparse.hidden,
+                gain=config.sparse.gain,
+            )
         if config.multi is not None:
             self.multi = MultiHead(backbone.hidden, config.multi.dim, bias=config.multi.bias)
             if config.multi.fixed is not None:

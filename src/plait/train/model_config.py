@@ -37,10 +37,13 @@ class SparseHeadConfig:
     zero_ids: tuple[int, ...] = ()  # ids that never weigh anything: [CLS], [SEP], [PAD], [UNK], [MASK]
     hidden: int = 0  # units between state and weight; 0 is M3's linear map alone
     prior: bool = False  # whether how rare an id is counts beside its state; the recipe says where that is counted
+    gain: float = 1.0  # how much at first: scores go with its square, and should suit the temperature
 
     def __post_init__(self) -> None:
         if self.hidden < 0:
             raise ConfigError(f"hidden is {self.hidden}; it must be 0 or more")
+        if not self.gain > 0:
+            raise ConfigError(f"gain is {self.gain}; it must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

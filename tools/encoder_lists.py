@@ -1,0 +1,214 @@
+"""Draws what the default encoder is trained on, and lets a committee of teachers judge it: for each query a list of
+passages with scores, in the form that `plait train` reads.
+
+    python tools/encoder_lists.py --data DIR --to data/encoder --teacher arctic
+    plait train recipes/encoder.toml
+
+DIR holds the sources in the BEIR layout. Queries are those of train splits, or, from collections without any that are
+free to be used, sentences out of their passages. `--teacher` is a folder with `onnx/model.onnx` and `tokenizer.json`
+whose first state is the vector of a text (snowflake-arctic-embed-s). The committee is that model, the bundled model's
+dense and multi strands, and BM25: together they rank better than any of them alone, and that is what is learned.
+
+Passages are cut to so many words; none is drawn that is judged in a dev or test split, nor of the ACL Anthology before
+2016 (not free for every use). A seed that is fixed draws the same each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+import plait
+from plait.encode.passages import with_title
+from plait.evaluate import load_beir
+from plait.records import Hit
+
+SEED = 3
+FIRST_FREE_YEAR = 2016
+N_WORDS = 150  # of a passage
+N_FOUND = 50  # passages that the committee judges
+N_BEST, N_OTHERS = 8, 7  # of these in a list: the best, and some of the rest
+WEIGHTS = {"teacher": 1.0, "dense": 0.7, "multi": 0.7, "bm25": 0.5}
+PROMPT = "Represent this sentence for searching relevant passages: "
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A collection, how many queries of it are drawn, and how many passages they are asked of."""
+
+    name: str
+    n_queries: int
+    n_passages: int
+    judged: bool = True  # its train split has queries; else they are sentences of its passages
+
+
+SOURCES = (
+    Source("squad-sent", 6000, 6500),
+    Source("boolq", 3000, 4000),
+    Source("medquad", 5000, 6000),
+    Source("acl-abstracts", 4000, 6000),
+    Source("wikipassages", 4000, 6000, judged=False),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--teacher", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", help="some of the sources; all if left out")
+    parser.add_argument("--share", type=float, default=1.0, help="of the queries and passages; less for a trial")
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    asked.to.mkdir(parents=True, exist_ok=True)
+    teacher = Teacher(asked.teacher, asked.threads)
+    for source in SOURCES:
+        to = asked.to / f"{source.name}.jsonl"
+        if to.exists() or (asked.sets and source.name not in asked.sets):
+            continue
+        queries, passages = drawn(asked.data / source.name, source, asked.share)
+        lists = list(judged(queries, passages, teacher, asked.threads))
+        part = to.with_suffix(".part")
+        part.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
+        part.rename(to)
+        print(f"{source.name}: {len(lists)} of {len(queries)} queries, {len(passages)} passages", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    text: str
+    answer: str  # the id of a passage that answers it, or that it was taken out of
+
+
+def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict[str, str]]:
+    """Queries, and the passages by id that they are asked of."""
+    rng = random.Random(f"{SEED} {source.name}")
+    n_queries, n_passages = int(share * source.n_queries), int(share * source.n_passages)
+    held = held_out(folder)
+    texts = {id: cut(text) for id, text in corpus(folder) if id not in held and is_free(id, source.name) and text}
+    queries: list[Query] = []
+    if source.judged:
+        train = load_beir(folder, "train")
+        for id in rng.sample(sorted(train.qrels), len(train.qrels)):
+            answers = [own for own, grade in train.qrels[id].items() if grade > 0 and own in texts]
+            queries += [Query(train.queries[id], answers[0])] if answers and len(queries) < n_queries else []
+    kept = list(dict.fromkeys(query.answer for query in queries))
+    others = [id for id in rng.sample(sorted(texts), len(texts)) if id not in set(kept)]
+    kept += others[: max(n_passages - len(kept), 0)]
+    if not source.judged:
+        for id in rng.sample(kept, min(n_queries, len(kept))):
+            sentences = [own for own in texts[id].split(". ") if 6 <= len(own.split()) <= 40]
+            queries += [Query(rng.choice(sentences), id)] if sentences else []
+    return queries, {id: texts[id] for id in kept}
+
+
+def held_out(folder: Path) -> set[str]:
+    """Passages that are judged where something is measured."""
+    splits = [split for split in ("dev", "test") if (folder / "qrels" / f"{split}.tsv").exists()]
+    return {id for split in splits for own in load_beir(folder, split).qrels.values() for id in own}
+
+
+def corpus(folder: Path) -> Iterator[tuple[str, str]]:
+    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield row["_id"], with_title(row.get("title") or "", row["text"]).strip()
+
+
+def cut(text: str) -> str:
+    words = text.split()
+    return text if len(words) <= N_WORDS else " ".join(words[:N_WORDS])
+
+
+def is_free(id: str, source: str) -> bool:
+    return source != "acl-abstracts" or (id[:4].isdigit() and int(id[:4]) >= FIRST_FREE_YEAR)
+
+
+def judged(
+    queries: Sequence[Query], passages: dict[str, str], teacher: Teacher, n_threads: int
+) -> Iterator[dict[str, object]]:
+    """A list for each query whose answer is among those found. A sentence's own passage says nothing, and is left
+    out."""
+    rng, texts = random.Random(SEED), list(passages.values())
+    numbers = {id: number for number, id in enumerate(passages)}
+    vectors = teacher.vectors(texts)
+    asked = teacher.vectors([PROMPT + query.text for query in queries])
+    with tempfile.TemporaryDirectory() as folder, plait.open(folder, create=True, n_threads=n_threads) as index:
+        index.add([{"id": id, "text": text} for id, text in passages.items()])
+        for query, vector in zip(queries, asked, strict=True):
+            hits = index.search(query.text, k=N_FOUND, options={"multi_finds": 1})
+            is_sentence = query.text in passages[query.answer]
+            hits = [hit for hit in hits if not (is_sentence and hit.id == query.answer)]
+            scores = committee(hits, vectors[[numbers[hit.id] for hit in hits]] @ vector)
+            order = np.argsort(-scores, kind="stable")
+            answer = hits[order[0]].id if is_sentence else query.answer
+            places = {hit.id: place for place, hit in enumerate(hits)}
+            if answer not in places:
+                continue
+            rest = [int(place) for place in order if hits[place].id != answer]
+            chosen = rest[:N_BEST] + rng.sample(rest[N_BEST:], min(N_OTHERS, max(len(rest) - N_BEST, 0)))
+            yield {
+                "query": query.text,
+                "pos": [passages[answer]],
+                "pos_id": [answer],
+                "neg": [hits[place].text for place in chosen],
+                "neg_id": [hits[place].id for place in chosen],
+                "pos_scores": [round(float(scores[places[answer]]), 4)],
+                "neg_scores": [round(float(scores[place]), 4) for place in chosen],
+            }
+
+
+def committee(hits: Sequence[Hit], teacher: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The weighted sum of what each member says, in standard deviations over the passages found."""
+    columns = {"teacher": np.asarray(teacher, np.float64)}
+    for name in ("dense", "multi", "bm25"):
+        columns[name] = np.array([hit.scores.get(name, 0.0) for hit in hits])
+    return np.asarray(
+        sum(WEIGHTS[name] * (own - own.mean()) / max(own.std(), 1e-6) for name, own in columns.items())
+    ) / sum(WEIGHTS.values())
+
+
+class Teacher:
+    """A dense model whose vector is its first state."""
+
+    def __init__(self, folder: Path, n_threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = n_threads
+        self._session = onnxruntime.InferenceSession(str(folder / "onnx" / "model.onnx"), options)
+        self._names = {one.name for one in self._session.get_inputs()}
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(256)
+
+    def vectors(self, texts: Sequence[str], *, batch: int = 16) -> NDArray[np.float32]:
+        """(texts, dims) of length one; texts of like length go together."""
+        ids = [own.ids for own in self._tokenizer.encode_batch(list(texts))]
+        order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
+        found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(ids)
+        for start in range(0, len(ids), batch):
+            own = order[start : start + batch]
+            longest = max(len(ids[number]) for number in own)
+            tokens = np.zeros((len(own), longest), np.int64)
+            for row, number in enumerate(own):
+                tokens[row, : len(ids[number])] = ids[number]
+            attended = np.array([[place < len(ids[number]) for place in range(longest)] for number in own], np.int64)
+            given = {"input_ids": tokens, "attention_mask": attended, "token_type_ids": np.zeros_like(tokens)}
+            states = self._session.run(None, {name: given[name] for name in self._names})[0]
+            for row, number in enumerate(own):
+                found[number] = states[row, 0] / np.linalg.norm(states[row, 0])
+        return np.stack(found)
+
+
+if __name__ == "__main__":
+    main()
