@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ from plait.index import cells
 from plait.index.check import check
 from plait.index.container import SegmentFile
 from plait.index.container_writer import ArraySource, write_file
+from plait.index.store import Store
+from plait.search.dense import ProbedDense
+from plait.search.ranking import QueryBatch
+from plait.search.trace import Trace
 
 DIM, N_TOPICS = 20, 40  # not a multiple of 8
 
@@ -88,6 +93,22 @@ def test_nearly_all_of_the_exact_answer_is_found(
     probing(monkeypatch)
     with plait.open(path, read_only=True) as index:
         assert recall(index, k, filter) >= 0.97
+
+
+def test_a_list_beside_others_reads_a_part_of_the_cells(path: Path) -> None:
+    batch = QueryBatch([""], plait.Strands(dense=vectors(1, seed=6)))
+    with Store.open(path).snapshot() as snapshot:
+        n_read, found = [], []
+        for part in (1.0, 0.25):
+            trace = Trace()
+            found += ProbedDense(part=part, exhaustive_below=0).generate(snapshot, batch, 20, None, trace)
+            n_read.append(trace.stages[0].counts["cells"])
+    assert n_read[1] == math.ceil(n_read[0] / 4)
+    assert len(found[1]) == 20
+    # What it finds has the score it always has.
+    scores = dict(zip(found[0].docs.tolist(), found[0].scores.tolist(), strict=True))
+    for doc, score in zip(found[1].docs.tolist(), found[1].scores.tolist(), strict=True):
+        assert scores.get(doc, score) == score
 
 
 def test_scores_are_those_of_the_floats(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,10 +148,9 @@ def test_the_trace_shows_the_stages_once_for_all_queries(store: Store) -> None:
 
 
 def test_exact_is_a_plan_of_its_own() -> None:
-    for mode in ("multi", "hybrid"):
-        kinds = [
-            {type(generator) for generator in plan_for(mode, SHAPE, exact=exact).generators} for exact in (True, False)
-        ]
+    for mode, options in (("multi", {}), ("hybrid", {"multi_finds": 1})):
+        plans = plan_for(mode, SHAPE, exact=True), plan_for(mode, SHAPE, options=options)
+        kinds = [{type(generator) for generator in plan.generators} for plan in plans]
         assert (ExactMulti in kinds[0], ProbedMulti in kinds[1]) == (True, True)
         assert (ProbedMulti in kinds[0], ExactMulti in kinds[1]) == (False, False)
 

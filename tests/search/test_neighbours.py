@@ -81,8 +81,9 @@ def test_scores_are_what_the_plain_formula_gives(index: plait.Index) -> None:
 
 
 def test_few_hits_are_the_first_of_many(index: plait.Index) -> None:
-    (few,) = index.search_arrays(query(), k=7, mode="hybrid")
-    (many,) = index.search_arrays(query(), k=150, mode="hybrid")
+    lists = {"depth": 150}  # each list gives at least as many as are asked for, and with it the scale of its scores
+    (few,) = index.search_arrays(query(), k=7, mode="hybrid", options=lists)
+    (many,) = index.search_arrays(query(), k=150, mode="hybrid", options=lists)
     assert [hit.id for hit in few] == [hit.id for hit in many[:7]]
     assert len(many) == 150
     assert [hit.score for hit in many] == sorted((hit.score for hit in many), reverse=True)

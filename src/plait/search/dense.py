@@ -3,6 +3,7 @@ nearest to the query."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,7 @@ class ProbedDense:
     are few, are scored whole."""
 
     config: DenseConfig = DenseConfig()
+    part: float = 1.0  # of the cells that were measured to be needed: less for a list that is one of several
     exhaustive_below: int = 4096  # passages
     name: str = "dense"
 
@@ -72,7 +74,7 @@ class ProbedDense:
             if cells is None:
                 _score_all(part.segment, part.base, part.rows, queries, k, found)
                 continue
-            search = _CellSearch(part, cells, k, self.config)
+            search = _CellSearch(part, cells, k, self.config, self.part)
             for query, own in zip(queries, found, strict=True):
                 with within.stage("cells") as stage, blaming(part.segment, "dense"):
                     own.append(search.search(query, stage))
@@ -125,16 +127,18 @@ class _SmallParts:
 class _CellSearch:
     """One segment in cells and the rows of it that may be found, for any number of queries."""
 
-    def __init__(self, part: Eligible, cells: DenseCells, k: int, config: DenseConfig) -> None:
+    def __init__(self, part: Eligible, cells: DenseCells, k: int, config: DenseConfig, share_of_cells: float) -> None:
         self._segment, self._cells, self._base, self._k = part.segment, cells, part.base, k
         self._bits, self._asked = part.bits, config.n_probe
         self._share = len(part) / part.segment.n_rows
+        self._share_of_cells = share_of_cells
 
     def search(self, query: NDArray[np.float32], stage: Stage) -> Ranking:
         """k documents, if the segment has as many: where too few come, more rows are asked for, or more cells read."""
         assert self._segment.dense is not None
         n_wanted, n_cells = self._k, len(self._cells.centroids)
-        n_probe = min(self._asked or self._cells.n_probe(self._k, share=self._share), n_cells)
+        needed = self._asked or math.ceil(self._share_of_cells * self._cells.n_probe(self._k, share=self._share))
+        n_probe = min(needed, n_cells)
         while True:
             rows, scores, n_read = self._cells.search(query, self._segment.dense, n_wanted, n_probe, self._bits)
             found = by_document(self._segment, self._base, rows, scores, self._k)

@@ -69,6 +69,7 @@ STRANDS_OF = {
     "all": ["dense", "sparse", "multi"],
 }
 PAPER = ("dense+sparse", "all")
+PART = 1 / 3  # of the cells that dense search reads by itself: docs/dense.md
 HEAD = 10  # documents of a hybrid's multi list that are found as reliably as by multi search for as many
 CHUNKED = ("hybrid", "dense", "sparse", "multi")  # modes with the setting `chunks`
 
@@ -251,8 +252,10 @@ def _hybrid(
     if len(own) == 1:
         return Plan(tuple(own.values()))
     rescored = tuple(own) if settings.rescores else ()
+    # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
+    if isinstance(dense := own.get("dense"), ProbedDense):
+        own["dense"] = replace(dense, part=PART)
     if isinstance(multi := own.get("multi"), ProbedMulti):
-        # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
         own["multi"] = replace(multi, as_for=HEAD)
         if rescored and not settings.multi_finds and not exact and "dense" in own:
             del own["multi"]
