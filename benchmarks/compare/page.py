@@ -68,8 +68,9 @@ def _circumstances(run: dict[str, Any]) -> str:
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     several = " to ".join(map(str, dict.fromkeys(asked[:1] + asked[-1:])))
     threads = f"{run['build_threads']} thread{'' if run['build_threads'] == 1 else 's'}"
+    rounds = f"{run['rounds']} round{'' if run['rounds'] == 1 else 's'}"
     return (
-        f"{several} queries a setting, {run['rounds']} rounds in turns, load average {min(run['load']):.1f} to "
+        f"{several} queries a setting, {rounds} in turns, load average {min(run['load']):.1f} to "
         f"{max(run['load']):.1f}, {max(run['steal']):.1%} of processor time taken by other machines at most; built "
         f"with {threads}.{f' {named}.' if named else ''}"
     )

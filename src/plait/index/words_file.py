@@ -157,16 +157,20 @@ class Words:
         return np.sort(best_rows(self.impacts, query, k + k // 2 + 16, allowed=bits).rows)
 
     def _scores(self, weights: dict[int, float], candidates: NDArray[np.int64]) -> NDArray[np.float64]:
-        scores, lengths = np.zeros(len(candidates)), self.lengths[candidates].astype(np.float64)
+        """Words are looked up one by one, and what they add is worked out at once: a call costs more than a number."""
         wanted = candidates.astype(np.uint32)
-        for place, weight in weights.items():
+        holders, counts = [], []
+        for place in weights:
             begin, end = self.impacts.offsets[place], self.impacts.offsets[place + 1]
             rows = self.impacts.rows[begin:end]
             at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-            there = rows[at] == wanted
-            counts = self.counts[begin:end][at[there]].astype(np.float64)
-            scores[there] += weight * saturated(counts, lengths[there], self.mean_length)
-        return scores
+            holders.append(np.flatnonzero(rows[at] == wanted))
+            counts.append(self.counts[begin:end][at[holders[-1]]])
+        held = np.concatenate(holders)
+        lengths = self.lengths[candidates].astype(np.float64)[held]
+        parts = saturated(np.concatenate(counts).astype(np.float64), lengths, self.mean_length)
+        parts *= np.repeat(list(weights.values()), [len(own) for own in holders])
+        return np.bincount(held, parts, minlength=len(candidates))
 
 
 class WordsFile:
