@@ -170,7 +170,7 @@ class Words:
         lengths = self.lengths[candidates].astype(np.float64)[held]
         parts = saturated(np.concatenate(counts).astype(np.float64), lengths, self.mean_length)
         parts *= np.repeat(list(weights.values()), [len(own) for own in holders])
-        return np.bincount(held, parts, minlength=len(candidates))
+        return np.asarray(np.bincount(held, parts, minlength=len(candidates)), np.float64)
 
 
 class WordsFile:
