@@ -72,7 +72,7 @@ EXACT: Settings = {"level": "exact"}
 
 
 def variants(targets: Sequence[str]) -> list[Variant]:
-    """All of them; plait's default once more for each instruction set that is named."""
+    """All of them; two of plait's once more for each instruction set that is named."""
     return [
         *(
             Variant(f"plait {bits}-bit", "plait", {"bits": bits, "fine": False}, [*probes(), EXACT])
@@ -81,14 +81,9 @@ def variants(targets: Sequence[str]) -> list[Variant]:
         Variant("plait 2-bit + fine", "plait", {"bits": 2, "fine": True}, [*probes(), EXACT]),
         Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "fine": True}, probes("call")),
         *(
-            Variant(
-                f"plait 2-bit + fine, {target}",
-                "plait",
-                {"bits": 2, "fine": True},
-                probes(),
-                open={"target": target},
-            )
+            Variant(f"plait {name}, {target}", "plait", build, probes(), open={"target": target})
             for target in targets
+            for name, build in (("2-bit + fine", {"bits": 2, "fine": True}), ("4-bit", {"bits": 4, "fine": False}))
         ),
         *(
             Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits}, PLAID, slow=True)
