@@ -401,16 +401,16 @@ std::pair<std::size_t, std::size_t> gather_of(Array<const std::int32_t, 2> cells
     std::uint32_t* met = aligned_data(touched, "touched");
     std::uint32_t* found = aligned_data(docs, "docs");
     std::int32_t* found_sums = aligned_data(sums, "sums");
-    std::size_t n_touched = 0;
-    const Gathered outcome =
-        gather(lists, checked, allowed.has_value() ? allowed->data() : nullptr, entries, met, n_touched);
-    const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[n_touched]);
-    const std::size_t n_found =
-        collect(met, n_touched, docs.shape(0), entries, keys.get(), found, found_sums);
+    const std::size_t n_keep = docs.shape(0), n_block = std::min(n_docs, kBlockDocs);
+    const std::unique_ptr<Run[]> runs(new Run[n_probes]);
+    const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[n_keep + n_block + 1]);
+    std::size_t n_found = 0, n_met = 0;
+    const Gathered outcome = gather(lists, checked, allowed.has_value() ? allowed->data() : nullptr, n_keep, runs.get(),
+                                    entries, met, keys.get(), found, found_sums, n_found, n_met);
     require(outcome != Gathered::kBadOffsets, "the offsets of a cell do not rise within the postings");
     require(outcome != Gathered::kBadPosting, "a posting names a document that does not exist, of " +
-                                                  std::to_string(n_docs));
-    return {n_found, n_touched};
+                                                  std::to_string(n_docs) + ", or one that should stand before it");
+    return {n_found, n_met};
 }
 
 std::int64_t first_bad_offset_of(Bounds offsets, std::size_t n_postings) {

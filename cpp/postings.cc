@@ -1,5 +1,5 @@
 // Gathering documents from cells. An entry of the tally is one 64-bit word, the sum below and the query row that last
-// added to it, from 1, above: a document far from the last one costs one cache miss, not two.
+// added to it, from 1, above.
 #include "postings.h"
 
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace plait {
 namespace {
 
-constexpr std::size_t kAhead = 16;  // postings whose tally is asked for early
+constexpr std::size_t kAhead = 16;     // postings whose tally is asked for early
+constexpr std::size_t kRunsAhead = 4;  // runs whose postings are
 
 template <class T>
 T value_at(const unsigned char* values, std::size_t index) noexcept {
@@ -24,39 +25,41 @@ void prefetch([[maybe_unused]] const void* at) noexcept {
 #endif
 }
 
+// Of the documents from `first` on.
 struct Tally {
     std::uint64_t* entries;
     std::uint32_t* touched;
     std::size_t n_touched;
+    std::size_t first;
+    std::size_t n_docs;
 };
 
-// No branch on what the tally holds: whether a document was met before is as good as random.
+// Counts the postings of a run up to the last document of the tally. No branch on what the tally holds: whether a
+// document was met before is as good as random.
 template <bool kFiltered>
-bool add_cell(const unsigned char* postings, std::size_t n_postings, std::size_t n_docs, const unsigned char* allowed,
-              std::uint32_t row, std::uint32_t gain, Tally& tally) noexcept {
+void add_run(Run& run, const unsigned char* allowed, std::uint32_t row, std::uint32_t gain, Tally& tally) noexcept {
     std::uint64_t* entries = tally.entries;
     std::uint32_t* touched = tally.touched;
     std::size_t n_touched = tally.n_touched;
-    bool fine = true;
-    for (std::size_t i = 0; i < n_postings; ++i) {
-        const auto doc = value_at<std::uint32_t>(postings, i);
-        if (doc >= n_docs) {
-            fine = false;
-            break;
-        }
+    const std::size_t n_postings = static_cast<std::size_t>(run.end - run.next) / sizeof(std::uint32_t);
+    std::size_t i = 0;
+    for (; i < n_postings; ++i) {
+        const auto doc = value_at<std::uint32_t>(run.next, i);
+        const std::size_t place = doc - tally.first;  // one before the first is far beyond the last
+        if (place >= tally.n_docs) break;
         const std::size_t later = i + kAhead < n_postings ? i + kAhead : n_postings - 1;
-        prefetch(entries + value_at<std::uint32_t>(postings, later));
+        prefetch(entries + (value_at<std::uint32_t>(run.next, later) - tally.first) % kBlockDocs);
         // A document that is not allowed has an entry of 0, and keeps it.
         const std::uint64_t is_allowed = kFiltered ? allowed[doc / 8] >> doc % 8 & 1u : 1u;
-        const std::uint64_t entry = entries[doc];
+        const std::uint64_t entry = entries[place];
         const std::uint32_t adds = 0u - static_cast<std::uint32_t>(entry >> 32 != row);
         const std::uint32_t sum = static_cast<std::uint32_t>(entry) + (gain & adds);
-        entries[doc] = (std::uint64_t{row} << 32 | sum) & (0u - is_allowed);
-        touched[n_touched] = doc;
+        entries[place] = (std::uint64_t{row} << 32 | sum) & (0u - is_allowed);
+        touched[n_touched] = static_cast<std::uint32_t>(place);
         n_touched += is_allowed & static_cast<std::uint64_t>(entry == 0);
     }
+    run.next += i * sizeof(std::uint32_t);
     tally.n_touched = n_touched;
-    return fine;
 }
 
 std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
@@ -64,52 +67,73 @@ std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
     return std::uint64_t{static_cast<std::uint32_t>(entry) ^ 0x7fffffffu} << 32 | doc;
 }
 
+// The best documents so far, in any order; once there are as many as are wanted, the worst of them is last.
+struct Best {
+    std::uint64_t* keys;
+    std::size_t n_keys;
+    std::size_t n_keep;
+
+    // Takes in what was counted, and leaves the tally zero.
+    void take(Tally& tally) noexcept {
+        const std::uint64_t worst = n_keys < n_keep || n_keep == 0 ? ~std::uint64_t{0} : keys[n_keep - 1];
+        for (std::size_t i = 0; i < tally.n_touched; ++i) {
+            std::uint64_t& entry = tally.entries[tally.touched[i]];
+            keys[n_keys] = key_of(entry, static_cast<std::uint32_t>(tally.first + tally.touched[i]));
+            n_keys += keys[n_keys] < worst ? 1 : 0;
+            entry = 0;
+        }
+        tally.n_touched = 0;
+        if (n_keep == 0) n_keys = 0;
+        if (n_keys < n_keep || n_keys == 0) return;
+        keep_smallest(keys, n_keys, n_keep);
+        n_keys = n_keep;
+    }
+};
+
 }  // namespace
 
-Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::uint64_t* tally,
-                std::uint32_t* touched, std::size_t& n_touched) noexcept {
-    Tally state{tally, touched, 0};
-    Gathered outcome = Gathered::kFine;
-    for (std::size_t row = 0; row < probes.n_query && outcome == Gathered::kFine; ++row) {
-        for (std::size_t i = row * probes.n_probe; i < (row + 1) * probes.n_probe; ++i) {
-            const auto cell = static_cast<std::size_t>(probes.cells[i]);
-            const auto begin = value_at<std::int64_t>(postings.offsets, cell);
-            const auto end = value_at<std::int64_t>(postings.offsets, cell + 1);
-            if (begin < 0 || begin > end || static_cast<std::uint64_t>(end) > postings.n_postings) {
-                outcome = Gathered::kBadOffsets;
-                break;
-            }
-            const unsigned char* first = postings.postings + static_cast<std::size_t>(begin) * sizeof(std::uint32_t);
-            const auto gain = static_cast<std::uint32_t>(probes.scores[i] - probes.floor[row]);
-            const auto add = allowed == nullptr ? add_cell<false> : add_cell<true>;
-            if (!add(first, static_cast<std::size_t>(end - begin), postings.n_docs, allowed,
-                     static_cast<std::uint32_t>(row + 1), gain, state)) {
-                outcome = Gathered::kBadPosting;
-                break;
+Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::size_t n_keep,
+                Run* runs, std::uint64_t* tally, std::uint32_t* touched, std::uint64_t* keys, std::uint32_t* docs,
+                std::int32_t* sums, std::size_t& n_found, std::size_t& n_met) noexcept {
+    n_found = n_met = 0;
+    const std::size_t n_runs = probes.n_query * probes.n_probe;
+    for (std::size_t i = 0; i < n_runs; ++i) {
+        const auto cell = static_cast<std::size_t>(probes.cells[i]);
+        const auto begin = value_at<std::int64_t>(postings.offsets, cell);
+        const auto end = value_at<std::int64_t>(postings.offsets, cell + 1);
+        if (begin < 0 || begin > end || static_cast<std::uint64_t>(end) > postings.n_postings) {
+            return Gathered::kBadOffsets;
+        }
+        runs[i] = {postings.postings + static_cast<std::size_t>(begin) * sizeof(std::uint32_t),
+                   postings.postings + static_cast<std::size_t>(end) * sizeof(std::uint32_t)};
+    }
+    const auto add = allowed == nullptr ? add_run<false> : add_run<true>;
+    Best best{keys, 0, n_keep};
+    for (std::size_t first = 0; first < postings.n_docs; first += kBlockDocs) {
+        const std::size_t left = postings.n_docs - first;
+        Tally block{tally, touched, 0, first, left < kBlockDocs ? left : kBlockDocs};
+        for (std::size_t row = 0, i = 0; row < probes.n_query; ++row) {
+            for (const std::size_t last = i + probes.n_probe; i < last; ++i) {
+                if (i + kRunsAhead < n_runs) prefetch(runs[i + kRunsAhead].next);
+                const auto gain = static_cast<std::uint32_t>(probes.scores[i] - probes.floor[row]);
+                add(runs[i], allowed, static_cast<std::uint32_t>(row + 1), gain, block);
             }
         }
+        n_met += block.n_touched;
+        best.take(block);
     }
-    n_touched = state.n_touched;
-    return outcome;
-}
-
-std::size_t collect(const std::uint32_t* touched, std::size_t n_touched, std::size_t n_keep, std::uint64_t* tally,
-                    std::uint64_t* keys, std::uint32_t* docs, std::int32_t* sums) noexcept {
-    for (std::size_t i = 0; i < n_touched; ++i) {
-        keys[i] = key_of(tally[touched[i]], touched[i]);
-        tally[touched[i]] = 0;
-    }
-    const std::size_t n_kept = n_keep < n_touched ? n_keep : n_touched;
-    if (n_kept == 0) return 0;
-    if (n_kept < n_touched) keep_smallest(keys, n_touched, n_kept);
     // From best first to smallest document first: the same words with their halves exchanged.
-    for (std::size_t i = 0; i < n_kept; ++i) keys[i] = keys[i] << 32 | keys[i] >> 32;
-    sort_keys(keys, n_kept);
-    for (std::size_t i = 0; i < n_kept; ++i) {
+    for (std::size_t i = 0; i < best.n_keys; ++i) keys[i] = keys[i] << 32 | keys[i] >> 32;
+    sort_keys(keys, best.n_keys);
+    for (std::size_t i = 0; i < best.n_keys; ++i) {
         docs[i] = static_cast<std::uint32_t>(keys[i] >> 32);
         sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(keys[i]) ^ 0x7fffffffu);
     }
-    return n_kept;
+    n_found = best.n_keys;
+    for (std::size_t i = 0; i < n_runs; ++i) {
+        if (runs[i].next != runs[i].end) return Gathered::kBadPosting;
+    }
+    return Gathered::kFine;
 }
 
 std::int64_t first_bad_offset(const Postings& postings) noexcept {

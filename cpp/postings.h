@@ -28,23 +28,31 @@ struct Probes {
     std::size_t n_probe;
 };
 
+// What is left of the postings of one probed cell.
+struct Run {
+    const unsigned char* next;
+    const unsigned char* end;
+};
+
 enum class Gathered { kFine, kBadOffsets, kBadPosting };
 
-// For each document in the probed cells, the sum over query rows of its best cell's score less the row's floor. A row's
-// cells come best first, so the first that has the document counts and the others are passed over.
-//
-// tally has one entry for each document, all zero on entry; touched has room for n_docs + 1. On return tally holds the
-// sums, and touched the documents met, in the order met. `allowed`, where it is not null, has a bit for each document,
-// the lowest bit of a byte first; documents without it are passed over. Stops at the first offset or posting that is
-// out of range; n_touched counts what was met until then.
-Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::uint64_t* tally,
-                std::uint32_t* touched, std::size_t& n_touched) noexcept;
+constexpr std::size_t kBlockDocs = 1 << 16;  // that are counted before the next are begun: 512 KiB of tally
 
-// The n_keep best of the touched documents, or all if there are fewer, by smallest document: their numbers and sums.
-// Among equal sums the smaller documents are kept. Leaves tally zero for all that was touched; keys is n_touched of
-// workspace. Returns how many were written.
-std::size_t collect(const std::uint32_t* touched, std::size_t n_touched, std::size_t n_keep, std::uint64_t* tally,
-                    std::uint64_t* keys, std::uint32_t* docs, std::int32_t* sums) noexcept;
+// The n_keep best documents of the probed cells, or all if there are fewer, by smallest document: their numbers and
+// sums. A document's sum is that, over query rows, of its best cell's score less the row's floor: a row's cells come
+// best first, so the first that has the document counts and the others are passed over. Among equal sums the smaller
+// documents are kept. `allowed`, where it is not null, has a bit for each document, the lowest bit of a byte first;
+// documents without it are passed over.
+//
+// The postings of a cell must ascend. All cells are read up to some document, the best until there are kept, and
+// reading goes on from there: what is counted stays in the cache, whatever the number of documents.
+//
+// Workspace: runs for each probe; tally and touched for min(n_docs, kBlockDocs) documents, and one more in touched;
+// keys for n_keep and as many. The tally is zero on entry and on return. What is out of range or out of order is not
+// counted, and the outcome tells of it. n_met counts the documents that were met, n_found those that were written.
+Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::size_t n_keep,
+                Run* runs, std::uint64_t* tally, std::uint32_t* touched, std::uint64_t* keys, std::uint32_t* docs,
+                std::int32_t* sums, std::size_t& n_found, std::size_t& n_met) noexcept;
 
 // The first cell whose offsets do not rise within the postings, n_cells if the first offset is not 0 or the last is not
 // n_postings, or -1 where all is well.

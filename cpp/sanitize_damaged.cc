@@ -88,13 +88,14 @@ bool try_segment(const Target& target) {
     const auto probe_scores = numbers<std::int16_t>(kQuery * n_probe, -99, 99);
     const auto probe_floor = numbers<std::int16_t>(kQuery, -99, 99);
     const Probes probes{probed.data(), probe_scores.data(), probe_floor.data(), kQuery, n_probe};
-    std::vector<std::uint64_t> tally(stored.n_items);
-    std::vector<std::uint32_t> touched(stored.n_items + 1), found(stored.n_items);
+    const std::size_t n_block = std::min(stored.n_items, kBlockDocs);
+    std::vector<std::uint64_t> tally(n_block), keys(stored.n_items + n_block + 1);
+    std::vector<std::uint32_t> touched(n_block + 1), found(stored.n_items);
     std::vector<std::int32_t> sums(stored.n_items);
-    std::size_t n_touched = 0;
-    const Gathered outcome = gather(postings, probes, nullptr, tally.data(), touched.data(), n_touched);
-    std::vector<std::uint64_t> keys(n_touched);
-    collect(touched.data(), n_touched, stored.n_items, tally.data(), keys.data(), found.data(), sums.data());
+    std::vector<Run> runs(kQuery * n_probe);
+    std::size_t n_found = 0, n_met = 0;
+    const Gathered outcome = gather(postings, probes, nullptr, stored.n_items, runs.data(), tally.data(),
+                                    touched.data(), keys.data(), found.data(), sums.data(), n_found, n_met);
     const bool sound_postings = first_bad_offset(postings) == -1 &&
                                 first_not_below(items.get(), 4, stored.posting_items.size(), stored.n_items) == -1;
     expect(outcome == Gathered::kFine || !sound_postings, "gather stops at damage only");

@@ -303,18 +303,17 @@ void try_postings() {
         const Unaligned<std::uint32_t> stored_docs(docs);
         const Postings postings{stored_offsets.get(), stored_docs.get(), n_cells, docs.size(), n_docs};
         const Probes probes{cells.data(), scores.data(), floor.data(), n_query, n_probe};
-        std::vector<std::uint64_t> tally(n_docs);
-        std::vector<std::uint32_t> touched(n_docs + 1);
-        std::size_t n_touched = 0;
-        const Gathered outcome =
-            gather(postings, probes, filtered ? allowed.data() : nullptr, tally.data(), touched.data(), n_touched);
-        std::vector<std::uint64_t> keys(n_touched);
-        std::vector<std::uint32_t> found(n_keep);
+        const std::size_t n_block = std::min(n_docs, kBlockDocs);
+        std::vector<std::uint64_t> tally(n_block), keys(n_keep + n_block + 1);
+        std::vector<std::uint32_t> touched(n_block + 1), found(n_keep);
         std::vector<std::int32_t> sums(n_keep);
-        const std::size_t n_found =
-            collect(touched.data(), n_touched, n_keep, tally.data(), keys.data(), found.data(), sums.data());
+        std::vector<Run> runs(n_query * n_probe);
+        std::size_t n_found = 0, n_met = 0;
+        const Gathered outcome =
+            gather(postings, probes, filtered ? allowed.data() : nullptr, n_keep, runs.data(), tally.data(),
+                   touched.data(), keys.data(), found.data(), sums.data(), n_found, n_met);
         for (const std::uint64_t entry : tally) expect(entry == 0, "the tally is zero again");
-        expect(n_found == std::min(n_keep, n_touched), "collect");
+        expect(n_found == std::min(n_keep, n_met), "gather");
         const std::int64_t bad = first_not_below(stored_docs.get(), 4, docs.size(), n_docs);
         expect(outcome == Gathered::kFine || bad >= 0, "gather stops at damage only");
         expect(first_bad_offset(postings) == -1, "first_bad_offset");

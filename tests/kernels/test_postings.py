@@ -75,6 +75,31 @@ def test_many_documents_are_cut_to_the_best_by_counting() -> None:
         assert (docs.tolist(), sums.tolist(), n_met) == reference.gather(*probes, lists, n_keep)
 
 
+@pytest.mark.parametrize("spread", [2, 1000])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_documents_of_several_blocks_are_gathered_as_if_they_were_one(spread: int, filtered: bool) -> None:
+    n_docs, n_cells = 200_000, 30  # blocks have 65,536
+    rng = np.random.default_rng(spread)
+    lists = [sorted(rng.choice(n_docs, 2000, replace=False).tolist()) for _ in range(n_cells)]
+    lists[3], lists[4] = list(range(65_500, 65_600)), [n_docs - 1]
+    probes = random_probes(8, 12, n_cells, 1, spread)
+    allowed = rng.random(n_docs) < 0.5 if filtered else None
+    bits = None if allowed is None else np.packbits(allowed, bitorder="little")
+    tally = Tally(n_docs)
+    for n_keep in (0, 1, 100, 5000, n_docs):
+        docs, sums, n_met = tally.gather(*probes, *flat(lists), n_keep, allowed=bits)
+        assert (docs.tolist(), sums.tolist(), n_met) == reference.gather(*probes, lists, n_keep, allowed)
+        assert not tally._entries.any()
+
+
+def test_postings_out_of_order_are_told() -> None:
+    cells, scores, floor = np.zeros((1, 1), np.int32), np.full((1, 1), 7, np.int16), np.zeros(1, np.int16)
+    tally = Tally(200_000)
+    with pytest.raises(InputError, match="stand before it"):
+        tally.gather(cells, scores, floor, *flat([[150_000, 3]]), 10)
+    assert not tally._entries.any()
+
+
 def test_of_equal_documents_the_smallest_are_kept() -> None:
     lists = [list(range(50))]
     cells, scores, floor = np.zeros((1, 1), np.int32), np.full((1, 1), 7, np.int16), np.zeros(1, np.int16)
