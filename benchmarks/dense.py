@@ -3,8 +3,8 @@
     python benchmarks/dense.py --segment made/segments/000028 --vectors vectors
 
 `--segment` is a folder of a compacted index that has `cells.plait`, for instance one that `hybrid.py` made;
-`--vectors` is a folder of `embeddings.py`, whose queries become dense ones as in `hybrid.py`. Milliseconds are of the
-thread's time on the processor.
+`--vectors` is the folder of `embeddings.py` that its vectors came from, which has the queries' too. Milliseconds are of
+the thread's time on the processor.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hybrid import dense_of
 from plait.index.cells import CellsFile
 from plait.index.container import SegmentFile
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
-from plait.strands import MultiVectors
 
 DIM = 384
 
@@ -36,10 +34,7 @@ def main() -> None:
     n_rows = len(floats)
     cells = CellsFile(SegmentFile.open(asked.segment / "cells.plait"), n_rows, DIM).cells()
     print(f"{n_rows:,} rows, {len(cells.centroids):,} cells, read for each k: {dict(cells.probes)}", flush=True)
-    values = np.load(asked.vectors / "query-values.npy").astype(np.float32)
-    lengths = np.load(asked.vectors / "query-lengths.npy")
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    queries = dense_of(MultiVectors(values, offsets))[: asked.queries]
+    queries = np.load(asked.vectors / "query-dense.npy")[: asked.queries]
     for share in asked.shares:
         keep = np.random.default_rng(0).random(n_rows) < share
         bits = None if share == 1 else np.packbits(keep, bitorder="little")
