@@ -2,7 +2,6 @@
 passages with scores, in the form that `plait train` reads.
 
     python tools/encoder_lists.py --data DIR --to data/encoder --teacher arctic
-    plait train recipes/encoder.toml
 
 DIR holds the sources in the BEIR layout. Queries are those of train splits, or, from collections without any that are
 free to be used, sentences out of their passages. `--teacher` is a folder with `onnx/model.onnx` and `tokenizer.json`

@@ -101,7 +101,7 @@ def test_a_list_beside_others_reads_a_part_of_the_cells(path: Path) -> None:
         n_read, found = [], []
         for part in (1.0, 0.25):
             trace = Trace()
-            found += ProbedDense(part=part, exhaustive_below=0).generate(snapshot, batch, 20, None, trace)
+            found += ProbedDense(share_of_cells=part, exhaustive_below=0).generate(snapshot, batch, 20, None, trace)
             n_read.append(trace.stages[0].counts["cells"])
     assert n_read[1] == math.ceil(n_read[0] / 4)
     assert len(found[1]) == 20

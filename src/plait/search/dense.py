@@ -60,7 +60,7 @@ class ProbedDense:
     are few, are scored whole."""
 
     config: DenseConfig = DenseConfig()
-    part: float = 1.0  # of the cells that were measured to be needed: less for a list that is one of several
+    share_of_cells: float = 1.0  # of the cells that were measured to be needed: less for a list that is one of several
     exhaustive_below: int = 4096  # passages
     name: str = "dense"
 
@@ -74,7 +74,7 @@ class ProbedDense:
             if cells is None:
                 _score_all(part.segment, part.base, part.rows, queries, k, found)
                 continue
-            search = _CellSearch(part, cells, k, self.config, self.part)
+            search = _CellSearch(part, cells, k, self.config, self.share_of_cells)
             for query, own in zip(queries, found, strict=True):
                 with within.stage("cells") as stage, blaming(part.segment, "dense"):
                     own.append(search.search(query, stage))

@@ -253,8 +253,8 @@ def _hybrid(
         return Plan(tuple(own.values()))
     rescored = tuple(own) if settings.rescores else ()
     # Of a long list only the head must be found nearly whole: the others' lists and the fusion follow.
-    if isinstance(dense := own.get("dense"), ProbedDense):
-        own["dense"] = replace(dense, part=PART)
+    if rescored and isinstance(dense := own.get("dense"), ProbedDense):
+        own["dense"] = replace(dense, share_of_cells=PART)
     if isinstance(multi := own.get("multi"), ProbedMulti):
         own["multi"] = replace(multi, as_for=HEAD)
         if rescored and not settings.multi_finds and not exact and "dense" in own:
