@@ -246,6 +246,8 @@ def _hybrid(
     """Every strand that has a weight. The multi strand, whose own search is the dearest, looks for documents where
     nothing else reads meaning, or where each list must stand alone; else it scores what the others found, which gives
     as good an answer (docs/plans.md)."""
+    if chunks == FUSED and not settings.rescores:
+        raise ConfigError("chunks=fused needs the scores of all passages; leave rescore=0 and fusion=rank out")
     own = {name: generator for name, generator in generators.items() if getattr(settings, name) != 0}
     if not own:
         raise ConfigError(f"the weights of {', '.join(generators)} are all 0; leave one of them as it is")
@@ -271,13 +273,7 @@ def _chunks(mode: str, options: Mapping[str, object]) -> tuple[str, dict[str, ob
     chunks = rest.pop("chunks", BEST) if mode in CHUNKED else BEST
     if chunks not in CHUNKS:
         raise ConfigError(f"chunks is {chunks!r}; it must be one of {', '.join(CHUNKS)}")
-    if chunks == FUSED and mode == "hybrid" and not _rescores(rest):
-        raise ConfigError("chunks=fused needs the scores of all passages; leave rescore=0 and fusion=rank out")
     return str(chunks), rest
-
-
-def _rescores(options: Mapping[str, object]) -> bool:
-    return str(options.get("rescore", 1)) == "1" and options.get("fusion") != "rank"
 
 
 def _settings(mode: str, options: Mapping[str, object]) -> Settings | None:
