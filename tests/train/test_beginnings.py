@@ -11,6 +11,7 @@ import torch
 from plait.encode.load import find, open_tokenizer
 from plait.errors import ConfigError, InputError
 from plait.train.build import read_plan
+from plait.train.forms import terms_of_forms
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
 from plait.train.rarity import rarity
 from plait.train.recipe import read_recipe
@@ -34,6 +35,31 @@ def test_an_id_is_the_rarer_the_fewer_documents_have_it(texts: Texts, tmp_path: 
     assert 0 <= found[the] < found[river] < found[unseen] == 1
     few = rarity([str(tmp_path / "set")], texts, 30522, limit=1)
     assert few[the] < few[river] == 1
+
+
+def test_a_form_is_as_rare_as_the_word_that_it_counts_as(texts: Texts, tmp_path: Path) -> None:
+    write_beir(tmp_path / "set")
+    forms = terms_of_forms(texts.tokenizer.get_vocab(), 30522, "en")
+    found = rarity([str(tmp_path / "set")], texts, 30522, limit=0, forms=forms)
+    river, rivers = (texts.tokenizer.token_to_id(word) for word in ("river", "rivers"))
+    assert found[river] == found[rivers] < 1
+
+
+@pytest.mark.parametrize("beginning", ["", "▁", "Ġ"])
+def test_whole_words_of_one_stem_are_the_shortest_of_them(beginning: str) -> None:
+    words = ["cells", "cell", "celled", "is", "walls", "##s", "2020s", "[CLS]"]
+    vocabulary = {word if word[0] in "#[" else beginning + word: number for number, word in enumerate(words)}
+    terms = terms_of_forms(vocabulary | {"##cells": 8}, 9, "en")
+    assert terms.tolist() == [1, 1, 1, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_piece_of_a_word_is_its_own_term() -> None:
+    assert terms_of_forms({"▁cell": 0, "cells": 1, "▁cells": 2}, 3, "en").tolist() == [0, 1, 0]
+
+
+def test_forms_are_of_a_language_that_has_a_stemmer() -> None:
+    with pytest.raises(ConfigError, match="forms is 'xx'; choose one of ar, "):
+        read_plan(read_recipe(RECIPES / "tiny.toml", ["model.sparse={forms = 'xx'}"]))
 
 
 def test_a_folder_without_documents_has_nothing_to_count(texts: Texts, tmp_path: Path) -> None:

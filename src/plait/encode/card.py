@@ -46,6 +46,7 @@ class SparseStrand:
     for tokens that are no terms, [CLS] and its like."""
 
     vocabulary: int  # ids of terms are below this
+    forms: bool = False  # whether forms of a word are one term: the graph's output `terms` then says which a token is
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class ModelCard:
             "document": {key: value for key, value in asdict(self.document).items() if (key, value) != ("mcls", None)},
         }
         if self.sparse is not None:  # left out where there is none: models from before it keep their names
-            identity["sparse"] = asdict(self.sparse)
+            identity["sparse"] = _identity_of(self.sparse)
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -220,7 +221,7 @@ def _dense(section: Section) -> DenseStrand:
 
 
 def _sparse(section: Section) -> SparseStrand:
-    strand = SparseStrand(vocabulary=section.take_count("vocabulary"))
+    strand = SparseStrand(vocabulary=section.take_count("vocabulary"), forms=section.take_or("forms", default=False))
     section.close()
     return strand
 
@@ -237,11 +238,11 @@ def _multi(section: Section) -> MultiStrand:
     return strand
 
 
-def _identity_of(multi: MultiStrand) -> dict[str, Any]:
+def _identity_of(strand: SparseStrand | MultiStrand) -> dict[str, Any]:
     """What the vectors depend on. What is as it always was is left out: models from before these keys keep their
     names."""
-    as_before = {"fixed": None, "first_row": True}
-    return {name: value for name, value in asdict(multi).items() if name not in as_before or value != as_before[name]}
+    as_before = {"fixed": None, "first_row": True, "forms": False}
+    return {name: value for name, value in asdict(strand).items() if name not in as_before or value != as_before[name]}
 
 
 def _expansion(section: Section) -> Expansion:

@@ -15,7 +15,7 @@ from plait.encode.card import ModelCard
 from plait.encode.passages import token_spans, windows
 from plait.encode.protocol import StrandShape
 from plait.encode.reader import Reader, Reading
-from plait.encode.terms import Terms, joined, terms_of
+from plait.encode.terms import TERMS, Terms, joined, terms_of
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
 from plait.strands import MultiVectors, Rows, Strands
@@ -44,6 +44,8 @@ class OnnxEncoder:
         self._inputs = {given.name for given in session.get_inputs()}
         self._fixed = card.multi.fixed if card.multi else None
         self._query_outputs = [name for name in ("dense", "sparse", "multi") if getattr(card, name) is not None]
+        if card.sparse is not None and card.sparse.forms:
+            self._query_outputs.append(TERMS)
         mixed = "multi" if self._fixed is None else "fixed"
         self._document_outputs = [mixed if name == "multi" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else reader.special_ids
@@ -170,7 +172,8 @@ class OnnxEncoder:
             multi = MultiVectors.from_items(
                 [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
-        sparse = terms_of(ids, found["sparse"]) if "sparse" in found else None
+        terms = [own[: len(item)] for own, item in zip(found[TERMS], ids, strict=True)] if TERMS in found else ids
+        sparse = terms_of(terms, found["sparse"]) if "sparse" in found else None
         return Strands(dense=found.get("dense"), sparse=sparse, multi=multi)
 
     def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:

@@ -12,6 +12,7 @@ from typing import Any
 from plait.encode.card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.reader import Reader
+from plait.encode.terms import TERMS
 from plait.errors import ConfigError, ModelError
 
 BUNDLED = Path(__file__).parent.parent / "models"
@@ -147,8 +148,10 @@ def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
     seen = {found.name: found.shape for found in session.get_outputs()}
-    if card.sparse is not None and "sparse" not in seen:
-        raise ModelError(f"{graph} should have an output 'sparse', as {CARD_NAME} says; its outputs are {seen}")
+    wanted = [] if card.sparse is None else ["sparse", TERMS] if card.sparse.forms else ["sparse"]
+    for name in wanted:
+        if name not in seen:
+            raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {seen}")
     fixed = card.shape.multi if card.shape.fixed else None
     for name, dim in (("dense", card.shape.dense), ("multi", card.shape.multi), ("fixed", fixed)):
         if dim is not None and (name not in seen or seen[name][-1] != dim):

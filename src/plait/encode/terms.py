@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from plait.errors import ModelError
 from plait.strands import SparseRows
 
+TERMS = "terms"  # a graph's output of (texts, length): the term that each token counts as
 Terms = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
 
 

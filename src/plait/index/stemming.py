@@ -52,6 +52,7 @@ STEMMED = {
     "yi": "yiddish",
 }
 # What an index does without being told: English is stemmed, and scripts without spaces are cut into pairs.
+ENGLISH = {"en": "english"}
 BY_DEFAULT = ("en", "ja", "km", "ko", "lo", "my", "th", "zh")
 
 # Letters and digits with the marks that these languages write on them; \w leaves marks out.
@@ -85,6 +86,11 @@ def language_of(given: str | None) -> str | None:
     )
 
 
+def stem_word(word: str, language: str) -> str:
+    """The stem of one word, of English as well."""
+    return _stemmer(language)(word)
+
+
 def stem_words(text: str, language: str) -> str:
     """The text with each of its words in lower case and stemmed; all else stays where it is."""
     stem = _stemmer(language)
@@ -94,7 +100,7 @@ def stem_words(text: str, language: str) -> str:
 @cache
 def _stemmer(language: str) -> Stem:
     """Of one word. The written-out Python is asked for by name: an installed PyStemmer may have other stems."""
-    name = STEMMED[language]
+    name = (STEMMED | ENGLISH)[language]
     module = importlib.import_module(f"snowballstemmer.{name}_stemmer")
     algorithm = getattr(module, f"{name.title()}Stemmer")()
     turn = threading.Lock()  # the algorithm keeps the word it is at

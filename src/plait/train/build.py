@@ -22,7 +22,9 @@ from plait.train.batching.gather import process
 from plait.train.cache import DTYPES, CachedModel, StateCache
 from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.encoded import Loss
+from plait.train.forms import terms_of_forms
 from plait.train.graph_states import GraphStates
+from plait.train.heads import SparseHead
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
 from plait.train.objective import RetroMaeConfig, make_objective, read_objective
@@ -140,9 +142,8 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         backbone.freeze(layers=plan.beginning.freeze)
     if plan.beginning.start:
         start_from(model, plan.beginning.start)
-    if model.sparse is not None and model.sparse.rarity is not None:
-        counted = rarity(plan.beginning.rarity, texts, backbone.n_ids, limit=plan.beginning.rarity_limit)
-        model.sparse.rarity.copy_(torch.from_numpy(counted))
+    if model.sparse is not None:
+        _give(model.sparse, tokenizer, texts, plan)
     return Parts(
         model,
         Reading(texts),
@@ -151,6 +152,18 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         objective=make_objective(plan.objective),
         encode=_cached(model, plan, folder / CACHE) if plan.beginning.cache else None,
     )
+
+
+def _give(head: SparseHead, tokenizer: Tokenizer, texts: Texts, plan: Plan) -> None:
+    """What the sparse head does not learn: which words are forms of one, and how rare each is."""
+    forms = None
+    if head.forms is not None and plan.model.sparse is not None:
+        forms = terms_of_forms(tokenizer.get_vocab(), len(head.forms), plan.model.sparse.forms)
+        head.forms.copy_(torch.from_numpy(forms))
+    if head.rarity is not None:
+        limit = plan.beginning.rarity_limit
+        counted = rarity(plan.beginning.rarity, texts, len(head.rarity), limit=limit, forms=forms)
+        head.rarity.copy_(torch.from_numpy(counted))
 
 
 def _tokenizer(plan: Plan) -> Tokenizer:

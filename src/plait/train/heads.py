@@ -26,18 +26,28 @@ class SparseHead(nn.Module):
 
     With a vocabulary (`n_ids`), the map also takes in how rare an id is, `rarity` (n_ids,), which is given and not
     learned: a state tells it only for words that training saw. It counts `gain` times at first, on both sides.
-    `units` more go through a GELU and are added."""
+    `units` more go through a GELU and are added. `n_forms`, the size of the vocabulary again, is for words whose forms
+    are one term: the buffer `forms` (n_forms,) says which, and is given too."""
 
     zero_ids: Tensor
     rarity: Tensor | None
+    forms: Tensor | None
 
     def __init__(
-        self, hidden: int, zero_ids: tuple[int, ...], *, n_ids: int = 0, units: int = 0, gain: float = 1.0
+        self,
+        hidden: int,
+        zero_ids: tuple[int, ...],
+        *,
+        n_ids: int = 0,
+        units: int = 0,
+        gain: float = 1.0,
+        n_forms: int = 0,
     ) -> None:
         super().__init__()
         self.weigh = nn.Linear(hidden, 1)
         self.register_buffer("zero_ids", torch.tensor(sorted(set(zero_ids)), dtype=torch.int64), persistent=False)
         self.register_buffer("rarity", torch.zeros(n_ids) if n_ids else None)
+        self.register_buffer("forms", torch.arange(n_forms) if n_forms else None)
         self.gain = nn.Parameter(torch.full((1,), gain)) if n_ids else None
         self.up = nn.Linear(hidden, units) if units else None
         self.down = nn.Linear(units, 1, bias=False) if units else None
@@ -57,6 +67,10 @@ class SparseHead(nn.Module):
         if self.rarity is not None and self.gain is not None:
             weights = weights + self.gain * self.rarity[ids]
         return F.relu(weights) * kept
+
+    def terms(self, ids: Tensor) -> Tensor:
+        """The term that each token counts as."""
+        return ids if self.forms is None else self.forms[ids]
 
 
 class MultiHead(nn.Module):

@@ -31,6 +31,7 @@ class Model(nn.Module):
                 n_ids=n_ids,
                 units=config.sparse.hidden,
                 gain=config.sparse.gain,
+                n_forms=backbone.n_ids if config.sparse.forms else 0,
             )
         if config.multi is not None:
             self.multi = MultiHead(backbone.hidden, config.multi.dim, bias=config.multi.bias)
@@ -56,7 +57,7 @@ class Model(nn.Module):
         if self.late is not None:
             states = self.late(states, tokens.mask)
         if self.sparse is not None:
-            sparse, sparse_ids = self.sparse(states, tokens.ids, tokens.mask), tokens.ids
+            sparse, sparse_ids = self.sparse(states, tokens.ids, tokens.mask), self.sparse.terms(tokens.ids)
         if self.multi is not None and (self.mixer is None or is_query):
             multi, multi_mask = self.multi(states, tokens.rows), tokens.rows
         elif self.multi is not None and self.mixer is not None:

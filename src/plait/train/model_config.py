@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from plait.encode.card import POOLINGS, DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError
+from plait.index.stemming import ENGLISH, STEMMED
 
+STEMMERS = STEMMED | ENGLISH
 MIXERS = ("positions", "flat")
 N_SMALL_HEADS = 4  # of attention in the layers that plait puts above a backbone
 DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)
@@ -37,6 +39,7 @@ class SparseHeadConfig:
     zero_ids: tuple[int, ...] = ()  # ids that never weigh anything: [CLS], [SEP], [PAD], [UNK], [MASK]
     hidden: int = 0  # units between state and weight; 0 is M3's linear map alone
     prior: bool = False  # whether how rare an id is counts beside its state; the recipe says where that is counted
+    forms: str = ""  # a language, "en": words of one stem are one term. Empty: every id is its own
     gain: float = 1.0  # how much at first: scores go with its square, and should suit the temperature
 
     def __post_init__(self) -> None:
@@ -44,6 +47,8 @@ class SparseHeadConfig:
             raise ConfigError(f"hidden is {self.hidden}; it must be 0 or more")
         if not self.gain > 0:
             raise ConfigError(f"gain is {self.gain}; it must be above 0")
+        if self.forms and self.forms not in STEMMERS:
+            raise ConfigError(f"forms is {self.forms!r}; choose one of {', '.join(sorted(STEMMERS))}, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

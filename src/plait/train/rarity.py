@@ -18,17 +18,21 @@ from plait.train.texts import Texts
 TEXTS_AT_ONCE = 1000
 
 
-def rarity(corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int) -> NDArray[np.float32]:
+def rarity(
+    corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int, forms: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
     """(n_ids,): the square root of the logarithm of texts over texts with the id, as a part of the largest. The root,
     because query and document both have it, and their product is to be the logarithm. The first `limit` documents
-    of each BEIR folder are counted, 0 for all. An id that none has is as rare as can be."""
+    of each BEIR folder are counted, 0 for all. An id that none has is as rare as can be; with `forms` (n_ids,), an id
+    is as rare as the term it counts as."""
+    terms = np.arange(n_ids) if forms is None else forms
     counts, n_texts = np.zeros(n_ids, np.int64), 0
     for folder in corpora:
         for some in _batches(_documents(folder, limit)):
             n_texts += len(some)
             for ids in texts.read(some, is_query=False):
-                counts[np.unique(ids)] += 1
-    found = np.log((n_texts + 1) / (counts + 0.5))
+                counts[np.unique(terms[ids])] += 1
+    found = np.log((n_texts + 1) / (counts[terms] + 0.5))
     part: NDArray[np.float64] = found / np.log((n_texts + 1) / 0.5)
     return np.asarray(np.sqrt(part.clip(0, 1)), np.float32)
 

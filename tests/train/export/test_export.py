@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import plait
+from plait.encode.card import CARD_NAME
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load, verify
 from plait.encode.protocol import StrandShape
@@ -47,6 +49,7 @@ MARKED = [
 ]
 LATE = ["model.late={n_layers = 2, dim = 8}"]
 RARE = ["model.sparse={hidden = 3, prior = true}", f"model.rarity=['{RECIPES / 'tiny-data'}']"]
+FORMS = ["model.sparse={forms = 'en', prior = true}", RARE[1]]
 Train = Callable[..., Path]
 
 
@@ -91,7 +94,9 @@ def assert_equal(one: Strands, other: Strands) -> None:
     np.testing.assert_allclose(strands(one)[2].values, strands(other)[2].values, atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [(), FIXED, MARKED, RARE, LATE], ids=["plain", "fixed", "marked", "rare", "late"])
+@pytest.mark.parametrize(
+    "changes", [(), FIXED, MARKED, RARE, LATE, FORMS], ids=["plain", "fixed", "marked", "rare", "late", "forms"]
+)
 def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)
     export_run(folder, tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
@@ -117,6 +122,27 @@ def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, ru
         own = slice(sparse.offsets[item], sparse.offsets[item + 1])
         assert sparse.terms[own].tolist() == sorted(best)
         assert sparse.weights[own].tolist() == pytest.approx([best[term] for term in sorted(best)], abs=1e-5)
+
+
+def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
+    export_run(train(*FORMS), tmp_path / "model", ExportConfig(n_threads=1))
+    encoder = load(tmp_path / "model", n_threads=1)
+    rows = strands(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
+    own = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
+    named = [{encoder.term(number) for number in terms} for terms in own]
+    assert all("cells" not in terms for terms in named)
+    assert {item for item, terms in enumerate(named) if "cell" in terms} == {0, 1, 2}
+
+
+def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
+    exported: Exported, tmp_path: Path
+) -> None:
+    shutil.copytree(exported.folder, tmp_path / "model")
+    card = json.loads((tmp_path / "model" / CARD_NAME).read_text())
+    card["strands"]["sparse"]["forms"] = True
+    (tmp_path / "model" / CARD_NAME).write_text(json.dumps(card))
+    with pytest.raises(ModelError, match="should have an output 'terms'"):
+        load(tmp_path / "model", n_threads=1)
 
 
 def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Exported) -> None:

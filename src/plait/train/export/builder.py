@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from plait.encode.terms import TERMS
+
 Floats = NDArray[np.float32]
 Weights = dict[str, Floats]  # matrices are (in, out), so that states @ weight applies one
 
@@ -104,7 +106,10 @@ class Builder:
             self.nodes,
             "plait",
             [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"]) for name in inputs],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+            [
+                helper.make_tensor_value_info(name, TensorProto.INT64 if name == TERMS else TensorProto.FLOAT, shape)
+                for name, shape in outputs.items()
+            ],
             list(self.constants.values()),
         )
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]

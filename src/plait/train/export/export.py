@@ -142,7 +142,7 @@ def strands_of(model: Model) -> dict[str, Any]:
     if config.dense is not None:
         strands["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
     if config.sparse is not None:
-        strands["sparse"] = {"vocabulary": n_ids_of(model)}
+        strands["sparse"] = {"vocabulary": n_ids_of(model)} | ({"forms": True} if config.sparse.forms else {})
     if config.multi is not None:
         multi: dict[str, Any] = {"dim": config.multi.dim, "special_rows": config.multi.special_rows}
         multi["skip"] = list(config.multi.skip)

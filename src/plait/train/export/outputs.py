@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from plait.encode.terms import TERMS
 from plait.train.export.builder import FUSED, Builder, Floats
 from plait.train.export.late import Late, put_late
 from plait.train.export.linear import Linear
@@ -24,6 +25,7 @@ class SparseMap:
     prior: Floats | None = None  # (vocabulary,): what an id adds, whatever its state
     up: Linear | None = None  # to hidden units, whose GELU is mapped `down` and added
     down: Linear | None = None
+    forms: NDArray[np.int64] | None = None  # (vocabulary,): the term that an id counts as, where that is not itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +66,9 @@ def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
     if heads.sparse is not None:
         _sparse(builder, states, ids, mask, heads.sparse)
         shapes["sparse"] = ["n", length]
+        if heads.sparse.forms is not None:
+            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.forms), ids], out=TERMS)
+            shapes[TERMS] = ["n", length]
     if heads.multi is not None:
         rows = _mapped(builder, states, heads.multi)
         builder.unit(rows, "multi")

@@ -61,7 +61,8 @@ def heads_of(model: Model, n_ids: int) -> Heads:
 def _sparse_map(head: SparseHead, kept: NDArray[np.bool_]) -> SparseMap:
     prior = None if head.rarity is None or head.gain is None else _array(head.gain * head.rarity)
     up, down = (None if own is None else _linear(own) for own in (head.up, head.down))
-    return SparseMap(_linear(head.weigh), kept, prior, up, down)
+    forms = None if head.forms is None else head.forms.cpu().numpy()
+    return SparseMap(_linear(head.weigh), kept, prior, up, down, forms)
 
 
 def _late(layers: LateLayers) -> Late:
