@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,10 +49,10 @@ def main() -> None:
     print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
 
 
-def found_by_plan(index: plait.Index, judged: JudgedSet) -> dict[str, Run]:
+def found_by_plan(index: plait.Index, judged: JudgedSet, plans: Sequence[str] = (*SINGLE, *WOVEN)) -> dict[str, Run]:
     """What each plan that the index has the strands for finds."""
     held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.shape, name) is not None)}
-    plans = [plan for plan in (*SINGLE, *WOVEN) if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
+    plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
     queries = iter(judged.queries.items())
     while some := list(itertools.islice(queries, BATCH)):

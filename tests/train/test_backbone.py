@@ -106,3 +106,11 @@ def test_a_saved_encoder_loads_with_the_same_weights(tmp_path: object) -> None:
     loaded = load_backbone(str(tmp_path)).eval()
     assert isinstance(loaded, Backbone)
     torch.testing.assert_close(loaded(TOKENS), saved(TOKENS))
+
+
+@pytest.mark.parametrize("family", ["bert", "t5", "modernbert", "mpnet"])
+def test_dropout_is_set_everywhere_in_the_place_of_the_makers_own(tmp_path: object, family: str) -> None:
+    tiny_backbone(family).encoder.save_pretrained(str(tmp_path))
+    plain, wild = (load_backbone(str(tmp_path), dropout=share).train() for share in (0.0, 0.5))
+    torch.testing.assert_close(plain(TOKENS), plain(TOKENS))
+    assert not torch.equal(wild(TOKENS), wild(TOKENS))

@@ -88,12 +88,16 @@ class Backbone(nn.Module):
             raise ConfigError(f"{name} is {number}; the backbone has {self.n_layers} layers")
 
 
-def load_backbone(source: str | Path) -> Backbone:
-    """The encoder in a folder, or of a hub name, in float32; ModelError if there is none."""
+def load_backbone(source: str | Path, *, dropout: float | None = None) -> Backbone:
+    """The encoder in a folder, or of a hub name, in float32; ModelError if there is none. `dropout` is set in the place
+    of its own, everywhere."""
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(str(source))
+        if dropout is not None:
+            for name in [name for name, value in config.to_dict().items() if "dropout" in name and value is not None]:
+                setattr(config, name, dropout)
         kind, options = _class_of(config)
         encoder = kind.from_pretrained(str(source), config=config, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:

@@ -41,7 +41,7 @@ from plait.train.texts import TOKENIZER_NAME, Texts, load_tokenizer, with_marker
 from plait.train.toml import Place, read_section
 
 CACHE = "states"  # of frozen layers, in the folder of a run
-_OWN = ("tokenizer", "freeze", "cache", "graph", "rarity", "rarity_limit", "start")
+_OWN = ("tokenizer", "dropout", "freeze", "cache", "graph", "rarity", "rarity_limit", "start")
 _READINGS: dict[str, dict[str, Any]] = {
     "query": {"length": 32, "prefix": "", "expansion": None},
     "document": {"length": 180, "prefix": "", "overlap": 32},
@@ -53,6 +53,7 @@ class BeginningConfig:
     """Keys of the section model that are of training alone."""
 
     tokenizer: str = ""  # a folder, a bundled model or a hub name; by default that of the backbone
+    dropout: float = -1.0  # of the backbone while it learns; below 0 leaves it as its makers had it
     freeze: int = 0  # lower layers that are not trained, embeddings with them; 0 trains all
     cache: str = ""  # float16 or float32: keep the states of frozen layers on disk; empty: compute them each time
     start: str = ""  # a model folder, or a bundled model, whose projection the multi head begins with
@@ -67,6 +68,8 @@ class BeginningConfig:
             raise ConfigError(f"cache is {self.cache!r}, but freeze is {self.freeze}; only frozen layers can be kept")
         if self.graph and not self.cache:
             raise ConfigError(f"graph is {self.graph!r}, but its states are not kept; set cache to float16 or float32")
+        if self.dropout >= 1:
+            raise ConfigError(f"dropout is {self.dropout}; it is the share of values that are left out, below 1")
         if self.freeze < 0:
             raise ConfigError(f"freeze is {self.freeze}; it must be 0 or more")
 
@@ -136,7 +139,7 @@ def build(recipe: Recipe, folder: Path) -> Parts:
     if isinstance(plan.objective, RetroMaeConfig):
         return _pretraining(plan, plan.objective, tokenizer, seed=recipe.run.seed)
     config = _without_special(plan.model, recipe, tokenizer)
-    backbone = _random_backbone(plan, tokenizer) if plan.random else load_backbone(config.backbone)
+    backbone = _random_backbone(plan, tokenizer) if plan.random else _loaded(plan)
     model, texts = Model(config, backbone), Texts(tokenizer, config)
     if plan.beginning.freeze:
         backbone.freeze(layers=plan.beginning.freeze)
@@ -183,6 +186,11 @@ def _without_special(config: ModelConfig, recipe: Recipe, tokenizer: Tokenizer) 
     raw = config.to_json()
     raw["sparse"]["zero_ids"] = Texts(tokenizer, config).special_ids
     return ModelConfig.from_json(raw)
+
+
+def _loaded(plan: Plan) -> Backbone:
+    dropout = plan.beginning.dropout
+    return load_backbone(plan.model.backbone, dropout=None if dropout < 0 else dropout)
 
 
 def _random_backbone(plan: Plan, tokenizer: Tokenizer) -> Backbone:
