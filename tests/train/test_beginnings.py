@@ -11,6 +11,7 @@ import torch
 from plait.encode.load import find, open_tokenizer
 from plait.errors import ConfigError, InputError
 from plait.train.build import read_plan
+from plait.train.checkpoint import save
 from plait.train.forms import terms_of_forms
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
 from plait.train.rarity import rarity
@@ -76,6 +77,17 @@ def test_a_prior_needs_corpora_and_corpora_need_a_prior() -> None:
 def test_a_projection_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"is one of \(384, 128\); the model has \(32, 16\)"):
         start_from(tiny_model(), find())
+
+
+def test_a_model_that_was_trained_is_gone_on_from_with_all_its_weights(texts: Texts, tmp_path: Path) -> None:
+    before, after = tiny_model(), tiny_model()
+    for own in before.parameters():
+        own.data += 1
+    save(before, texts.tokenizer, tmp_path / "final")
+    start_from(after, tmp_path / "final")
+    assert all(torch.equal(own, after.state_dict()[name]) for name, own in before.state_dict().items())
+    with pytest.raises(ConfigError, match="a model of another make"):
+        start_from(tiny_model(multi=MultiHeadConfig(dim=8)), tmp_path / "final")
 
 
 def test_a_projection_is_taken_over_and_its_shift_is_nothing() -> None:

@@ -41,6 +41,10 @@ def test_the_rate_warms_up_and_comes_down() -> None:
     assert cosine(2) == 1.0
     assert cosine(6) == pytest.approx(0.5)
     assert rate_at(OptimiserConfig(warmup=0, schedule="constant"), 10)(9) == 1.0
+    cut = rate_at(OptimiserConfig(warmup=0.2, schedule="linear", steps=5, horizon=10), 5)
+    assert [cut(step) for step in range(5)] == [line(step) for step in range(5)]
+    with pytest.raises(ConfigError, match="horizon is 4 and steps is 5"):
+        OptimiserConfig(steps=5, horizon=4)
 
 
 def test_a_model_of_which_nothing_is_trained_is_refused() -> None:

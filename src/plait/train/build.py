@@ -56,7 +56,7 @@ class BeginningConfig:
     dropout: float = -1.0  # of the backbone while it learns; below 0 leaves it as its makers had it
     freeze: int = 0  # lower layers that are not trained, embeddings with them; 0 trains all
     cache: str = ""  # float16 or float32: keep the states of frozen layers on disk; empty: compute them each time
-    start: str = ""  # a model folder, or a bundled model, whose projection the multi head begins with
+    start: str = ""  # a trained model to go on from; or a model folder whose projection the multi head begins with
     rarity: tuple[str, ...] = ()  # BEIR folders whose documents say how rare an id is, for a sparse head with a prior
     rarity_limit: int = 0  # documents of each; 0 is all
     graph: str = ""  # a model folder, or a bundled model, whose graph gives the states where all layers are frozen

@@ -30,6 +30,7 @@ class OptimiserConfig:
     clip: float = 1.0  # of the norm of all gradients; 0 is no clipping
     steps: int = 0  # 0: as many as `epochs` make
     epochs: int = 1  # used if steps is 0
+    horizon: int = 0  # steps that the schedule is made for, where training ends before them; 0: all that are made
 
     def __post_init__(self) -> None:
         if self.lr <= 0:
@@ -43,6 +44,10 @@ class OptimiserConfig:
         for name in ("head_lr", "weight_decay", "warmup", "clip", "steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.horizon and not 0 < self.steps <= self.horizon:
+            raise ConfigError(
+                f"horizon is {self.horizon} and steps is {self.steps}; a run ends at its horizon or before it"
+            )
         if self.steps == 0 and self.epochs < 1:
             raise ConfigError(f"steps is 0 and epochs is {self.epochs}; one of them must say how long to train")
 
@@ -60,6 +65,7 @@ def make_optimiser(groups: list[dict[str, Any]], config: OptimiserConfig) -> tor
 
 def rate_at(config: OptimiserConfig, n_steps: int) -> Callable[[int], float]:
     """The share of the full rate at each step from 0, for `torch.optim.lr_scheduler.LambdaLR`."""
+    n_steps = config.horizon or n_steps
     warmup = round(config.warmup * n_steps) if config.warmup < 1 else round(config.warmup)
 
     def share(step: int) -> float:

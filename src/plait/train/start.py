@@ -1,4 +1,5 @@
-"""Heads to begin with: the projection of a model folder, in place of one at random."""
+"""What to begin with in the place of heads at random: the projection of a model folder, or all of a model that was
+trained before."""
 
 from __future__ import annotations
 
@@ -10,13 +11,30 @@ import torch
 from plait.encode.card import read_card
 from plait.encode.load import file_of, find, record_of
 from plait.errors import ConfigError
+from plait.train.checkpoint import DESCRIPTION, load
 from plait.train.model import Model
 
 PROJECTION, SHIFT = "projection", "shift"  # as plait's graphs name them
 
 
 def start_from(model: Model, source: str | Path) -> None:
-    """Gives the multi head the projection of a model folder or a bundled model. ConfigError if it does not fit."""
+    """Gives the model the weights that training saved, `final` or `best` of a run; or its multi head the projection of
+    a model folder or a bundled model. ConfigError if they do not fit."""
+    if (Path(source) / DESCRIPTION).is_file():
+        _go_on_from(model, Path(source))
+    else:
+        _take_projection(model, source)
+
+
+def _go_on_from(model: Model, folder: Path) -> None:
+    trained, _ = load(folder)
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(f"start is {str(folder)!r}, a model of another make: {error}") from None
+
+
+def _take_projection(model: Model, source: str | Path) -> None:
     import onnx
 
     folder = find(source)
