@@ -47,6 +47,12 @@ class EncoderSource:
     def shape(self) -> StrandShape:
         return self._card().shape if self._encoder is None else self._encoder.shape
 
+    def apart(self) -> tuple[str, ...]:
+        """The strands that hybrid search leaves out unless they are given a weight."""
+        card = self._card() if self._encoder is None else getattr(self._encoder, "card", None)
+        sparse = getattr(card, "sparse", None)
+        return ("sparse",) if sparse is not None and sparse.apart else ()
+
     def serve(self, store: Store) -> None:
         """From now on the encoder is for `store`, and must be the one that it was built with."""
         if store.fingerprint == ARRAYS:

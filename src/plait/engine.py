@@ -15,7 +15,7 @@ from plait.encode.protocol import Encoder, StrandShape
 from plait.encoders import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError
 from plait.index.info import StoreInfo, info
-from plait.index.store import Snapshot, Store, refuse_other_language, refuse_other_pooling
+from plait.index.store import APART, Snapshot, Store, refuse_other_language, refuse_other_pooling
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.candidates import numbers_of
 from plait.search.hits import hits_of
@@ -96,7 +96,9 @@ def _create(
     chosen: dict[str, Any] = {"pooling": pooling, "language": language}
     if shape is not None:
         return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={}, **chosen)
-    facts = {} if source.name is None else {"model": source.name}
+    facts: dict[str, Any] = {} if source.name is None else {"model": source.name}
+    if apart := source.apart():
+        facts[APART] = list(apart)
     return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, **chosen)
 
 

@@ -37,7 +37,14 @@ class Searcher:
             from plait.cross.modes import cur_plan  # most searches ask no cross-encoder
 
             return cur_plan(mode, self._store, options or {}, exact=exact, kept=self._cross, n_threads=self._n_threads)
-        return plan_for(mode, self._store.shape, exact=exact, n_threads=self._n_threads, options=options)
+        return plan_for(
+            mode,
+            self._store.shape,
+            exact=exact,
+            n_threads=self._n_threads,
+            options=options,
+            apart=self._store.apart,
+        )
 
     def encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
         for query in queries:

@@ -31,7 +31,7 @@ def weigh_store(
     """Fits weights on the newest state, and saves them if they do better than the defaults on queries that took no part
     in choosing; the lock is held throughout, so that state stays. The second is what was saved."""
     options = {} if fusion is None else {"fusion": fusion}
-    plan = plan_for("hybrid", store.shape, n_threads=n_threads, options=options)
+    plan = plan_for("hybrid", store.shape, n_threads=n_threads, options=options, apart=store.apart)
     if fusion == "rank":
         raise ConfigError("weights are fitted for sums of scores; choose min-max, z or raw")
     if len(plan.generators) < 2:

@@ -36,6 +36,9 @@ def export(
         int | None,
         typer.Option(min=1, help="Read a [CLS] after so many tokens of a document too; dense is their mean."),
     ] = None,
+    sparse_apart: Annotated[
+        bool, typer.Option("--sparse-apart", help="Hybrid search leaves the sparse strand out unless weighed.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is at MODEL.")] = False,
     length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker of transformers.")] = 256,
     query_length: Annotated[int, typer.Option(min=1, help="Tokens that its query may always have.")] = 64,
@@ -71,6 +74,7 @@ def export(
         languages=tuple(language or ()),
         data=data,
         split=split,
+        sparse_apart=sparse_apart,
         force=force,
         n_threads=threads,
     )

@@ -47,6 +47,7 @@ class SparseStrand:
 
     vocabulary: int  # ids of terms are below this
     forms: bool = False  # whether forms of a word are one term: the graph's output `terms` then says which a token is
+    apart: bool = False  # whether hybrid search leaves the strand out unless it is given a weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,11 @@ def _dense(section: Section) -> DenseStrand:
 
 
 def _sparse(section: Section) -> SparseStrand:
-    strand = SparseStrand(vocabulary=section.take_count("vocabulary"), forms=section.take_or("forms", default=False))
+    strand = SparseStrand(
+        vocabulary=section.take_count("vocabulary"),
+        forms=section.take_or("forms", default=False),
+        apart=section.take_or("apart", default=False),
+    )
     section.close()
     return strand
 
@@ -239,10 +244,11 @@ def _multi(section: Section) -> MultiStrand:
 
 
 def _identity_of(strand: SparseStrand | MultiStrand) -> dict[str, Any]:
-    """What the vectors depend on. What is as it always was is left out: models from before these keys keep their
-    names."""
+    """What the vectors depend on, which is not how they are searched. What is as it always was is left out: models from
+    before these keys keep their names."""
     as_before = {"fixed": None, "first_row": True, "forms": False}
-    return {name: value for name, value in asdict(strand).items() if name not in as_before or value != as_before[name]}
+    given = {name: value for name, value in asdict(strand).items() if name != "apart"}
+    return {name: value for name, value in given.items() if name not in as_before or value != as_before[name]}
 
 
 def _expansion(section: Section) -> Expansion:

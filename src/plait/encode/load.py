@@ -16,7 +16,7 @@ from plait.encode.terms import TERMS
 from plait.errors import ConfigError, ModelError
 
 BUNDLED = Path(__file__).parent.parent / "models"
-DEFAULT_MODEL = "plait-gte-small"
+DEFAULT_MODEL = "plait-small"
 DEFAULT_PRECISION = "int8"
 
 

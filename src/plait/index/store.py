@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "Store", "StoredDocument"]
 
+APART = "apart"  # of an index's facts: strands that its model is not to be woven with
 MOST_TERMS = 2**31 - 1
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
@@ -56,6 +57,11 @@ class Store(Closing):
         self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
         self.language = analyser_in(meta).language  # that the full text is stemmed for; None is any
         self._closed = False
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The strands that hybrid search leaves out unless they are given a weight."""
+        return tuple(self.facts.get(APART, ()))
 
     @classmethod
     def create(

@@ -193,9 +193,10 @@ def plan_for(
     exact: bool = False,
     n_threads: int = 1,
     options: Mapping[str, object] | None = None,
+    apart: Sequence[str] = (),
 ) -> Plan:
     """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
-    mode's settings by name."""
+    mode's settings by name. Strands that are `apart` are in a hybrid only where the settings give them a weight."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}")
     if exact and (mode not in EXACT or options):
@@ -217,7 +218,10 @@ def plan_for(
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if isinstance(settings, HybridConfig):
-        return _hybrid(generators, settings, exact=exact, n_threads=n_threads, chunks=chunks)
+        kept = {
+            name: own for name, own in generators.items() if name not in apart or getattr(settings, name) is not None
+        }
+        return _hybrid(kept, settings, exact=exact, n_threads=n_threads, chunks=chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:
             raise ConfigError(

@@ -134,6 +134,19 @@ def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
     assert {item for item, terms in enumerate(named) if "cell" in terms} == {0, 1, 2}
 
 
+def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(train: Train, tmp_path: Path) -> None:
+    folder = train(*FORMS)
+    woven = export_run(folder, tmp_path / "woven", ExportConfig(n_threads=1))
+    apart = export_run(folder, tmp_path / "apart", ExportConfig(n_threads=1, sparse_apart=True))
+    assert woven.card.fingerprint == apart.card.fingerprint
+    for model, is_woven in ((woven, True), (apart, False)):
+        with plait.open(tmp_path / f"index of {model.folder.name}", create=True, model=model.folder) as index:
+            index.add([{"id": "1", "text": "The loom is made of oak."}, {"id": "2", "text": "Cells have walls."}])
+            assert ("sparse" in index.search("oak looms")[0].scores) == is_woven
+            assert "sparse" in index.search("oak looms", options={"sparse": 0.5})[0].scores
+            assert index.search("oak looms", mode="sparse")
+
+
 def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
     exported: Exported, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ class ExportConfig:
     data: str = ""  # a BEIR folder to measure what rounding costs
     split: str = "test"
     mcls: int | None = None  # tokens between one [CLS] and the next in documents, whose mean is the dense vector
+    sparse_apart: bool = False  # hybrid search leaves the sparse strand out unless it is given a weight
     force: bool = False  # replace a model that is there
     n_threads: int | None = None
 
@@ -109,7 +110,7 @@ def _write(draft: Path, trained: Trained, config: ExportConfig, on_stage: Callab
         "format": FORMAT,
         "name": config.name or model.name,
         "version": "1",
-        "strands": strands_of(trained.model),
+        "strands": strands_of(trained.model, sparse_apart=config.sparse_apart),
         "query": asdict(model.query),
         "document": {**asdict(model.document), "overlap": overlap_of(trained.model, on_stage)},
         "similarity": "cosine",
@@ -135,14 +136,16 @@ def overlap_of(model: Model, on_stage: Callable[[str], None]) -> int:
     return fitting
 
 
-def strands_of(model: Model) -> dict[str, Any]:
+def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
     """The strands of a model, as its card names them."""
     config = model.config
     strands: dict[str, Any] = {}
     if config.dense is not None:
         strands["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
     if config.sparse is not None:
-        strands["sparse"] = {"vocabulary": n_ids_of(model)} | ({"forms": True} if config.sparse.forms else {})
+        strands["sparse"] = {"vocabulary": n_ids_of(model)}
+        strands["sparse"] |= {"forms": True} if config.sparse.forms else {}
+        strands["sparse"] |= {"apart": True} if sparse_apart else {}
     if config.multi is not None:
         multi: dict[str, Any] = {"dim": config.multi.dim, "special_rows": config.multi.special_rows}
         multi["skip"] = list(config.multi.skip)

@@ -38,7 +38,9 @@ def _strands(card: ModelCard) -> str:
         pooled = {"mean": "the mean of the token states", "cls": "the state of the first token"}[card.dense.pooling]
         lines.append(f"- `dense`: {card.dense.dim} dimensions, {pooled};")
     if card.sparse:
-        lines.append(f"- `sparse`: a weight for each token, of {card.sparse.vocabulary:,} terms;")
+        more = ", forms of a word being one" if card.sparse.forms else ""
+        more += "; hybrid search leaves it out unless it is given a weight" if card.sparse.apart else ""
+        lines.append(f"- `sparse`: a weight for each token, of {card.sparse.vocabulary:,} terms{more};")
     if card.multi:
         rows = "a row for each token"
         if card.multi.fixed:
