@@ -5,7 +5,7 @@ states, and the model before it.
 
 `--indexes` and `--before` are folders with an index of each set (`plait eval --data SET --indexes DIR --model MODEL`
 builds those that are missing), `--base` is a model folder whose multi strand is the base's whole states
-(`tools/build_default_model.py --projection` with the identity). Those score what `--before` finds, its best 50: whole
+(`tools/build_default_model.py --projection` with the identity). Those score what `--before` finds, its best 20: whole
 states of every passage would be a large index. The base's dense vectors are those of `--before`.
 
 nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
@@ -29,7 +29,7 @@ from plait.evaluate import JudgedSet, Run, compare, load_set
 from plait.strands import Rows
 from strands import MEASURE, SURE, first_queries, found_by_plan, row
 
-DEPTH = 50
+DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
 OWN = ("dense", "sparse", "multi", "hybrid")
 

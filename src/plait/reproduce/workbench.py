@@ -28,6 +28,8 @@ PART = 50  # texts that are encoded and kept at a time: what a stop can lose
 BM25_DEPTH = 200
 
 Say = Callable[[str], None]
+# Whose states no training of plait's has touched: a claim about training or about plain MaxSim is to start from there.
+MODEL = "plait-gte-small"
 
 
 class Workbench:
@@ -49,7 +51,7 @@ class Workbench:
             raise ConfigError(f"there is no tier {tier!r}; choose one of {', '.join(TIERS)}")
         self.data, self.work, self.tier, self.n_threads, self.say = Path(data), Path(work), tier, n_threads, say
         self.arrays = KeptArrays(self.work / "arrays")
-        self.model, self._sets = model, sets
+        self.model, self._sets = MODEL if model is None else model, sets
         self._texts: dict[str, CutSet] = {}
         self._encoded: dict[tuple[str, Expansion | None], EncodedSet] = {}
         self._encoders: dict[object, OnnxEncoder] = {}
