@@ -26,6 +26,7 @@ SYSTEMS = (
     "distil-dense",
     "distil-tiny",
     "encoder",
+    "encoder-claims",
     "m3",
     "plait-cross-small",
     "retromae",

@@ -61,7 +61,7 @@ def card_of(query: QueryReading, document: DocumentReading, *, special_rows: boo
     card = read_card(FOLDER)
     assert card.multi is not None
     multi = replace(card.multi, special_rows=special_rows)
-    return replace(card, query=query, document=document, dense=None, multi=multi)
+    return replace(card, query=query, document=document, dense=None, sparse=None, multi=multi)
 
 
 def config_of(card: ModelCard) -> ModelConfig:
