@@ -58,6 +58,13 @@ def test_a_piece_of_a_word_is_its_own_term() -> None:
     assert terms_of_forms({"▁cell": 0, "cells": 1, "▁cells": 2}, 3, "en").tolist() == [0, 1, 0]
 
 
+def test_dropout_that_would_not_be_used_is_refused() -> None:
+    with pytest.raises(ConfigError, match="dropout is set for a backbone that is loaded"):
+        read_plan(read_recipe(RECIPES / "tiny.toml", ["model.dropout=0.0"]))
+    with pytest.raises(ConfigError, match=r"dropout is 1\.5; it is the share"):
+        read_plan(read_recipe(RECIPES / "encoder.toml", ["model.dropout=1.5"]))
+
+
 def test_forms_are_of_a_language_that_has_a_stemmer() -> None:
     with pytest.raises(ConfigError, match="forms is 'xx'; choose one of ar, "):
         read_plan(read_recipe(RECIPES / "tiny.toml", ["model.sparse={forms = 'xx'}"]))

@@ -51,8 +51,9 @@ STEMMED = {
     "tr": "turkish",
     "yi": "yiddish",
 }
-# What an index does without being told: English is stemmed, and scripts without spaces are cut into pairs.
+# Not a language that an index names: its full text has English stems without being told.
 ENGLISH = {"en": "english"}
+# What an index does without being told: English is stemmed, and scripts without spaces are cut into pairs.
 BY_DEFAULT = ("en", "ja", "km", "ko", "lo", "my", "th", "zh")
 
 # Letters and digits with the marks that these languages write on them; \w leaves marks out.

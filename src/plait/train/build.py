@@ -105,6 +105,11 @@ def read_plan(recipe: Recipe) -> Plan:
     objective = read_objective(recipe.objective, recipe.place("objective"))
     if isinstance(objective, RetroMaeConfig):
         values.setdefault("dense", {"pooling": "cls"})  # the vector that RetroMAE makes
+    if beginning.dropout >= 0 and (random or isinstance(objective, RetroMaeConfig)):
+        raise ConfigError(
+            f"{place.of('dropout')}: dropout is set for a backbone that is loaded and given heads; for one at random "
+            "it stands in [model.random], and RetroMAE keeps its makers'"
+        )
     model = ModelConfig.from_json(values, _where(place))
     if bool(beginning.rarity) != (model.sparse is not None and model.sparse.prior):
         raise ConfigError(
