@@ -30,6 +30,11 @@ def shortened(text: str) -> str:
     return text if found is None else f"{found[1]} ; {text.split(' ; ')[0]}"
 
 
+def cut(row: dict[str, Any], n_words: int) -> dict[str, Any]:
+    """A document with the first so many words of its text; 0 is all."""
+    return row | {"text": " ".join(row["text"].split()[:n_words])} if n_words else row
+
+
 def objects(path: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
@@ -46,6 +51,7 @@ def main() -> None:
     parser.add_argument("--split", default="train")
     parser.add_argument("--queries", type=int, default=2500)
     parser.add_argument("--documents", type=int, default=0)
+    parser.add_argument("--words", type=int, default=0, help="of a document that are kept; 0 is all")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     rng = np.random.default_rng(given.seed)
@@ -59,7 +65,7 @@ def main() -> None:
     others = [row["_id"] for row in documents if row["_id"] not in kept]
     kept |= {others[place] for place in rng.permutation(len(others))[: max(0, given.documents - len(kept))]}
     (given.to / "qrels").mkdir(parents=True)
-    write(given.to / "corpus.jsonl", [row for row in documents if row["_id"] in kept])
+    write(given.to / "corpus.jsonl", [cut(row, given.words) for row in documents if row["_id"] in kept])
     queries = [row for row in objects(given.data / "queries.jsonl.gz") if row["_id"] in asked]
     write(given.to / "queries.jsonl", [{"_id": row["_id"], "text": shortened(row["text"])} for row in queries])
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in qrels)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,21 @@ def test_a_copy_of_the_positive_under_another_id_is_no_negative(beir: Path, tmp_
         file.write(first.replace('"d0"', '"copy"').replace("the loom", "the  loom") + "\n")
     example = mined(beir, tmp_path, MiningConfig(number=50, last_rank=50), encoder=None, mode="bm25")[0]
     assert "copy" not in [passage.id for passage in example.negatives]
+
+
+def test_negatives_at_random_come_from_the_whole_corpus_and_beside_the_ranked(beir: Path, tmp_path: Path) -> None:
+    ranked = MiningConfig(number=4, last_rank=4)
+    alone = mined(beir, tmp_path, ranked, encoder=None, mode="bm25")
+    both = mined(beir, tmp_path, replace(ranked, random=3), encoder=None, mode="bm25")
+    places = set()
+    for plain, example in zip(alone, both, strict=True):
+        n = len(plain.negatives)
+        assert example.negatives[:n] == plain.negatives
+        ids = [passage.id for passage in (*example.positives, *example.negatives)]
+        assert len(example.negatives) == n + 3
+        assert len(set(ids)) == len(ids)
+        places.update(ids[-3:])
+    assert len(places) > 25  # of 50 documents, by 150 draws
 
 
 def test_ranks_are_those_that_were_asked_for(beir: Path, tmp_path: Path) -> None:

@@ -162,6 +162,16 @@ def test_a_folder_is_neither_begun_twice_nor_gone_on_with_by_another_recipe(
         start_folder(tmp_path / "none", recipe, resumed=True)
 
 
+def test_a_run_that_cannot_be_built_leaves_its_folder_free(recipe: Recipe, tmp_path: Path) -> None:
+    def fails(*_: object) -> Parts:
+        raise ConfigError("the pair is too short")
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="too short"):
+            Run(recipe, tmp_path / "run", fails)
+        assert not (tmp_path / "run").exists()
+
+
 def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -> None:
     def nothing(*_: object) -> SumLoss:
         return SumLoss(torch.tensor(float("nan"), requires_grad=True), {})

@@ -82,6 +82,14 @@ def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
     resume.write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
 
 
+def forget_folder(folder: Path) -> None:
+    """Takes back what `start_folder` wrote, for a run that could not be built: its folder is free for the next try."""
+    for name in (RECIPE, VERSIONS):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def versions() -> dict[str, str]:
     """What the numbers of a run may depend on."""
     found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
@@ -113,7 +121,12 @@ class Run:
         self._device.wait()
         self._watch = (watch if self._device.is_first else None) or Watch()
         seed_all(recipe.run.seed)
-        self._parts = build(recipe, folder)
+        try:
+            self._parts = build(recipe, folder)
+        except BaseException:
+            if self._device.is_first and not resumed:
+                forget_folder(folder)
+            raise
         self._model = self._parts.model.to(self._device.torch)
         copy_weights(self._model)
         self._optimiser = make_optimiser(self._parts.groups(recipe.optimiser), recipe.optimiser)

@@ -113,6 +113,35 @@ def test_in_training_it_scores_as_it_does_later() -> None:
     torch.testing.assert_close(model.train()(pairs), model.eval()(pairs), atol=2e-2, rtol=1e-2)
 
 
+def test_a_bridge_keeps_texts_apart_in_the_upper_layers_as_far_as_it_is_low() -> None:
+    backbone = tiny_backbone("bert", 2).eval()
+
+    def states(apart: int, bridge: float) -> torch.Tensor:
+        model = CrossModel(config(apart=apart, bridge=bridge), backbone, None).eval()
+        return model._states(TOKENS)[TOKENS.mask.bool()]
+
+    alone = states(2, 0.0)
+    gaps = [float((states(1, bridge) - alone).abs().max()) for bridge in (0.0, -2.0, -6.0, -60.0)]
+    assert gaps[0] > gaps[1] > gaps[2] > gaps[3]
+    assert gaps[3] < 1e-5
+
+
+def test_a_bridge_is_exported(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(find())
+    changes = {"apart": 1, "bridge": -3.0, "length": 80, "query_length": 24}
+    save(
+        CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), None).eval(), tokenizer, tmp_path / "r"
+    )
+    assert export_cross(tmp_path / "r", tmp_path / "out").differences["fp32"] < 1e-3
+
+
+def test_a_bridge_with_nothing_above_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"bridge is -3\.0, and apart is 0"):
+        config(apart=0, bridge=-3.0)
+    with pytest.raises(ConfigError, match="all 2 layers read apart"):
+        CrossModel(config(apart=2, bridge=-3.0), tiny_backbone("bert", 2), None)
+
+
 def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None:
     with pytest.raises(ConfigError, match="only bert can read texts apart"):
         Apart(tiny_backbone("mpnet", 2), 1)

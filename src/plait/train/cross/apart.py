@@ -24,10 +24,17 @@ TEXTS_AT_ONCE = 16  # of like length: the graph's time is that of the longest
 
 
 class Apart:
-    """The first `n` layers of a BERT, frozen, with attention inside each text of a pair alone."""
+    """The first `n` layers of a BERT, frozen, with attention inside each text of a pair alone. In those above, `bridge`
+    is added to attention from one text to the other."""
 
     def __init__(
-        self, backbone: Backbone, n: int, *, graph: Source | None = None, kept_bytes: int = KEPT_BYTES
+        self,
+        backbone: Backbone,
+        n: int,
+        *,
+        bridge: float = 0.0,
+        graph: Source | None = None,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         kind = backbone.encoder.config.model_type
         if kind != "bert":
@@ -35,11 +42,14 @@ class Apart:
         layers = family_of(backbone.encoder).layers(backbone.encoder)
         if n > len(layers):
             raise ConfigError(f"apart is {n}, and the backbone has {len(layers)} layers; take as many or fewer")
+        if bridge and n == len(layers):
+            raise ConfigError(f"bridge is {bridge}, and all {n} layers read apart; lower apart, or leave bridge out")
         if graph is not None and n < len(layers):
             raise ConfigError(
                 f"a graph gives last states, and apart is {n} of {len(layers)} layers; make it all of them"
             )
         self._encoder, self._n, self._layers, self._graph = backbone.encoder, n, layers, graph
+        self._bridge = bridge
         self._kept, self._bytes, self._room = OrderedDict[bytes, Tensor](), 0, kept_bytes
         for part in (backbone.encoder.embeddings, *layers[:n]):
             _freeze(part)
@@ -51,7 +61,7 @@ class Apart:
         # Each text is numbered from its own beginning, as the encoder read it before.
         places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0) - sides * n_query
         embedded: Tensor = self._encoder.embeddings(input_ids=ids, position_ids=places)
-        return self._run(embedded, same.unsqueeze(1), 0, self._n)
+        return self._run(embedded, _shown(same.unsqueeze(1), embedded.dtype), 0, self._n)
 
     def kept_states(self, ids: Tensor, mask: Tensor, sides: Tensor) -> Tensor:
         """The same, from what is kept; no gradient goes below."""
@@ -69,9 +79,13 @@ class Apart:
             filled[number, :n], filled[number, n:length] = found[query], found[document]
         return filled
 
-    def joint(self, states: Tensor, mask: Tensor) -> Tensor:
+    def joint(self, states: Tensor, mask: Tensor, sides: Tensor) -> Tensor:
         """The layers above, where every token sees both texts."""
-        return self._run(states, mask.bool()[:, None, None, :], self._n, len(self._layers))
+        shown = _shown(mask.bool()[:, None, None, :], states.dtype)
+        if self._bridge:
+            across = (sides.unsqueeze(1) != sides.unsqueeze(2)).unsqueeze(1)
+            shown = shown + self._bridge * across.to(states.dtype)
+        return self._run(states, shown, self._n, len(self._layers))
 
     def _look_up(self, texts: list[Tensor], device: torch.device) -> dict[bytes, Tensor]:
         wanted = {_key(text): text for text in texts}
@@ -99,14 +113,19 @@ class Apart:
         while self._bytes > self._room and self._kept:
             self._bytes -= self._kept.popitem(last=False)[1].nbytes
 
-    def _run(self, states: Tensor, seen: Tensor, start: int, stop: int) -> Tensor:
-        # Padding is numbered as the query; rows of it that see nothing would be NaN, so a number stands for -inf.
-        shown = torch.zeros(seen.shape, dtype=states.dtype, device=states.device)
-        shown = shown.masked_fill(~seen, torch.finfo(states.dtype).min)
+    def _run(self, states: Tensor, shown: Tensor, start: int, stop: int) -> Tensor:
         for layer in self._layers[start:stop]:
             out: Any = layer(states, shown)
             states = out[0] if isinstance(out, tuple) else out
         return states
+
+
+def _shown(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to attention: nothing where it is seen."""
+    # Padding is numbered as the query; rows of it that see nothing would be NaN, so a number stands for -inf. Half of
+    # the smallest, for a bridge is added to it.
+    shown = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return shown.masked_fill(~seen, torch.finfo(dtype).min / 2)
 
 
 def _key(text: Tensor) -> bytes:

@@ -97,7 +97,8 @@ def _tokenizer(plan: CrossPlan) -> Tokenizer:
 
 def _backbone(plan: CrossPlan, tokenizer: Tokenizer) -> Backbone:
     if not plan.random:
-        return load_backbone(plan.model.backbone)
+        dropout = plan.model.backbone_dropout
+        return load_backbone(plan.model.backbone, dropout=None if dropout < 0 else dropout)
     from transformers import AutoConfig
 
     settings = {"vocab_size": tokenizer.get_vocab_size(), **plan.random}

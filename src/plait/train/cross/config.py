@@ -28,9 +28,13 @@ class CrossConfig:
     head: str = "cls"
     layers: int = 0  # only the first so many layers of the backbone; 0 is all
     apart: int = 0  # the first so many layers read each text by itself, and are not trained
+    # What is added to attention from one text to the other in the backbone's upper layers. Below 0 a token looks at the
+    # other text only where that has something for it, and the model begins nearer to the encoder it was
+    bridge: float = 0.0
     joint: int = 0  # the width of small layers above the backbone, where tokens see both texts; 0 is none
     joint_layers: int = 1  # how many of them; two can compare tokens first and gather what they found after
     dropout: float = 0.1  # before the output of cls
+    backbone_dropout: float = -1.0  # of the backbone while it learns; below 0 leaves it as its makers had it
     scale: float = 1.0  # what the score of emb or maxsim is multiplied by
     length: int = 256  # of a pair, special tokens included
     query_length: int = 64  # tokens that the query may always have
@@ -46,6 +50,10 @@ class CrossConfig:
                 f"layers is {self.layers}, apart is {self.apart}, dropout is {self.dropout} and scale is {self.scale}; "
                 f"the first two must be 0 or more, then from 0 to below 1, and above 0"
             )
+        if self.backbone_dropout >= 1:
+            raise ConfigError(f"backbone_dropout is {self.backbone_dropout}; it is a share of values, below 1")
+        if self.bridge and not self.apart:
+            raise ConfigError(f"bridge is {self.bridge}, and apart is 0; it is for layers above those that read apart")
         if self.joint < 0 or self.joint % 4:
             raise ConfigError(f"joint is {self.joint}; it must be 0, or a multiple of 4")
         if self.joint_layers < 1 or self.document_length < 0:
@@ -130,6 +138,11 @@ def read_cross_plan(recipe: Recipe) -> CrossPlan:
     if graph and not model.apart:
         raise ConfigError(
             f"{place.of('graph')}: graph is for a model that reads texts apart; set apart, or leave it out"
+        )
+    if random and model.backbone_dropout >= 0:
+        raise ConfigError(
+            f"{place.of('backbone_dropout')}: it is set for a backbone that is loaded; for one at random write the "
+            f"dropout of its config into random"
         )
     return CrossPlan(model, objective, str(tokenizer), str(graph), random)
 

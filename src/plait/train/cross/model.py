@@ -55,7 +55,7 @@ class CrossModel(nn.Module):
         self.keeps = graph is not None  # whether states of texts that were read apart are kept out of training too
         if config.layers:
             keep_layers(backbone, config.layers)
-        self._apart = Apart(backbone, config.apart, graph=graph) if config.apart else None
+        self._apart = Apart(backbone, config.apart, bridge=config.bridge, graph=graph) if config.apart else None
         self._takes_sides = (
             self._apart is not None or config.head == "maxsim" or config.joint > 0 or takes_sides(backbone.encoder)
         )
@@ -115,12 +115,13 @@ class CrossModel(nn.Module):
         """(pairs, length, hidden)"""
         if self._apart is not None:
             lower = self._apart.kept_states if self.training or self.keeps else self._apart.states
-            return self._apart.joint(lower(tokens.ids, tokens.mask, tokens.sides), tokens.mask)
+            states = lower(tokens.ids, tokens.mask, tokens.sides)
+            return self._apart.joint(states, tokens.mask, tokens.sides)
         given = {"token_type_ids": tokens.sides} if takes_sides(self.backbone.encoder) else {}
-        states: Tensor = self.backbone.encoder(
+        found: Tensor = self.backbone.encoder(
             input_ids=tokens.ids, attention_mask=tokens.mask, **given
         ).last_hidden_state
-        return states
+        return found
 
 
 def nearest(states: Tensor, weights: Tensor, tokens: PairTokens) -> Tensor:

@@ -41,6 +41,10 @@ class TextStore(Closing):
             found.update(self._connection.execute(f"SELECT id, text FROM texts WHERE id IN ({marks})", chunk))
         return [found.get(id) for id in ids]
 
+    def ids(self) -> list[str]:
+        """Every id, in order."""
+        return [id for (id,) in self._connection.execute("SELECT id FROM texts ORDER BY id")]
+
     def items(self) -> Iterator[tuple[str, str]]:
         """Every id and text, by id."""
         yield from self._connection.execute("SELECT id, text FROM texts ORDER BY id")

@@ -22,6 +22,7 @@ class MiningConfig:
     first_rank: int = 1  # ranks to take negatives from, from 1
     last_rank: int = 200
     number: int = 15  # negatives of each query, drawn at random from these ranks
+    random: int = 0  # more negatives of each query, drawn from the whole corpus: what is easy must stay easy
     teacher: str = ""  # a folder: its scores go beside positives and negatives
     teacher_kind: str = "cross-encoder"
     teacher_length: int = 256  # tokens that the teacher reads of a text, or of a pair
@@ -34,6 +35,8 @@ class MiningConfig:
         for name in ("number", "rounds", "teacher_length"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.random < 0:
+            raise ConfigError(f"random is {self.random}; it must be 0 or more")
         if self.margin_kind not in MARGINS:
             raise ConfigError(f"margin_kind is {self.margin_kind!r}; choose one of {', '.join(MARGINS)}")
         if self.teacher_kind not in TEACHERS:

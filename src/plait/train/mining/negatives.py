@@ -84,14 +84,20 @@ def mine(
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
     """Each example with new negatives: `number` of those ranked `first_rank` to `last_rank`, drawn at random, without
-    the positives and without a second passage of one text. Scores are left out: they were of the old negatives."""
-    rest, n_done = iter(examples), 0
+    the positives and without a second passage of one text; then `random` more from the whole corpus. Scores are left
+    out: they were of the old negatives."""
+    rest, n_done, everything = iter(examples), 0, texts.ids() if config.random else []
     while block := list(islice(rest, _BATCH)):
         ranked = index.rank([example.query for example in block], config.last_rank, mode=mode)
         for example, ranking in zip(block, ranked, strict=True):
             rng = np.random.default_rng([seed, n_done])
             ids = [id for id, _ in ranking[config.first_rank - 1 :]]
             negatives = _negatives(example, ids, texts, config.number, rng)
+            if config.random:
+                # A few more than are wanted, for some may be known already.
+                drawn = rng.integers(len(everything), size=4 * config.random + 16)
+                others = [everything[place] for place in drawn]
+                negatives += _negatives(example, others, texts, config.random, rng, known=negatives)
             yield replace(example, negatives=negatives, positive_scores=None, negative_scores=None)
             n_done += 1
         if on_progress is not None:
@@ -99,13 +105,19 @@ def mine(
 
 
 def _negatives(
-    example: Example, ids: Sequence[str], texts: TextStore, number: int, rng: np.random.Generator
+    example: Example,
+    ids: Sequence[str],
+    texts: TextStore,
+    number: int,
+    rng: np.random.Generator,
+    *,
+    known: Sequence[Passage] = (),
 ) -> tuple[Passage, ...]:
-    seen = {digest(passage.text) for passage in example.positives} | {digest(example.query)}
-    known = {passage.id for passage in example.positives if passage.id}
+    seen = {digest(passage.text) for passage in (*example.positives, *known)} | {digest(example.query)}
+    not_these = {passage.id for passage in example.positives if passage.id}
     found: list[Passage] = []
     for id, text in zip(ids, texts.get(ids), strict=True):
-        if text is None or id in known or digest(text) in seen:
+        if text is None or id in not_these or digest(text) in seen:
             continue
         seen.add(digest(text))
         found.append(Passage(text, id))
