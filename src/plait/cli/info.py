@@ -48,7 +48,10 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("size", size(facts.bytes)),
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("memory", _memory(facts)),
-        ("strands", ", ".join(f"{name} ({width:,})" for name, width in shape.items() if width is not None) or "none"),
+        (
+            "strands",
+            ", ".join(_strand(name, width, facts) for name, width in shape.items() if width is not None) or "none",
+        ),
         *pooling,
         *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
@@ -59,6 +62,11 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
         *(("weights" if not number else "", line) for number, line in enumerate(weight_lines(facts.weights))),
     ]
+
+
+def _strand(name: str, width: int, facts: StoreInfo) -> str:
+    apart = "; hybrid leaves it out unless it is given a weight" if name in facts.facts.get("apart", ()) else ""
+    return f"{name} ({width:,}{apart})"
 
 
 def _memory(facts: StoreInfo) -> str:

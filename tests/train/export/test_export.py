@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import plait
+from plait.cli.app import app
 from plait.encode.card import CARD_NAME
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load, verify
@@ -145,6 +147,8 @@ def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(tra
             assert ("sparse" in index.search("oak looms")[0].scores) == is_woven
             assert "sparse" in index.search("oak looms", options={"sparse": 0.5})[0].scores
             assert index.search("oak looms", mode="sparse")
+        told = CliRunner().invoke(app, ["info", str(tmp_path / f"index of {model.folder.name}")]).stdout
+        assert ("hybrid leaves it out" in told) != is_woven
 
 
 def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
