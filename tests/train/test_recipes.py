@@ -22,6 +22,7 @@ SYSTEMS = (
     "constbert",
     "cross-cls",
     "cross-emb",
+    "cross-science",
     "cross-tiny",
     "distil-dense",
     "distil-tiny",

@@ -151,7 +151,7 @@ def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None
         config(joint=6)
 
 
-@pytest.mark.parametrize("head", ["cls", "emb"])
+@pytest.mark.parametrize("head", ["cls", "emb", "maxsim"])
 def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
     tokenizer = with_markers(load_tokenizer(find()), ("[unused0]", "[unused1]"))
     changes = {"head": head, "joint": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
@@ -168,7 +168,7 @@ def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
 
 def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
     model = CrossModel(config(head="cls", joint=8), tiny_backbone("bert", 2), None)
-    with pytest.raises(ConfigError, match="need a model with the head cls or emb"):
+    with pytest.raises(ConfigError, match="need a model that reads all its layers apart"):
         RowScorer(model, PairReader(load_tokenizer(find()), model.config.frame), [])
 
 

@@ -127,11 +127,16 @@ class CrossModel(nn.Module):
 def nearest(states: Tensor, weights: Tensor, tokens: PairTokens) -> Tensor:
     """(pairs,): the cosine of each token of the query with its nearest of the document, averaged by the softmax of
     weights (pairs, length) over the query."""
+    held, asked = tokens.mask * tokens.sides, tokens.mask * (1 - tokens.sides)
     unit = F.normalize(states, dim=2)
-    held, asked = (tokens.mask * tokens.sides).bool(), (tokens.mask * (1 - tokens.sides)).bool()
-    alike = (unit @ unit.transpose(1, 2)).masked_fill(~held.unsqueeze(1), -1.0).amax(dim=2)
-    shares = weights.masked_fill(~asked, torch.finfo(weights.dtype).min).softmax(dim=1)
-    return (alike * shares).sum(dim=1)
+    return nearest_between((unit, asked), (unit, held), weights)
+
+
+def nearest_between(asked: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], weights: Tensor) -> Tensor:
+    """The same of the query's unit vectors and mask (pairs, length) and the document's, which may be other tensors."""
+    nearest_each = (asked[0] @ held[0].transpose(1, 2)).masked_fill(~held[1].bool().unsqueeze(1), -1.0).amax(dim=2)
+    shares = weights.masked_fill(~asked[1].bool(), torch.finfo(weights.dtype).min).softmax(dim=1)
+    return (nearest_each * shares).sum(dim=1)
 
 
 def takes_sides(encoder: Any) -> bool:

@@ -2,6 +2,7 @@
 
 A pair then costs the joint layers alone: what they begin with is worked out once for each document and kept, narrow as
 they are, and their last layer works out only the tokens that the head reads. This is what score matrices are made with.
+The head `maxsim` reads all tokens: their last states are kept beside, and need memory.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from plait.cross.encoder import BATCH_TOKENS
 from plait.cross.pairs import PairReader
 from plait.encode.batches import by_length, pad
 from plait.errors import ConfigError
-from plait.train.cross.model import CrossModel
+from plait.train.cross.model import CrossModel, nearest_between
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +31,7 @@ class _Block:
     rows: Tensor  # (documents, length, dim): what the joint layers begin with
     mask: Tensor  # (documents, length)
     marker: Tensor  # (documents,): where the document's marker stands; 0 where the head has none
-    state: Tensor  # (documents, hidden): the state there
+    states: Tensor  # (documents, n, hidden): those of the tokens that the head reads
 
 
 class RowScorer:
@@ -38,8 +40,8 @@ class RowScorer:
     def __init__(self, model: CrossModel, reader: PairReader, documents: Sequence[str]) -> None:
         if not reads_rows(model):
             raise ConfigError(
-                f"rows of scores need a model with the head cls or emb that reads all its layers apart, joint layers "
-                f"above them and a document_length; this one has {model.config}"
+                f"rows of scores need a model that reads all its layers apart, joint layers above them and a "
+                f"document_length; this one has {model.config}"
             )
         self._model, self._reader, self._n = model.eval(), reader, len(documents)
         ids = self._own([("", document) for document in documents], side=1)
@@ -52,19 +54,29 @@ class RowScorer:
     def score(self, query: str) -> NDArray[np.float32]:
         """(documents,): the scores of the query with all of them."""
         asked = self._read(self._own([(query, "")], side=0), [0], side=0)
-        scores, n_query = np.zeros(self._n, np.float32), asked.rows.shape[1]
+        scores = np.zeros(self._n, np.float32)
         for block in self._blocks:
-            n = len(block.items)
-            rows = torch.cat([asked.rows.expand(n, -1, -1), block.rows], dim=1)
-            mask = torch.cat([asked.mask.expand(n, -1), block.mask], dim=1)
-            at, kept = asked.marker.expand(n).unsqueeze(1), asked.state.expand(n, -1).unsqueeze(1)
-            if self._model.marker_ids is not None:
-                at = torch.cat([at, block.marker.unsqueeze(1) + n_query], dim=1)
-                kept = torch.cat([kept, block.state.unsqueeze(1)], dim=1)
-            assert self._model.joint is not None
-            found = self._model.from_places(kept + self._model.joint.added(rows, mask, at))
-            scores[block.items] = found.numpy()
+            scores[block.items] = self._scores(asked, block).numpy()
         return scores
+
+    def _scores(self, asked: _Block, block: _Block) -> Tensor:
+        """(documents,): of one query with the documents of a block."""
+        n, n_query, joint = len(block.items), asked.rows.shape[1], self._model.joint
+        assert joint is not None
+        rows = torch.cat([asked.rows.expand(n, -1, -1), block.rows], dim=1)
+        mask = torch.cat([asked.mask.expand(n, -1), block.mask], dim=1)
+        kept = asked.states.expand(n, -1, -1)
+        if self._model.weigh is not None:
+            states = torch.cat([kept, block.states], dim=1) + joint.added(rows, mask)
+            weights = self._model.weigh(states[:, :n_query])[:, :, 0]
+            asked_units, held_units = F.normalize(states, dim=2).tensor_split([n_query], dim=1)
+            texts = (asked_units, mask[:, :n_query]), (held_units, block.mask)
+            return nearest_between(*texts, weights) * self._model.config.scale
+        at = asked.marker.expand(n).unsqueeze(1)
+        if self._model.marker_ids is not None:
+            at = torch.cat([at, block.marker.unsqueeze(1) + n_query], dim=1)
+            kept = torch.cat([kept, block.states], dim=1)
+        return self._model.from_places(kept + joint.added(rows, mask, at))
 
     def _own(self, pairs: Sequence[tuple[str, str]], side: int) -> list[NDArray[np.int64]]:
         """The tokens of one text of each pair. With a document_length they do not depend on the other."""
@@ -81,10 +93,12 @@ class RowScorer:
             marker = (ids == markers[side]).long().argmax(dim=1)
         assert self._model.joint is not None
         rows = self._model.joint.enter(states, torch.full_like(ids, side))
-        return _Block(items, rows, mask, marker, states[torch.arange(len(ids)), marker].clone())
+        if self._model.weigh is None:
+            states = states[torch.arange(len(ids)), marker].unsqueeze(1)
+        return _Block(items, rows, mask, marker, states.clone())
 
 
 def reads_rows(model: CrossModel) -> bool:
     """Whether a model is one that `RowScorer` takes."""
     config, n_layers = model.config, model.backbone.encoder.config.num_hidden_layers
-    return bool(config.joint and config.head != "maxsim" and config.document_length and config.apart == n_layers)
+    return bool(config.joint and config.document_length and config.apart == n_layers)
