@@ -470,6 +470,11 @@ class Index(Closing):
         found = snapshot.lookup(ids)
         return [with_title(one.title, one.text) for one in snapshot.fetch([found[id] for id in ids])]
 
+    def told_absent(self, filter: str) -> str:
+        """`no document has a field langauge; did you mean language?` of a filter that found nothing; empty where every
+        field that it names is one that some document has."""
+        return self._snapshot().told_absent(filter)
+
     # -- within
 
     def _snapshot(self) -> Snapshot:

@@ -53,6 +53,9 @@ class FakeIndex:
         report.passages = report.added
         return report
 
+    def told_absent(self, filter: str) -> str:
+        return "" if "year" in filter else "no document has such a field"
+
     def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None) -> int:
         self.asked.append({"ids": ids, "filter": filter})
         wanted = list(self.documents) if ids is None else ids

@@ -107,6 +107,13 @@ def test_nothing_found_ends_with_1(runner: CliRunner, library: Library) -> None:
     assert result.stderr == "plait: nothing found among the documents where year > 1\n"
 
 
+def test_a_field_that_no_document_has_is_told(runner: CliRunner, library: Library) -> None:
+    library.make("ix", a="woven")
+    result = runner.invoke(app, ["search", "ix", "absent", "--filter", "yaer > 1"])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[1] == "plait: no document has such a field"
+
+
 def test_a_mistake_ends_with_2_and_one_message(runner: CliRunner, library: Library) -> None:
     result = runner.invoke(app, ["search", "nowhere", "woven"])
     assert (result.exit_code, result.stdout) == (2, "")

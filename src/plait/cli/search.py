@@ -82,6 +82,7 @@ def search(
             explain=explain,
             rerank=reranker,
         )
+        absent = opened.told_absent(filter) if filter and not hits else ""
     if as_json:
         print_json(hits, full=full)
     elif explain and hits:
@@ -94,6 +95,8 @@ def search(
         _tell_timings(trace, as_json=as_json)
     if not hits:
         say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))
+        if absent:
+            say(f"plait: {absent}")
         raise typer.Exit(NOTHING_FOUND)
 
 

@@ -160,6 +160,12 @@ class Snapshot(Closing):
             self._filtered[filter] = found
         return found
 
+    def told_absent(self, filter: str) -> str:
+        """What to say of fields that the filter names and no document has; empty if there are none."""
+        from plait.index.filters.absent import told_absent
+
+        return told_absent(self._view, filter, self._living)
+
     def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
         """The documents of these numbers, in this order, each compared with the digest of its content."""
         found = self._by_number("doc, id, text, title, metadata, digest, segment, first_row, n_rows", docs)

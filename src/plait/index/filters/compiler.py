@@ -46,7 +46,12 @@ class Condition:
 def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
     """The condition that a filter stands for; FilterError, with a caret at the place, if it cannot be read. `columns`
     are those of the fields that have an index."""
-    condition = _compile(parse(text, columns), MAX_ALTERNATIONS, negated=False)
+    return condition_of(parse(text, columns))
+
+
+def condition_of(node: Node) -> Condition:
+    """That of a filter that was read."""
+    condition = _compile(node, MAX_ALTERNATIONS, negated=False)
     if len(condition.parameters) > MAX_PARAMETERS:
         raise FilterError(
             f"the filter compares with too many values ({len(condition.parameters):,} parameters of at most "
