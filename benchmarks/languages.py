@@ -2,7 +2,7 @@
 
     python benchmarks/languages.py bm25 --data data --sets scifact jaquad xquad/de@de afriqa/en afriqa/fr@fr+translation
     python benchmarks/languages.py cross --data data/xquad --asked en de zh --corpus en --mode bm25 dense hybrid
-    python benchmarks/languages.py sentences --data data/flores200 --pairs deu_Latn-eng_Latn --mode bm25 dense
+    python benchmarks/languages.py sentences --data data/flores200 --pairs deu_Latn-eng_Latn --mode bm25 dense --model M
 
 A set is a BEIR folder below --data; `@de` gives its index that language, `:dev` names another split than test, and
 `+field` asks with a field of the queries file in the place of their text. `cross` needs folders that share their ids.
@@ -39,7 +39,8 @@ def main() -> None:
         verb.set_defaults(run=run)
         verb.add_argument("--data", type=Path, required=True)
         verb.add_argument("--queries", type=int, default=None, help="only so many of each")
-        verb.add_argument("--mode", nargs="+", default=["bm25"], help="bm25, or those of the bundled model")
+        verb.add_argument("--mode", nargs="+", default=["bm25"], help="bm25, or those of the model")
+        verb.add_argument("--model", help="another than the default")
         if name == "bm25":
             verb.add_argument("--sets", nargs="+", required=True)
             verb.add_argument("--figures", type=Path, help="a page with a table of nDCG@10 to compare with")
@@ -124,10 +125,10 @@ def sentences(asked: argparse.Namespace) -> None:
 def any_index(
     folder: Path, documents: Iterable[Document], asked: argparse.Namespace, language: str | None
 ) -> plait.Index:
-    """With the bundled model where a mode needs it."""
+    """With a model where a mode needs it."""
     if asked.mode == ["bm25"]:
         return text_index(folder, documents, language)
-    index = plait.open(folder / "index", create=True, language=language, n_threads=1)
+    index = plait.open(folder / "index", create=True, model=asked.model, language=language, n_threads=1)
     index.add(documents)
     return index
 
