@@ -99,7 +99,7 @@ def _card(source: Source, multi: Linear, records: dict[str, dict[str, Any]]) -> 
         "version": "1",
         "strands": {
             "dense": {"dim": source.weights["d3"].shape[1], "pooling": "mean"},
-            "multi": {"dim": multi.weight.shape[1], "special_rows": True, "skip": ["▁", *skipped]},
+            "multi": {"dim": multi.weight.shape[1], "special_rows": False, "skip": ["▁", *skipped]},
         },
         "query": {"length": LENGTH, "prefix": "", "expansion": None},
         "document": {"length": LENGTH, "prefix": "", "overlap": OVERLAP},

@@ -130,7 +130,8 @@ def _found(word: MatchedWord, hit: Hit, room: int, *, colour: bool) -> Text:
 def _rest(words: Sequence[MatchedWord], total: float) -> list[Text]:
     if not words:
         return []
-    names = ", ".join(dict.fromkeys(printable(word.label) for word in words))
+    # A tokeniser may have a token that is a space alone.
+    names = ", ".join(dict.fromkeys(printable(word.label).strip() or "space" for word in words))
     return [Text(f"+ {sum(word.gain for word in words):.2f} of {total:.2f} from {names}", style="dim")]
 
 
