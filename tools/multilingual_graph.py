@@ -17,7 +17,6 @@ from plait.train.export.linear import Linear
 
 Floats = NDArray[np.float32]
 WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: the pieces it sees, and how many stand before its own
-WIDTH = 256
 STEPS = 15  # of 4 bits
 
 

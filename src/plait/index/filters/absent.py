@@ -12,6 +12,7 @@ from plait.index.filters.parser import parse
 from plait.index.filters.syntax import And, Field, IsNull, Node, Not, Or
 
 READ = 1000  # documents whose fields are looked at for a likely name
+DEEPEST = 8  # of nested ones
 
 
 def told_absent(view: ReadTransaction, filter: str, living: str) -> str:
@@ -52,15 +53,15 @@ def _known(view: ReadTransaction, living: str) -> list[str]:
     """Names of fields, nested ones as paths, of the first documents."""
     found: dict[str, None] = {}
     for (metadata,) in view.rows(f"SELECT metadata FROM documents WHERE {living} LIMIT {READ}"):
-        _gather(json.loads(metadata or "{}"), "", found)
+        _gather(json.loads(metadata or "{}"), "", found, DEEPEST)
     return list(found)
 
 
-def _gather(values: dict[str, object], prefix: str, found: dict[str, None]) -> None:
+def _gather(values: dict[str, object], prefix: str, found: dict[str, None], levels: int) -> None:
     for name, value in values.items():
         found[prefix + name] = None
-        if isinstance(value, dict):
-            _gather(value, f"{prefix}{name}.", found)
+        if isinstance(value, dict) and levels > 1:
+            _gather(value, f"{prefix}{name}.", found, levels - 1)
 
 
 def _listed(known: list[str], most: int = 10) -> str:
