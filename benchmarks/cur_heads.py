@@ -40,6 +40,12 @@ def difference(own: NDArray[np.float64], base: NDArray[np.float64]) -> str:
     return f"{100 * float(np.mean(own - base)):+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
+def without_means(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What is left of a score when that of its query and that of its document with everything is taken away."""
+    of_both = scores.mean(axis=1, keepdims=True) + scores.mean(axis=0, keepdims=True) - scores.mean()
+    return np.asarray(scores - of_both, np.float32)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("matrices", type=Path, nargs="+")
@@ -59,6 +65,9 @@ def main() -> None:
     for threshold in shapes[0].ranks:
         rows[f"rank at {threshold:g}"] = [str(own.ranks[threshold]) for own in shapes]
     rows["directions with 99% of the energy"] = [str(own.energy_rank) for own in shapes]
+    rows["the same, without the means of rows and columns"] = [
+        str(spectrum(without_means(own)).energy_rank) for own in matrices.values()
+    ]
     rows["skewness"] = [f"{own.skewness:.2f}" for own in spreads]
     rows["kurtosis"] = [f"{own.kurtosis:.2f}" for own in spreads]
     head = f"{n_rows} queries by {read_all[0].matrix.n_items:,} documents"

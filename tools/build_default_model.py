@@ -64,7 +64,7 @@ def build(
     for file, content in files.items():
         (folder / file).write_bytes(content)
         print(f"{folder / file}: {len(content) / 1e6:.1f} MB")
-    card = _card(name, source, projection, {file: _record(file, content) for file, content in files.items()})
+    card = _card(name, source, projection, {file: record(file, content) for file, content in files.items()})
     (folder / "plait.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if not page:
         return
@@ -79,7 +79,8 @@ def _tokenizer(published: str) -> bytes:
     return json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _record(name: str, content: bytes) -> dict[str, Any]:
+def record(name: str, content: bytes) -> dict[str, Any]:
+    """What a card says of a file."""
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 

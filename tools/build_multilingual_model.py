@@ -11,7 +11,6 @@ package onnx.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from tokenizers.processors import TemplateProcessing
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from build_default_model import record
 from model_source import weights_hash
 from multilingual_graph import build_graph
 from multilingual_source import ATTRIBUTION, LICENCE, SOURCE, Pieces, Source, read_source
@@ -64,7 +64,7 @@ def build(source: Source, multi: Linear, folder: Path, *, fp32: bool) -> None:
     for file, content in files.items():
         (folder / file).write_bytes(content)
         print(f"{folder / file}: {len(content) / 1e6:.1f} MB")
-    records = {file: _record(file, content) for file, content in files.items()}
+    records = {file: record(file, content) for file, content in files.items()}
     card = _card(source, multi, records)
     (folder / "plait.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -79,10 +79,6 @@ def tokenizer_of(pieces: Pieces) -> bytes:
     numbers = [(token, tokenizer.token_to_id(token)) for token in (BEGIN, END)]
     tokenizer.post_processor = TemplateProcessing(single=f"{BEGIN} $A {END}", special_tokens=numbers)
     return json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _record(name: str, content: bytes) -> dict[str, Any]:
-    return {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
 def _card(source: Source, multi: Linear, records: dict[str, dict[str, Any]]) -> dict[str, Any]:

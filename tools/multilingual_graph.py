@@ -12,10 +12,9 @@ from onnx import TensorProto  # type: ignore[import-not-found,import-untyped,unu
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
-from plait.train.export.builder import Builder
+from plait.train.export.builder import Builder, Floats
 from plait.train.export.linear import Linear
 
-Floats = NDArray[np.float32]
 WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: the pieces it sees, and how many stand before its own
 STEPS = 15  # of 4 bits
 
