@@ -5,8 +5,9 @@ states, and the model before it.
 
 `--indexes` and `--before` are folders with an index of each set (`plait eval --data SET --indexes DIR --model MODEL`
 builds those that are missing), `--base` is a model folder whose multi strand is the base's whole states
-(`tools/build_default_model.py --projection` with the identity). Those score what `--before` finds, its best 20: whole
-states of every passage would be a large index. The base's dense vectors are those of `--before`.
+(`tools/build_default_model.py --projection` with the identity). Those score what `--before` finds, its best 20, because
+whole states of every passage are a large index; that flatters them. Where `--base-indexes` has an index of the set by
+that model, they score every passage. The base's dense vectors are those of `--before`.
 
 nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
 randomisation test over the queries, corrected by Holm for the four of a row.
@@ -38,8 +39,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder of BEIR folders")
     parser.add_argument("--indexes", type=Path, required=True, help="indexes of the model")
-    parser.add_argument("--before", type=Path, required=True, help="indexes of the model before it")
+    parser.add_argument("--before", type=Path, help="indexes of the model before it; left out, its columns are empty")
     parser.add_argument("--base", type=Path, help="a model that gives whole states; left out, its column is empty")
+    parser.add_argument("--base-indexes", type=Path, help="indexes by the model of whole states, for some of the sets")
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     parser.add_argument("--threads", type=int, default=1)
@@ -52,7 +54,11 @@ def main() -> None:
     sure: dict[str, dict[str, int]] = {}
     for name in asked.sets:
         judged = first_queries(load_set(str(asked.data / name), "test"), asked.queries)
-        runs = runs_of(asked.indexes / name, asked.before / name, base, judged, asked.threads)
+        before = asked.before / name if asked.before else None
+        runs = runs_of(asked.indexes / name, before, base, judged, asked.threads)
+        if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
+            with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
+                runs["base states"] = found_by_plan(index, judged, plans=("multi",))["multi"]
         means[name], sure[name] = told(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
         row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))
@@ -64,10 +70,12 @@ def main() -> None:
         asked.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
 
 
-def runs_of(new: Path, old: Path, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int) -> dict[str, Run]:
+def runs_of(new: Path, old: Path | None, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int) -> dict[str, Run]:
     """What each finds, by name."""
     with plait.open(new, n_threads=n_threads, read_only=True) as index:
         runs = found_by_plan(index, judged, plans=("bm25", *OWN))
+    if old is None:
+        return runs
     with plait.open(old, n_threads=n_threads, read_only=True) as index:
         before = found_by_plan(index, judged, plans=("dense", "hybrid"))
         runs |= {"base dense": before["dense"], "before": before["hybrid"]}

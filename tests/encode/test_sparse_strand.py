@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from encode.conftest import Make
 
 CLS, SEP, A = 2, 3, 5
-STRANDS = {"sparse": {"vocabulary": 37}, "multi": {"dim": 4, "special_rows": True, "skip": [], "first_row": False}}
+STRANDS: dict[str, dict[str, Any]] = {
+    "sparse": {"vocabulary": 37},
+    "multi": {"dim": 4, "special_rows": True, "skip": [], "first_row": False},
+}
 
 
-def weighing(make: Make) -> OnnxEncoder:
+def weighing(make: Make, **sparse: float) -> OnnxEncoder:
     """A token weighs its place in the text; [CLS] and [SEP] weigh nothing."""
-    encoder, session = make(strands=STRANDS)
+    encoder, session = make(strands={**STRANDS, "sparse": {**STRANDS["sparse"], **sparse}})
     plain = session.run
 
     def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:
@@ -41,6 +44,15 @@ def test_a_term_has_its_largest_weight_and_special_tokens_are_none(make: Make) -
     assert sparse.offsets.tolist() == [0, 0, 2, 3]
     assert sparse.terms.tolist() == [A, A + 1, A]
     assert sparse.weights.tolist() == [2, 3, 1]
+
+
+def test_queries_count_repeated_terms_and_documents_count_their_length(make: Make) -> None:
+    encoder = weighing(make, repeats=0.5, damping=0.5)
+    documents, queries = encoder.encode_documents(["b a b", ""]).sparse, encoder.encode_queries(["b a b", ""]).sparse
+    assert documents is not None
+    assert queries is not None
+    assert documents.weights.tolist() == pytest.approx([2 / 5**0.5, 3 / 5**0.5])
+    assert queries.weights.tolist() == [2, 3.5]
 
 
 def test_no_texts_have_no_terms(make: Make) -> None:
@@ -73,6 +85,12 @@ def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None
     parsed = parse_card(card, "card")
     assert parsed.shape == StrandShape(dense=4, sparse=30, multi=4)
     assert parsed.fingerprint != plain
+    for setting in ({"damping": 0.2}, {"repeats": 0.5}):
+        card["strands"]["sparse"] = {"vocabulary": 30, **setting}
+        assert parse_card(card, "card").fingerprint != parsed.fingerprint
+    card["strands"]["sparse"] = {"vocabulary": 30, "damping": 1.5}
+    with pytest.raises(ModelError, match=r"'damping' is 1\.5; it must be from 0 to 1"):
+        parse_card(card, "card")
     card["strands"] = {"sparse": {"vocabulary": 0}}
     with pytest.raises(ModelError, match="'vocabulary' is 0"):
         parse_card(card, "card")

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.encode.terms import joined, terms_of
+from plait.encode.terms import damped, joined, terms_of
 from plait.errors import ModelError
 from plait.strands import SparseRows
 
 Texts = st.lists(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5, 1.0, 2.5])), max_size=9), max_size=6)
 
 
-def twin(pairs: list[tuple[int, float]]) -> dict[int, float]:
-    best: dict[int, float] = {}
+def twin(pairs: list[tuple[int, float]], repeats: float = 0.0) -> dict[int, float]:
+    found: dict[int, list[float]] = {}
     for term, weight in pairs:
         if weight > 0:
-            best[term] = max(best.get(term, 0.0), weight)
-    return dict(sorted(best.items()))
+            found.setdefault(term, []).append(weight)
+    return {term: (1 - repeats) * max(own) + repeats * sum(own) for term, own in sorted(found.items())}
 
 
 def items_of(rows: SparseRows) -> list[dict[int, float]]:
@@ -31,15 +31,25 @@ def items_of(rows: SparseRows) -> list[dict[int, float]]:
     return found
 
 
-@given(texts=Texts, n_more=st.integers(0, 3))
-def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int) -> None:
+@given(texts=Texts, n_more=st.integers(0, 3), repeats=st.sampled_from([0.0, 0.5, 1.0]))
+def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int, repeats: float) -> None:
     longest = max((len(text) for text in texts), default=0) + n_more
     weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
     for row, text in enumerate(texts):
         weights[row, : len(text)] = [weight for _, weight in text]
-    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights)
+    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights, repeats=repeats)
     assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
-    assert items_of(rows) == [twin(text) for text in texts]
+    assert items_of(rows) == [twin(text, repeats) for text in texts]
+
+
+@given(texts=Texts, power=st.sampled_from([0.2, 0.5, 1.0]))
+def test_damped_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tuple[int, float]]], power: float) -> None:
+    items = [twin(text) for text in texts]
+    rows = joined([(np.array([*own], np.int32), np.array([*own.values()], np.float32)) for own in items])
+    wanted = [{term: weight / sum(own.values()) ** power for term, weight in own.items()} for own in items]
+    for own, expected in zip(items_of(damped(rows, power)), wanted, strict=True):
+        assert own == pytest.approx(expected)
+    assert damped(rows, 0.0) is rows
 
 
 def test_a_graph_that_gives_too_few_weights_is_refused() -> None:

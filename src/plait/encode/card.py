@@ -48,6 +48,10 @@ class SparseStrand:
     vocabulary: int  # ids of terms are below this
     forms: bool = False  # whether forms of a word are one term: the graph's output `terms` then says which a token is
     apart: bool = False  # whether hybrid search leaves the strand out unless it is given a weight
+    # The power of a passage's sum of weights that they are divided by: a long one shares more terms with any query.
+    damping: float = 0.0
+    # The share that a query's repeated term has by the sum of its weights, and not by the largest of them alone.
+    repeats: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,8 @@ def _sparse(section: Section) -> SparseStrand:
         vocabulary=section.take_count("vocabulary"),
         forms=section.take_or("forms", default=False),
         apart=section.take_or("apart", default=False),
+        damping=section.take_share_or("damping", default=0.0),
+        repeats=section.take_share_or("repeats", default=0.0),
     )
     section.close()
     return strand
@@ -246,7 +252,7 @@ def _multi(section: Section) -> MultiStrand:
 def _identity_of(strand: SparseStrand | MultiStrand) -> dict[str, Any]:
     """What the vectors depend on, which is not how they are searched. What is as it always was is left out: models from
     before these keys keep their names."""
-    as_before = {"fixed": None, "first_row": True, "forms": False}
+    as_before = {"fixed": None, "first_row": True, "forms": False, "damping": 0.0, "repeats": 0.0}
     given = {name: value for name, value in asdict(strand).items() if name != "apart"}
     return {name: value for name, value in given.items() if name not in as_before or value != as_before[name]}
 
@@ -310,6 +316,13 @@ class Section:
             self._known.append(key)
             return default
         return self.take(key, type(default))
+
+    def take_share_or(self, key: str, *, default: float) -> float:
+        """A number from 0 to 1."""
+        value = self.take_or(key, default=default)
+        if not 0 <= value <= 1:
+            raise ModelError(f"{self.where}: {key!r} is {value}; it must be from 0 to 1")
+        return value
 
     def take_one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self.take(key, str)

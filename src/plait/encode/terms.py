@@ -15,9 +15,10 @@ TERMS = "terms"  # a graph's output of (texts, length): the term that each token
 Terms = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
 
 
-def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32]) -> SparseRows:
+def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, repeats: float = 0.0) -> SparseRows:
     """The terms of each text: ids (tokens,) of each, and weights (texts, at least the longest). A term that occurs more
-    than once has the largest of its weights; a weight of 0 is no term."""
+    than once has the largest of its weights, and of the sum of the others the share `repeats`; a weight of 0 is no
+    term."""
     longest = max((len(item) for item in ids), default=0)
     if weights.ndim != 2 or weights.shape[0] != len(ids) or weights.shape[1] < longest:
         raise ModelError(f"the graph gives token weights of {weights.shape} for {len(ids)} texts of up to {longest}")
@@ -32,9 +33,23 @@ def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32]) -> 
     texts, terms, values = texts[order], terms[order], values[order]
     first = np.ones(len(texts), np.bool_)
     first[1:] = (texts[1:] != texts[:-1]) | (terms[1:] != terms[:-1])
+    largest = values[first].astype(np.float32)
+    if repeats and len(values):
+        sums = np.add.reduceat(values.astype(np.float64), np.flatnonzero(first))
+        largest = ((1 - repeats) * largest + repeats * sums).astype(np.float32)
     counts = np.bincount(texts[first], minlength=len(ids))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return SparseRows(terms[first].astype(np.int32), values[first].astype(np.float32), offsets)
+    return SparseRows(terms[first].astype(np.int32), largest, offsets)
+
+
+def damped(rows: SparseRows, power: float) -> SparseRows:
+    """The same terms, the weights of each text divided by this power of their sum; a text without terms stays so."""
+    if not power:
+        return rows
+    counts = np.diff(rows.offsets)
+    sums = np.bincount(np.repeat(np.arange(len(counts)), counts), rows.weights, len(counts))
+    weights = rows.weights * np.repeat(np.maximum(sums, np.finfo(np.float32).tiny) ** -power, counts)
+    return SparseRows(rows.terms, weights.astype(np.float32), rows.offsets)
 
 
 def joined(items: Sequence[Terms]) -> SparseRows:

@@ -52,6 +52,7 @@ MARKED = [
 LATE = ["model.late={n_layers = 2, dim = 8}"]
 RARE = ["model.sparse={hidden = 3, prior = true}", f"model.rarity=['{RECIPES / 'tiny-data'}']"]
 FORMS = ["model.sparse={forms = 'en', prior = true}", RARE[1]]
+DAMPED = ["model.sparse={damping = 0.2, repeats = 0.5}"]
 Train = Callable[..., Path]
 
 
@@ -97,7 +98,9 @@ def assert_equal(one: Strands, other: Strands) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [(), FIXED, MARKED, RARE, LATE, FORMS], ids=["plain", "fixed", "marked", "rare", "late", "forms"]
+    "changes",
+    [(), FIXED, MARKED, RARE, LATE, FORMS, DAMPED],
+    ids=["plain", "fixed", "marked", "rare", "late", "forms", "damped"],
 )
 def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)

@@ -17,12 +17,13 @@ from plait.search.coded import CodedQuery, bytes_of_row
 from plait.search.methods.method import NOTHING, Found, at_least_one
 from plait.search.methods.tokens import best_rows
 
-FEWEST, MOST, ONE_IN = 100, 40_000, 10_000
+# With one in 10,000, small sets lost up to 0.06 nDCG@10 to imputation; so many lose a hundredth at most.
+FEWEST, MOST, ONE_IN = 500, 40_000, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xtr:
-    n_tokens: int | None = None  # rows that each query row retrieves (k'); None is one in 10,000, from 100 to 40,000
+    n_tokens: int | None = None  # rows that each query row retrieves (k'); None is one in 1,000, from 500 to 40,000
 
     comparable: ClassVar[bool] = False
 

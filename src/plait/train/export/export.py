@@ -146,6 +146,8 @@ def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
         strands["sparse"] = {"vocabulary": n_ids_of(model)}
         strands["sparse"] |= {"forms": True} if config.sparse.forms else {}
         strands["sparse"] |= {"apart": True} if sparse_apart else {}
+        given = {"damping": config.sparse.damping, "repeats": config.sparse.repeats}
+        strands["sparse"] |= {name: value for name, value in given.items() if value}
     if config.multi is not None:
         multi: dict[str, Any] = {"dim": config.multi.dim, "special_rows": config.multi.special_rows}
         multi["skip"] = list(config.multi.skip)
@@ -160,7 +162,8 @@ def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
 def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncoder:
     """The model as torch runs it: what a graph is held against."""
     texts = Reading(Texts(trained.tokenizer, trained.model.config))
-    return TorchEncoder(trained.model, texts, fingerprint=fingerprint, vocabulary=n_ids_of(trained.model))
+    vocabulary, sparse = n_ids_of(trained.model), trained.model.config.sparse
+    return TorchEncoder(trained.model, texts, fingerprint=fingerprint, vocabulary=vocabulary, sparse=sparse)
 
 
 def _checked(

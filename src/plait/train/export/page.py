@@ -39,6 +39,10 @@ def _strands(card: ModelCard) -> str:
         lines.append(f"- `dense`: {card.dense.dim} dimensions, {pooled};")
     if card.sparse:
         more = ", forms of a word being one" if card.sparse.forms else ""
+        if card.sparse.damping:
+            more += f"; the weights of a passage are divided by their sum to the power {card.sparse.damping:g}"
+        if card.sparse.repeats:
+            more += f"; of a term that a query repeats, {card.sparse.repeats:g} counts by the sum of its weights"
         more += "; hybrid search leaves it out unless it is given a weight" if card.sparse.apart else ""
         lines.append(f"- `sparse`: a weight for each token, of {card.sparse.vocabulary:,} terms{more};")
     if card.multi:
