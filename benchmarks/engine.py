@@ -5,8 +5,10 @@
         --python fast-plaid=plaid/bin/python --python xtr-warp-rs=plaid/bin/python --python faiss=other/bin/python
 
 Each engine runs in an interpreter of its own, given with --python; docs/performance.md says how to make them. An engine
-that has none, or that fails, is in the report with its error. Indexes are kept under --cache and used again. With
---plots and --page the report becomes pictures and a page; --from makes them from a report of before.
+that has none, or that fails, is in the report with its error. Indexes are kept under --cache and used again. Two
+engines multiply in float16 to build, and take hours where the processor does not; with --quick-rivals their indexes are
+made by rivals/quick.py, and the report says so in the place of a time. With --plots and --page the report becomes
+pictures and a page; --from makes them from a report of before.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="a BEIR folder with the passages' texts, for plait's catalogue")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help=f"of {', '.join(MODULES)}")
     parser.add_argument("--only", nargs="+", help="variants whose names start so; all if left out")
+    parser.add_argument("--quick-rivals", action="store_true", help="make the indexes of fast-plaid and xtr-warp-rs")
     parser.add_argument("--targets", nargs="*", default=[], help="instruction sets to force plait to as well")
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--build-threads", type=int, default=2)
@@ -79,11 +82,12 @@ def measured(arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
         if engine not in MODULES or not path:
             sys.exit(f"--python {given} is not ENGINE=PATH with an engine of {', '.join(MODULES)}")
         pythons[engine] = path
-    chosen = variants(arguments.targets)
+    every = variants(arguments.targets, quick=arguments.quick_rivals)
+    chosen = every
     if arguments.only:
-        chosen = [variant for variant in chosen if variant.name.startswith(tuple(arguments.only))]
+        chosen = [variant for variant in every if variant.name.startswith(tuple(arguments.only))]
     if not chosen:
-        sys.exit(f"--only {arguments.only} names none of: {', '.join(v.name for v in variants(arguments.targets))}")
+        sys.exit(f"--only {arguments.only} names none of: {', '.join(variant.name for variant in every)}")
     config = RunConfig(
         corpus=Corpus(arguments.vectors, arguments.passages),
         cache=arguments.cache,

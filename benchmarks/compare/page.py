@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.curves import measure_of
-from compare.table import Rows, build_rows, failures, latency_rows, ratio_rows, title
+from compare.table import Rows, build_rows, failures, latency_rows, notes, ratio_rows, title
 
 START, END = "<!-- results: start -->", "<!-- results: end -->"
 TIMES = {
@@ -44,6 +44,8 @@ def results(report: dict[str, Any], page: Path, plots: Path | None) -> str:
             parts.append(f"![Recall of the exact top {run['k']} against time for a query]({picture})")
         parts += [f"{TIMES[measure_of(run)]} {NEVER}", markdown(latency_rows(run)), RATIO, markdown(ratio_rows(run))]
         parts += ["Building, and what it leaves:", markdown(build_rows(run))]
+        if notes(run):
+            parts.append("\n".join(f"- {line}" for line in notes(run)))
         if failures(run):
             parts += ["What failed, or took too long:", "\n".join(f"- {line}" for line in failures(run))]
     return "\n\n".join(parts)

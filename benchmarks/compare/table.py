@@ -50,19 +50,27 @@ def ratio_rows(run: dict[str, Any]) -> Rows:
 
 
 def build_rows(run: dict[str, Any]) -> Rows:
+    """An index that its engine did not build has no time of building; `notes` says how it was made."""
     rows = [["engine", "build s", "processor s", "peak MB", "disk MB", "bytes a vector", "MB while searching"]]
     for variant in run["variants"]:
         built, opened = variant["build"], variant["opened"]
         if "seconds" in built and opened:
+            took = [f"{built[name]:.1f}" for name in ("seconds", "processor_seconds")]
             rows.append([
                 variant["name"],
-                f"{built['seconds']:.1f}",
-                f"{built['processor_seconds']:.1f}",
-                *(f"{size / 1e6:,.0f}" for size in (built["peak_bytes"], built["disk_bytes"])),
+                *(["-"] * 3 if "note" in built else [*took, f"{built['peak_bytes'] / 1e6:,.0f}"]),
+                f"{built['disk_bytes'] / 1e6:,.0f}",
                 f"{variant['bytes_a_vector']:.1f}",
                 f"{opened['resident_bytes'] / 1e6:,.0f}",
             ])  # fmt: skip
     return rows
+
+
+def notes(run: dict[str, Any]) -> list[str]:
+    """What an engine's rows do not say of its index."""
+    return [
+        f"{variant['name']}: {variant['build']['note']}" for variant in run["variants"] if "note" in variant["build"]
+    ]
 
 
 def failures(run: dict[str, Any]) -> list[str]:
@@ -106,7 +114,7 @@ def text_tables(report: dict[str, Any]) -> str:
     for run in report["runs"]:
         parts.append(f"# {title(run)}; load {run['load']}, by {measure_of(run)}")
         parts += [aligned(rows) for rows in (latency_rows(run), ratio_rows(run), build_rows(run))]
-        parts += failures(run)
+        parts += notes(run) + failures(run)
     return "\n\n".join(parts)
 
 

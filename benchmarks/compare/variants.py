@@ -76,8 +76,10 @@ def probes(level: str = "engine") -> list[Settings]:
 EXACT: Settings = {"level": "exact"}
 
 
-def variants(targets: Sequence[str]) -> list[Variant]:
-    """All of them; two of plait's once more for each instruction set that is named."""
+def variants(targets: Sequence[str], *, quick: bool = False) -> list[Variant]:
+    """All of them; two of plait's once more for each instruction set that is named. With `quick`, the indexes that
+    take others hours to build are made by rivals/quick.py."""
+    made = {"quick": True} if quick else {}
     return [
         *(
             Variant(f"plait {bits}-bit", "plait", {"bits": bits, "fine": False}, [*probes(), EXACT])
@@ -91,10 +93,10 @@ def variants(targets: Sequence[str]) -> list[Variant]:
             for name, build in (("2-bit + fine", {"bits": 2, "fine": True}), ("4-bit", {"bits": 4, "fine": False}))
         ),
         *(
-            Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits}, PLAID, slow=True)
+            Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits, **made}, PLAID, slow=True)
             for nbits in (4, 2)
         ),
-        Variant("xtr-warp-rs 4-bit", "xtr-warp-rs", {"nbits": 4}, WARP),
+        Variant("xtr-warp-rs 4-bit", "xtr-warp-rs", {"nbits": 4, **made}, WARP),
         Variant("faiss IVFPQ", "faiss", {}, [setting | {"n_rerank": 0} for setting in IVFPQ], slow=True),
         Variant(
             "faiss IVFPQ + float",
@@ -122,14 +124,22 @@ PLAID: list[Settings] = [
     {"n_ivf_probe": n_probe, "n_full_scores": n_full}
     for n_probe, n_full in [(1, 64), (2, 256), (4, 512), (8, 1024), (8, 4096), (16, 4096), (32, 8192)]
 ]
+# Left to itself the library has a t_prime, from which it guesses what was not read, for the few cells that it would
+# choose. With more cells a larger one finds more; from 5,000 to 400,000 were tried.
 WARP: list[Settings] = [
     {},
     *({"nprobe": n_probe} for n_probe in (1, 2, 4, 8, 16, 32)),
     *(
-        {"nprobe": n_probe, "bound": 1024, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000}
-        for n_probe in (16, 32, 64, 128, 256)
+        {
+            "nprobe": n_probe,
+            "t_prime": t_prime,
+            "bound": max(n_probe, 1024),
+            "centroid_score_threshold": 0.0,
+            "max_candidates": 10_000_000,
+        }
+        for t_prime, n_probes in [(20_000, (16, 32, 64)), (50_000, (128, 256, 512, 1024))]
+        for n_probe in n_probes
     ),
-    {"nprobe": 32, "bound": 1024, "t_prime": 20_000, "centroid_score_threshold": 0.0, "max_candidates": 1_000_000},
 ]
 IVFPQ: list[Settings] = [
     {"nprobe": n_probe, "n_tokens": n_tokens}

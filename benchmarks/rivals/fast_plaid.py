@@ -1,4 +1,5 @@
-"""fast-plaid: PLAID on libtorch. Settings: n_ivf_probe, n_full_scores."""
+"""fast-plaid: PLAID on libtorch. Build options: nbits, and quick, for an index that `fast_plaid_maker.py` writes.
+Settings: n_ivf_probe, n_full_scores."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from fast_plaid import search
 from numpy.typing import NDArray
 
 from compare.corpus import Corpus
+from rivals import fast_plaid_maker
+from rivals.quick import NOTE, clusters
 from rivals.serve import Options, serve
 
 
@@ -20,6 +23,11 @@ class FastPlaid:
 
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
         torch.set_num_threads(options["threads"])
+        if options.get("quick"):
+            whole = corpus.whole()
+            made = clusters(corpus, whole, index.parent)
+            fast_plaid_maker.make(whole, made, index, fast_plaid_maker.trained(whole, made, options["nbits"]))
+            return {"note": NOTE}
         documents = [torch.from_numpy(np.array(rows)) for part in corpus.shards() for rows in part.passages()]
         search.FastPlaid(index=str(index), device="cpu").create(documents_embeddings=documents, nbits=options["nbits"])
         return {}

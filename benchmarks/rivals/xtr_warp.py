@@ -1,5 +1,6 @@
-"""xtr-warp-rs: WARP in Rust on libtorch. Settings: nprobe, t_prime, bound, max_candidates, centroid_score_threshold;
-those left out are chosen by the library from the index and the query."""
+"""xtr-warp-rs: WARP in Rust on libtorch. Build options: nbits, and quick, for an index that `xtr_warp_maker.py` writes.
+Settings: nprobe, t_prime, bound, max_candidates, centroid_score_threshold; those left out are chosen by the library
+from the index and the query."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from xtr_warp.search import XTRWarp
 
 from compare.corpus import Corpus
+from rivals import xtr_warp_maker
+from rivals.quick import NOTE, clusters
 from rivals.serve import Options, serve
 
 
@@ -20,6 +23,11 @@ class Warp:
 
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
         torch.set_num_threads(options["threads"])
+        if options.get("quick"):
+            whole = corpus.whole()
+            made = clusters(corpus, whole, index.parent)
+            xtr_warp_maker.make(whole, made, index, xtr_warp_maker.trained(whole, made, options["nbits"]))
+            return {"note": NOTE}
         documents = [
             torch.from_numpy(np.array(rows, np.float32)) for part in corpus.shards() for rows in part.passages()
         ]

@@ -10,7 +10,7 @@ import pytest
 from compare.curves import front, latency_at, measure_of
 from compare.page import END, START, fill, markdown
 from compare.run import Point, measured
-from compare.table import latency_rows, ratio_rows, text_tables
+from compare.table import build_rows, latency_rows, ratio_rows, text_tables
 from compare.truth import recall
 
 
@@ -102,6 +102,15 @@ def test_a_recall_that_only_a_setting_too_slow_to_measure_may_reach_is_unknown()
 
 def test_what_failed_is_printed_with_its_error() -> None:
     assert "broken: open: it broke" in text_tables(report())
+
+
+def test_an_index_that_its_engine_did_not_build_has_a_note_and_no_time() -> None:
+    whole = report()
+    took = {"seconds": 1.5, "processor_seconds": 1.25, "peak_bytes": 9e6, "disk_bytes": 4e6}
+    for variant, note in zip(whole["runs"][0]["variants"][1:3], ({}, {"note": "made elsewhere"}), strict=True):
+        variant |= {"build": took | note, "opened": {"resident_bytes": 5e6}}
+    assert [row[1:5] for row in build_rows(whole["runs"][0])[1:]] == [["1.5", "1.2", "9", "4"], ["-", "-", "-", "4"]]
+    assert "other: made elsewhere" in text_tables(whole)
 
 
 def test_a_page_keeps_what_stands_around_its_results(tmp_path: Any) -> None:
