@@ -403,7 +403,7 @@ std::pair<std::size_t, std::size_t> gather_of(Array<const std::int32_t, 2> cells
     std::int32_t* found_sums = aligned_data(sums, "sums");
     const std::size_t n_keep = docs.shape(0), n_block = std::min(n_docs, kBlockDocs);
     const std::unique_ptr<Run[]> runs(new Run[n_probes]);
-    const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[n_keep + n_block + 1]);
+    const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[2 * n_keep + n_block + 1]);
     std::size_t n_found = 0, n_met = 0;
     const Gathered outcome = gather(lists, checked, allowed.has_value() ? allowed->data() : nullptr, n_keep, runs.get(),
                                     entries, met, keys.get(), found, found_sums, n_found, n_met);

@@ -67,15 +67,16 @@ std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
     return std::uint64_t{static_cast<std::uint32_t>(entry) ^ 0x7fffffffu} << 32 | doc;
 }
 
-// The best documents so far, in any order; once there are as many as are wanted, the worst of them is last.
+// The best documents so far, in any order, and some that are not: they are chosen from when there are twice as many as
+// are wanted, because choosing reads them all. Once it was done, the worst that was kept then holds most others off.
 struct Best {
     std::uint64_t* keys;
     std::size_t n_keys;
     std::size_t n_keep;
+    std::uint64_t worst = ~std::uint64_t{0};
 
     // Takes in what was counted, and leaves the tally zero.
     void take(Tally& tally) noexcept {
-        const std::uint64_t worst = n_keys < n_keep || n_keep == 0 ? ~std::uint64_t{0} : keys[n_keep - 1];
         for (std::size_t i = 0; i < tally.n_touched; ++i) {
             std::uint64_t& entry = tally.entries[tally.touched[i]];
             keys[n_keys] = key_of(entry, static_cast<std::uint32_t>(tally.first + tally.touched[i]));
@@ -83,10 +84,16 @@ struct Best {
             entry = 0;
         }
         tally.n_touched = 0;
+        if (n_keys >= 2 * n_keep) choose();
+    }
+
+    // Leaves no more than are wanted.
+    void choose() noexcept {
         if (n_keep == 0) n_keys = 0;
         if (n_keys < n_keep || n_keys == 0) return;
         keep_smallest(keys, n_keys, n_keep);
         n_keys = n_keep;
+        worst = keys[n_keep - 1];
     }
 };
 
@@ -122,6 +129,7 @@ Gathered gather(const Postings& postings, const Probes& probes, const unsigned c
         n_met += block.n_touched;
         best.take(block);
     }
+    best.choose();
     // From best first to smallest document first: the same words with their halves exchanged.
     for (std::size_t i = 0; i < best.n_keys; ++i) keys[i] = keys[i] << 32 | keys[i] >> 32;
     sort_keys(keys, best.n_keys);

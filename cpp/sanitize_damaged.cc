@@ -89,7 +89,7 @@ bool try_segment(const Target& target) {
     const auto probe_floor = numbers<std::int16_t>(kQuery, -99, 99);
     const Probes probes{probed.data(), probe_scores.data(), probe_floor.data(), kQuery, n_probe};
     const std::size_t n_block = std::min(stored.n_items, kBlockDocs);
-    std::vector<std::uint64_t> tally(n_block), keys(stored.n_items + n_block + 1);
+    std::vector<std::uint64_t> tally(n_block), keys(2 * stored.n_items + n_block + 1);
     std::vector<std::uint32_t> touched(n_block + 1), found(stored.n_items);
     std::vector<std::int32_t> sums(stored.n_items);
     std::vector<Run> runs(kQuery * n_probe);

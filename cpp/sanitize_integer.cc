@@ -304,7 +304,7 @@ void try_postings() {
         const Postings postings{stored_offsets.get(), stored_docs.get(), n_cells, docs.size(), n_docs};
         const Probes probes{cells.data(), scores.data(), floor.data(), n_query, n_probe};
         const std::size_t n_block = std::min(n_docs, kBlockDocs);
-        std::vector<std::uint64_t> tally(n_block), keys(n_keep + n_block + 1);
+        std::vector<std::uint64_t> tally(n_block), keys(2 * n_keep + n_block + 1);
         std::vector<std::uint32_t> touched(n_block + 1), found(n_keep);
         std::vector<std::int32_t> sums(n_keep);
         std::vector<Run> runs(n_query * n_probe);
