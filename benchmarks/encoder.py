@@ -47,6 +47,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too")
     asked = parser.parse_args()
+    if asked.base and not asked.before:
+        parser.error("--base scores what --before finds; give that too, or --base-indexes")
     base = load(asked.base, n_threads=asked.threads) if asked.base else None
     row("set", "queries", *RIVALS, *OWN)
     row(*["---"] * (2 + len(RIVALS) + len(OWN)))
@@ -58,7 +60,7 @@ def main() -> None:
         runs = runs_of(asked.indexes / name, before, base, judged, asked.threads)
         if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
             with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
-                runs["base states"] = found_by_plan(index, judged, plans=("multi",))["multi"]
+                runs["base states"] = found_by_plan(index, judged, plans=("exhaustive",))["exhaustive"]
         means[name], sure[name] = told(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
         row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))

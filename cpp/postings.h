@@ -48,8 +48,8 @@ constexpr std::size_t kBlockDocs = 1 << 16;  // that are counted before the next
 // reading goes on from there: what is counted stays in the cache, whatever the number of documents.
 //
 // Workspace: runs for each probe; tally and touched for min(n_docs, kBlockDocs) documents, and one more in touched;
-// keys for twice n_keep and as many. The tally is zero on entry and on return. What is out of range or out of order is not
-// counted, and the outcome tells of it. n_met counts the documents that were met, n_found those that were written.
+// keys for twice n_keep and as many. The tally is zero on entry and on return. What is out of range or out of order is
+// not counted, and the outcome tells of it. n_met counts the documents that were met, n_found those that were written.
 Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::size_t n_keep,
                 Run* runs, std::uint64_t* tally, std::uint32_t* touched, std::uint64_t* keys, std::uint32_t* docs,
                 std::int32_t* sums, std::size_t& n_found, std::size_t& n_met) noexcept;

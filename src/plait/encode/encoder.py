@@ -15,10 +15,10 @@ from plait.encode.card import ModelCard
 from plait.encode.passages import token_spans, windows
 from plait.encode.protocol import StrandShape
 from plait.encode.reader import Reader, Reading
-from plait.encode.terms import TERMS, Terms, damped, joined, terms_of
+from plait.encode.terms import TERMS, Terms, joined, strand_of
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
-from plait.strands import MultiVectors, Rows, SparseRows, Strands
+from plait.strands import MultiVectors, Rows, Strands
 
 # How many tokens go through the model at once. More gains nothing and falls out of the cache.
 BATCH_TOKENS = 2048
@@ -173,16 +173,11 @@ class OnnxEncoder:
                 [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
         terms = [own[: len(item)] for own, item in zip(found[TERMS], ids, strict=True)] if TERMS in found else ids
-        sparse = self._weighted(terms, found["sparse"], is_query=is_query) if "sparse" in found else None
+        sparse, strand = None, self._card.sparse
+        if strand is not None:
+            settings = {"repeats": strand.repeats, "damping": strand.damping}
+            sparse = strand_of(terms, found["sparse"], is_query=is_query, **settings)
         return Strands(dense=found.get("dense"), sparse=sparse, multi=multi)
-
-    def _weighted(
-        self, terms: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, is_query: bool
-    ) -> SparseRows:
-        strand = self._card.sparse
-        assert strand is not None
-        rows = terms_of(terms, weights, repeats=strand.repeats if is_query else 0.0)
-        return rows if is_query else damped(rows, strand.damping)
 
     def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
         """The rows of documents of a model that gives each as many, whatever its length."""

@@ -42,6 +42,20 @@ def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, 
     return SparseRows(terms[first].astype(np.int32), largest, offsets)
 
 
+def strand_of(
+    ids: Sequence[NDArray[np.int64]],
+    weights: NDArray[np.float32],
+    *,
+    is_query: bool,
+    repeats: float = 0.0,
+    damping: float = 0.0,
+) -> SparseRows:
+    """The sparse strand of texts as a model's card reads it: `repeats` is for queries, `damping` for passages."""
+    if is_query:
+        return terms_of(ids, weights, repeats=repeats)
+    return damped(terms_of(ids, weights), damping)
+
+
 def damped(rows: SparseRows, power: float) -> SparseRows:
     """The same terms, the weights of each text divided by this power of their sum; a text without terms stays so."""
     if not power:

@@ -8,13 +8,13 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from plait.encode.batches import by_length
 from plait.encode.protocol import OnBatch, StrandShape
-from plait.encode.terms import Terms, damped, joined, terms_of
+from plait.encode.terms import Terms, joined, strand_of
 from plait.records import Span
-from plait.strands import MultiVectors, SparseRows, Strands
+from plait.strands import MultiVectors, Strands
 from plait.train.encoded import Encoded, Tokens
 from plait.train.model_config import SparseHeadConfig
 
@@ -44,7 +44,7 @@ class TorchEncoder:
         sparse: SparseHeadConfig | None = None,
     ) -> None:
         self._model, self._texts, self._device, self._fingerprint = model, texts, device, fingerprint
-        self._repeats, self._damping = (sparse.repeats, sparse.damping) if sparse else (0.0, 0.0)
+        self._sparse = {} if sparse is None else {"repeats": sparse.repeats, "damping": sparse.damping}
         probe = self._pass(["probe"], self._texts.queries, is_query=True)
         self._shape = StrandShape(
             dense=None if probe.dense is None else probe.dense.shape[1],
@@ -87,7 +87,8 @@ class TorchEncoder:
             if dense is not None and encoded.dense is not None:
                 dense[items] = encoded.dense.float().cpu().numpy()
             if self._shape.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
-                found = self._terms(encoded.sparse_ids, encoded.sparse, is_query=is_query)
+                ids, weights = list(encoded.sparse_ids.cpu().numpy()), encoded.sparse.float().cpu().numpy()
+                found = strand_of(ids, weights, is_query=is_query, **self._sparse)
                 for place, item in enumerate(items):
                     own = slice(found.offsets[place], found.offsets[place + 1])
                     terms[item] = found.terms[own], found.weights[own]
@@ -100,11 +101,6 @@ class TorchEncoder:
                 on_batch(n_done, len(texts))
         multi = None if self._shape.multi is None else MultiVectors.from_items(rows, dim=self._shape.multi)
         return Strands(dense=dense, sparse=joined(terms) if self._shape.sparse is not None else None, multi=multi)
-
-    def _terms(self, ids: Tensor, weights: Tensor, *, is_query: bool) -> SparseRows:
-        repeats = self._repeats if is_query else 0.0
-        rows = terms_of(list(ids.cpu().numpy()), weights.float().cpu().numpy(), repeats=repeats)
-        return rows if is_query else damped(rows, self._damping)
 
     def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
         training = self._model.training
