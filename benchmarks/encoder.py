@@ -7,7 +7,8 @@ states, and the model before it.
 builds those that are missing), `--base` is a model folder whose multi strand is the base's whole states
 (`tools/build_default_model.py --projection` with the identity). Those score what `--before` finds, its best 20, because
 whole states of every passage are a large index; that flatters them. Where `--base-indexes` has an index of the set by
-that model, they score every passage. The base's dense vectors are those of `--before`.
+that model, they score every passage. The base's dense vectors are those of `--before`. `--unshared` leaves out queries
+that share a passage with the train split: a model that was trained on it knows what that passage answers.
 
 nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
 randomisation test over the queries, corrected by Holm for the four of a row.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--base-indexes", type=Path, help="indexes by the model of whole states, for some of the sets")
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    parser.add_argument("--unshared", action="store_true", help="only queries whose passages answer none of train")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too")
     asked = parser.parse_args()
@@ -55,7 +58,8 @@ def main() -> None:
     means: dict[str, dict[str, float]] = {}
     sure: dict[str, dict[str, int]] = {}
     for name in asked.sets:
-        judged = first_queries(load_set(str(asked.data / name), "test"), asked.queries)
+        judged = load_set(str(asked.data / name), "test")
+        judged = first_queries(unshared(judged, asked.data / name) if asked.unshared else judged, asked.queries)
         before = asked.before / name if asked.before else None
         runs = runs_of(asked.indexes / name, before, base, judged, asked.threads)
         if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
@@ -70,6 +74,20 @@ def main() -> None:
     print()
     if asked.json:
         asked.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
+
+
+def unshared(judged: JudgedSet, folder: Path) -> JudgedSet:
+    """Without the queries that a passage answers which answers a query of the train split too."""
+    if not (folder / "qrels" / "train.tsv").is_file():
+        return judged
+    seen = {id for own in load_set(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
+    kept = {
+        query: own
+        for query, own in judged.qrels.items()
+        if not any(grade > 0 and id in seen for id, grade in own.items())
+    }
+    queries = {query: text for query, text in judged.queries.items() if query in kept}
+    return replace(judged, queries=queries, qrels=kept)
 
 
 def runs_of(new: Path, old: Path | None, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int) -> dict[str, Run]:
