@@ -3,13 +3,16 @@ passages with scores, in the form that `plait train` reads.
 
     python tools/encoder_lists.py --data DIR --to data/encoder --teacher arctic
 
-DIR holds the sources in the BEIR layout. Queries are those of train splits, or, from collections without any that are
-free to be used, sentences out of their passages. `--teacher` is a folder with `onnx/model.onnx` and `tokenizer.json`
-whose first state is the vector of a text (snowflake-arctic-embed-s). The committee is that model, the dense
-and multi strands of plait-gte-small, and BM25; what they say together is learned.
+DIR holds the sources in the BEIR layout. Queries are those of train splits, or sentences out of passages: either one
+that stays where it is, and asks for the passages most like it, or one that is left out of its passage and asks for the
+rest of it, as a claim asks for the article that it is in. `--teacher` is a folder with `onnx/model.onnx` and
+`tokenizer.json` whose first state is the vector of a text (snowflake-arctic-embed-s). The committee is that model, the
+dense and multi strands of plait-gte-small, and BM25; what they say together is learned. Where labels are surer than
+the committee (scifact), no passage has a higher score than the one that answers.
 
-Passages are cut to so many words; none is drawn that is judged in a dev or test split, nor of the ACL Anthology before
-2016 (not free for every use). A seed that is fixed draws the same each time.
+Passages are cut to so many words. None is drawn that is judged in a dev or test split, but of scifact, whose train
+split is taken whole: it shares passages with the test split. None is of the ACL Anthology before 2016 (not free for
+every use). A seed that is fixed draws the same each time.
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ from plait.records import Hit
 MODEL = "plait-gte-small"
 SEED = 3
 FIRST_FREE_YEAR = 2016
-N_WORDS = 120  # of a passage
 N_FOUND = 50  # passages that the committee judges
 N_BEST, N_OTHERS = 8, 7  # of these in a list: the best, and some of the rest
+LEAD = 0.3  # of an answer that is sure over the best of the rest, in standard deviations
 WEIGHTS = {"teacher": 1.0, "dense": 0.7, "multi": 0.7, "bm25": 0.5}
 PROMPT = "Represent this sentence for searching relevant passages: "
 
@@ -47,10 +50,15 @@ PROMPT = "Represent this sentence for searching relevant passages: "
 class Source:
     """A collection, how many queries of it are drawn, and how many passages they are asked of."""
 
-    name: str
+    name: str  # of the lists
     n_queries: int
     n_passages: int
-    judged: bool = True  # its train split has queries; else they are sentences of its passages
+    queries: str = "train"  # of the train split, or "sentences" of passages, or sentences "left out" of them
+    folder: str = ""  # of the collection; as the name, if empty
+    n_words: int = 120  # of a passage
+    n_sentences: int = 1  # of a passage that lends one of them, at least
+    shares: bool = False  # whether passages are drawn that are judged in a dev or test split too
+    is_sure: bool = False  # whether a label is believed where the committee says otherwise
 
 
 SOURCES = (
@@ -58,8 +66,9 @@ SOURCES = (
     Source("boolq", 3500, 4000),
     Source("medquad", 3500, 4500),
     Source("acl-abstracts", 3500, 4500),
-    Source("scifact", 800, 3000),
-    Source("wikipassages", 4000, 5000, judged=False),
+    Source("acl-sentences", 2400, 3000, queries="left out", folder="acl-abstracts", n_words=160, n_sentences=3),
+    Source("scifact", 809, 5183, n_words=250, shares=True, is_sure=True),
+    Source("wikipassages", 4000, 5000, queries="sentences"),
 )
 
 
@@ -78,8 +87,8 @@ def main() -> None:
         to = asked.to / f"{source.name}.jsonl"
         if to.exists() or (asked.sets and source.name not in asked.sets):
             continue
-        queries, passages = drawn(asked.data / source.name, source, asked.share)
-        lists = list(judged(queries, passages, teacher, asked.threads))
+        queries, passages = drawn(asked.data / (source.folder or source.name), source, asked.share)
+        lists = list(judged(queries, passages, teacher, asked.threads, is_sure=source.is_sure))
         part = to.with_suffix(".part")
         part.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
         part.rename(to)
@@ -90,27 +99,34 @@ def main() -> None:
 class Query:
     text: str
     answer: str  # the id of a passage that answers it, or that it was taken out of
+    others: frozenset[str] = frozenset()  # passages that answer it too: no negatives of it
 
 
 def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict[str, str]]:
     """Queries, and the passages by id that they are asked of."""
     rng = random.Random(f"{SEED} {source.name}")
     n_queries, n_passages = int(share * source.n_queries), int(share * source.n_passages)
-    held = held_out(folder)
-    texts = {id: cut(text) for id, text in corpus(folder) if id not in held and is_free(id, source.name) and text}
+    held = set() if source.shares else held_out(folder)
+    free = {id: text for id, text in corpus(folder) if id not in held and is_free(id, folder.name) and text}
+    texts = {id: cut(text, source.n_words) for id, text in free.items()}
     queries: list[Query] = []
-    if source.judged:
+    if source.queries == "train":
         train = load_beir(folder, "train")
         for id in rng.sample(sorted(train.qrels), len(train.qrels)):
             answers = [own for own, grade in train.qrels[id].items() if grade > 0 and own in texts]
-            queries += [Query(train.queries[id], answers[0])] if answers and len(queries) < n_queries else []
+            if answers and len(queries) < n_queries:
+                queries.append(Query(train.queries[id], answers[0], frozenset(answers[1:])))
     kept = list(dict.fromkeys(query.answer for query in queries))
     others = [id for id in rng.sample(sorted(texts), len(texts)) if id not in set(kept)]
     kept += others[: max(n_passages - len(kept), 0)]
-    if not source.judged:
+    if source.queries != "train":
         for id in rng.sample(kept, min(n_queries, len(kept))):
-            sentences = [own for own in texts[id].split(". ") if 6 <= len(own.split()) <= 40]
-            queries += [Query(rng.choice(sentences), id)] if sentences else []
+            sentences = texts[id].split(". ")
+            fit = [own for own in sentences if 6 <= len(own.split()) <= 40]
+            queries += [Query(rng.choice(fit), id)] if fit and len(sentences) >= source.n_sentences else []
+    if source.queries == "left out":
+        for query in queries:
+            texts[query.answer] = texts[query.answer].replace(query.text, "", 1).replace(" . ", " ")
     return queries, {id: texts[id] for id in kept}
 
 
@@ -127,9 +143,9 @@ def corpus(folder: Path) -> Iterator[tuple[str, str]]:
             yield row["_id"], with_title(row.get("title") or "", row["text"]).strip()
 
 
-def cut(text: str) -> str:
+def cut(text: str, n_words: int) -> str:
     words = text.split()
-    return text if len(words) <= N_WORDS else " ".join(words[:N_WORDS])
+    return text if len(words) <= n_words else " ".join(words[:n_words])
 
 
 def is_free(id: str, source: str) -> bool:
@@ -137,7 +153,7 @@ def is_free(id: str, source: str) -> bool:
 
 
 def judged(
-    queries: Sequence[Query], passages: dict[str, str], teacher: Teacher, n_threads: int
+    queries: Sequence[Query], passages: dict[str, str], teacher: Teacher, n_threads: int, *, is_sure: bool
 ) -> Iterator[dict[str, object]]:
     """A list for each query whose answer is among those found. A sentence's own passage says nothing, and is left
     out."""
@@ -153,7 +169,8 @@ def judged(
         for query, vector in zip(queries, asked, strict=True):
             hits = index.search(query.text, k=N_FOUND)
             is_sentence = query.text in passages[query.answer]
-            hits = [hit for hit in hits if not (is_sentence and hit.id == query.answer)]
+            left_out = query.others | ({query.answer} if is_sentence else set())
+            hits = [hit for hit in hits if hit.id not in left_out]
             scores = committee(hits, vectors[[numbers[hit.id] for hit in hits]] @ vector)
             order = np.argsort(-scores, kind="stable")
             answer = hits[order[0]].id if is_sentence else query.answer
@@ -161,6 +178,8 @@ def judged(
             if answer not in places:
                 continue
             rest = [int(place) for place in order if hits[place].id != answer]
+            if is_sure:
+                scores[places[answer]] = max(scores[places[answer]], scores[rest[0]] + LEAD)
             chosen = rest[:N_BEST] + rng.sample(rest[N_BEST:], min(N_OTHERS, max(len(rest) - N_BEST, 0)))
             yield {
                 "query": query.text,
