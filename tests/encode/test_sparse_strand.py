@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.encode.card import parse_card
+from plait.encode.card import SparseStrand, parse_card
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.protocol import StrandShape, TermReader
 from plait.errors import ConfigError, InputError, ModelError
@@ -88,6 +88,11 @@ def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None
     for setting in ({"damping": 0.2}, {"repeats": 0.5}):
         card["strands"]["sparse"] = {"vocabulary": 30, **setting}
         assert parse_card(card, "card").fingerprint != parsed.fingerprint
+    card["strands"]["sparse"] = {"vocabulary": 30, "damping": 1, "repeats": 0}  # as JSON may have whole numbers
+    assert parse_card(card, "card").sparse == SparseStrand(30, damping=1.0)
+    card["strands"]["sparse"] = {"vocabulary": 30, "damping": True}
+    with pytest.raises(ModelError, match="'damping' is True; it must be of type float"):
+        parse_card(card, "card")
     card["strands"]["sparse"] = {"vocabulary": 30, "damping": 1.5}
     with pytest.raises(ModelError, match=r"'damping' is 1\.5; it must be from 0 to 1"):
         parse_card(card, "card")

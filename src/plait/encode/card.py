@@ -318,7 +318,9 @@ class Section:
         return self.take(key, type(default))
 
     def take_share_or(self, key: str, *, default: float) -> float:
-        """A number from 0 to 1."""
+        """A number from 0 to 1, whole or not: JSON has one kind of number."""
+        if type(self._left.get(key)) is int:
+            self._left[key] = float(self._left[key])
         value = self.take_or(key, default=default)
         if not 0 <= value <= 1:
             raise ModelError(f"{self.where}: {key!r} is {value}; it must be from 0 to 1")
