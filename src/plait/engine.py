@@ -373,7 +373,8 @@ class Index(Closing):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         trace = trace or Trace()
         exact = exact or (candidates is not None and mode == "multi")
-        snapshot, plan = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options)
+        snapshot = self._snapshot()
+        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
         batch = self._searcher.encode(queries, plan, trace)
         rankings = self._searcher.run(
             snapshot, plan, batch, k, trace, filter=filter, candidates=candidates, rerank=rerank
@@ -399,7 +400,8 @@ class Index(Closing):
         """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
         trace = trace or Trace()
         exact = exact or (candidates is not None and mode == "multi")
-        snapshot, plan = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options)
+        snapshot = self._snapshot()
+        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
         if texts is None:
             plan = plan.without_text()
         elif len(texts) != len(strands):
@@ -421,7 +423,8 @@ class Index(Closing):
     ) -> Explanation:
         """Why a document, given as a hit or by its id, is where it is for this query. One that the search does not find
         is explained all the same, without score and rank."""
-        snapshot, plan, trace = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), Trace()
+        snapshot, trace = self._snapshot(), Trace()
+        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
         batch = self._searcher.encode([query], plan, trace)
         ranking = self._searcher.run(snapshot, plan, batch, plan.depth, trace, filter=filter)[0]
         from plait.search.explain import Explainer
@@ -440,7 +443,8 @@ class Index(Closing):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Ids and scores alone, for evaluation over many queries."""
-        snapshot, plan, trace = self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), Trace()
+        snapshot, trace = self._snapshot(), Trace()
+        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
         ranked = []
         for start in range(0, len(queries), RANK_BATCH):
             batch = self._searcher.encode(queries[start : start + RANK_BATCH], plan, trace)
@@ -461,7 +465,8 @@ class Index(Closing):
     ) -> str:
         """Names what `rank` answers from: the index at this commit, its encoder, and the plan of the mode. While it is
         the same, so are the answers."""
-        return self._searcher.state(self._snapshot(), self._searcher.plan(mode, exact=exact, options=options), rerank)
+        snapshot = self._snapshot()
+        return self._searcher.state(snapshot, self._searcher.plan(snapshot, mode, exact=exact, options=options), rerank)
 
     def texts(self, ids: Sequence[str]) -> list[str]:
         """Title and text of each of these documents, in this order; an id that is not there is a QueryError."""

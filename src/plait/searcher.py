@@ -32,7 +32,9 @@ class Searcher:
         self._cross: dict[str, object] = {}  # what modes that ask a cross-encoder keep between searches
         self._rerankers: dict[str | None, Reranker] = {}  # those that were loaded, by model
 
-    def plan(self, mode: str, *, exact: bool = False, options: Mapping[str, object] | None = None) -> Plan:
+    def plan(
+        self, snapshot: Snapshot, mode: str, *, exact: bool = False, options: Mapping[str, object] | None = None
+    ) -> Plan:
         if mode in CUR_MODES:
             from plait.cross.modes import cur_plan  # most searches ask no cross-encoder
 
@@ -44,6 +46,7 @@ class Searcher:
             n_threads=self._n_threads,
             options=options,
             apart=self._store.apart,
+            fitted=snapshot.weights.fitted if self._store.apart else None,
         )
 
     def encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:

@@ -13,6 +13,7 @@ from plait.search.fitting import Fitted, Judged, fit_weights
 from plait.search.plans import Plan, plan_for
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
+from plait.search.weaving import DEFAULT_FUSION
 
 BATCH = 32
 
@@ -29,16 +30,17 @@ def weigh_store(
     on_progress: Callable[[int], None] | None = None,
 ) -> tuple[Fitted, FittedWeights | None]:
     """Fits weights on the newest state, and saves them if they do better than the defaults on queries that took no part
-    in choosing; the lock is held throughout, so that state stays. The second is what was saved."""
+    in choosing; the lock is held throughout, so that state stays. The second is what was saved. A strand that stands
+    apart is weighed with the others: judged queries of these documents tell what it is worth here."""
     options = {} if fusion is None else {"fusion": fusion}
-    plan = plan_for("hybrid", store.shape, n_threads=n_threads, options=options, apart=store.apart)
+    plan = plan_for("hybrid", store.shape, n_threads=n_threads, options=options)
     if fusion == "rank":
         raise ConfigError("weights are fitted for sums of scores; choose min-max, z or raw")
     if len(plan.generators) < 2:
         raise ConfigError("the index has BM25 alone; there is nothing to weigh")
     with store.writer() as writer, store.snapshot() as snapshot:
         judged = judged_queries(snapshot, plan, encoder(), queries, qrels, on_progress)
-        fitted = fit_weights(judged, fusion=fusion) if fusion is not None else fit_weights(judged)
+        fitted = fit_weights(judged, fusion=fusion or DEFAULT_FUSION, apart=store.apart)
         if not fitted.better:
             return fitted, None
         saved = FittedWeights(

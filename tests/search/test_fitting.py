@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 import plait
 from encoders import WordEncoder
+from plait.encode.card import SparseStrand
 from plait.errors import InputError
 from plait.index.check import check
 from plait.index.weights import FittedWeights
@@ -45,6 +47,14 @@ def test_the_strand_that_knows_gets_the_weight() -> None:
     assert fitted.alone["sparse"] > fitted.alone["dense"] + 0.3
     reached = [point.ndcg for point in fitted.curve]
     assert reached == sorted(set(reached))
+
+
+def test_a_strand_that_stands_apart_has_no_weight_by_default_and_may_be_given_one() -> None:
+    queries = judged(120)
+    fitted = fit_weights(queries, apart=("sparse",))
+    assert fitted.curve[0].weights == {"dense": DEFAULT_WEIGHTS["dense"], "bm25": DEFAULT_WEIGHTS["bm25"], "sparse": 0}
+    assert fitted.weights["sparse"] > 0
+    assert fitted.default_ndcg < fit_weights(queries).default_ndcg
 
 
 def test_too_few_queries_are_refused() -> None:
@@ -93,6 +103,31 @@ def test_weights_are_fitted_on_an_index(index: plait.Index) -> None:
 def test_judgements_of_another_corpus_are_refused(index: plait.Index) -> None:
     with pytest.raises(InputError, match="does it hold the corpus"):
         index.fit_weights(QUERIES, {id: {"elsewhere": 1} for id in QUERIES})
+
+
+class Apart(WordEncoder):
+    """Its sparse strand stands apart."""
+
+    card = SimpleNamespace(sparse=SparseStrand(5000, apart=True))
+
+
+def test_what_was_fitted_for_a_strand_that_stands_apart_is_used(tmp_path: Path) -> None:
+    index = plait.open(tmp_path / "index", create=True, encoder=Apart(terms=5000, dim=4))
+    index.add([{"id": id, "text": text} for id, text in QUERIES.items()])
+    assert set(index.fit_weights(QUERIES, QRELS, data="made up")[0].weights) == {"bm25", "dense", "sparse", "multi"}
+    woven = {"dense": 1.0, "sparse": 0.5, "bm25": 1.0}
+    for weights, options, is_in in (
+        ({**woven, "sparse": 0.0}, {}, False),
+        (woven, {}, True),
+        (woven, {"fusion": "z"}, False),  # they were not fitted for that
+        (woven, {"sparse": 0.0}, False),
+    ):
+        with index._store.writer() as writer:
+            writer.weigh(saved(weights=weights))
+        index.refresh()
+        assert ("sparse" in index.search("alpha3 beta3", 1, options=options)[0].scores) == is_in
+    index.reset_tuning()
+    assert "sparse" not in index.search("alpha3 beta3", 1)[0].scores
 
 
 def saved(**changes: object) -> FittedWeights:

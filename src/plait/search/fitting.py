@@ -58,14 +58,19 @@ class Fitted:
 
 
 def fit_weights(
-    queries: Sequence[Judged], *, fusion: str = DEFAULT_FUSION, on_progress: Callable[[int], None] | None = None
+    queries: Sequence[Judged],
+    *,
+    fusion: str = DEFAULT_FUSION,
+    apart: Sequence[str] = (),
+    on_progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """The weights that choose best on half of the queries, and what they reach on the other half."""
+    """The weights that choose best on half of the queries, and what they reach on the other half. Strands that are
+    `apart` have none by default."""
     if len(queries) < FEWEST_QUERIES:
         raise InputError(f"{len(queries)} judged queries are too few to fit weights with; {FEWEST_QUERIES} are needed")
     choosing, judging = queries[0::2], queries[1::2]
     strands = list(queries[0].lists)
-    start = {strand: DEFAULT_WEIGHTS[strand] for strand in strands}
+    start = {strand: 0.0 if strand in apart else DEFAULT_WEIGHTS[strand] for strand in strands}
     best = Point(start, mean_ndcg(choosing, fusion_of(fusion, start)))
     curve, n_done = [best], 0
     for _ in range(MOST_ROUNDS):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from plait.encode.protocol import StrandShape
 from plait.errors import ConfigError
 from plait.index.store import Snapshot
+from plait.index.weights import FittedWeights
 from plait.search import neighbours
 from plait.search.bm25 import Bm25
 from plait.search.by_method import CandidateConfig, MethodMulti, RescoredMulti
@@ -194,9 +195,11 @@ def plan_for(
     n_threads: int = 1,
     options: Mapping[str, object] | None = None,
     apart: Sequence[str] = (),
+    fitted: FittedWeights | None = None,
 ) -> Plan:
     """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
-    mode's settings by name. Strands that are `apart` are in a hybrid only where the settings give them a weight."""
+    mode's settings by name. Strands that are `apart` are in a hybrid only where the settings, or weights that were
+    `fitted`, give them something."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}")
     if exact and (mode not in EXACT or options):
@@ -218,9 +221,7 @@ def plan_for(
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if isinstance(settings, HybridConfig):
-        kept = {
-            name: own for name, own in generators.items() if name not in apart or getattr(settings, name) is not None
-        }
+        kept = {name: own for name, own in generators.items() if name not in apart or settings.weighs(name, fitted)}
         return _hybrid(kept, settings, exact=exact, n_threads=n_threads, chunks=chunks)
     for strand in STRANDS_OF.get(mode, [mode]):
         if strand not in generators:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeGuard
 
 from plait.errors import ConfigError
 from plait.index.weights import FittedWeights
@@ -74,12 +75,21 @@ class HybridConfig:
         """Whether all strands score what any of them found: ranks are those of their own lists."""
         return bool(self.rescore) and self.fusion != "rank"
 
+    def weighs(self, strand: str, fitted: FittedWeights | None) -> bool:
+        """Whether anybody gave the strand a weight: who asks, or a fit that found it to be worth something."""
+        if getattr(self, strand) is not None:
+            return True
+        return self._is_for(fitted) and fitted.weights.get(strand, 0) > 0
+
+    def _is_for(self, fitted: FittedWeights | None) -> TypeGuard[FittedWeights]:
+        return fitted is not None and self.fusion in (None, fitted.fusion)
+
     def fusion_for(self, fitted: FittedWeights | None) -> Fusion:
         """What was asked for, else what was fitted, else the default. Weights were fitted for one fusion: with another
         they mean nothing."""
         kind = self.fusion or (DEFAULT_FUSION if fitted is None else fitted.fusion)
         base: Mapping[str, float] = {} if kind == "rank" else DEFAULT_WEIGHTS
-        if fitted is not None and fitted.fusion == kind:
+        if self._is_for(fitted):
             base = fitted.weights
         asked = {strand: getattr(self, strand) for strand in STRANDS}
         return fusion_of(kind, {**base, **{name: weight for name, weight in asked.items() if weight is not None}})
