@@ -9,6 +9,8 @@ builds those that are missing), `--base` is a model folder whose multi strand is
 whole states of every passage are a large index; that flatters them. Where `--base-indexes` has an index of the set by
 that model, they score every passage. The base's dense vectors are those of `--before`. `--unshared` leaves out queries
 that share a passage with the train split: a model that was trained on it knows what that passage answers.
+`--drop-self` names the sets whose queries are texts of their own corpus (birco-arguana): what has the id of its query
+is no answer to it.
 
 nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
 randomisation test over the queries, corrected by Holm for the four of a row.
@@ -30,7 +32,7 @@ from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load
 from plait.evaluate import JudgedSet, Run, compare, load_set
 from plait.strands import Rows
-from strands import MEASURE, SURE, first_queries, found_by_plan, row
+from strands import MEASURE, SURE, best_others, first_queries, found_by_plan, row
 
 DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     parser.add_argument("--unshared", action="store_true", help="only queries whose passages answer none of train")
+    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too")
     asked = parser.parse_args()
@@ -61,10 +64,13 @@ def main() -> None:
         judged = load_set(str(asked.data / name), "test")
         judged = first_queries(unshared(judged, asked.data / name) if asked.unshared else judged, asked.queries)
         before = asked.before / name if asked.before else None
-        runs = runs_of(asked.indexes / name, before, base, judged, asked.threads)
+        drop_self = name in asked.drop_self
+        runs = runs_of(asked.indexes / name, before, base, judged, asked.threads, drop_self=drop_self)
         if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
             with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
-                runs["base states"] = found_by_plan(index, judged, plans=("exhaustive",))["exhaustive"]
+                runs["base states"] = found_by_plan(index, judged, plans=("exhaustive",), drop_self=drop_self)[
+                    "exhaustive"
+                ]
         means[name], sure[name] = told(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
         row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))
@@ -90,17 +96,20 @@ def unshared(judged: JudgedSet, folder: Path) -> JudgedSet:
     return replace(judged, queries=queries, qrels=kept)
 
 
-def runs_of(new: Path, old: Path | None, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int) -> dict[str, Run]:
+def runs_of(
+    new: Path, old: Path | None, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int, *, drop_self: bool
+) -> dict[str, Run]:
     """What each finds, by name."""
     with plait.open(new, n_threads=n_threads, read_only=True) as index:
-        runs = found_by_plan(index, judged, plans=("bm25", *OWN))
+        runs = found_by_plan(index, judged, plans=("bm25", *OWN), drop_self=drop_self)
     if old is None:
         return runs
     with plait.open(old, n_threads=n_threads, read_only=True) as index:
-        before = found_by_plan(index, judged, plans=("dense", "hybrid"))
+        before = found_by_plan(index, judged, plans=("dense", "hybrid"), drop_self=drop_self)
         runs |= {"base dense": before["dense"], "before": before["hybrid"]}
         if base is not None:
-            runs["base states"] = rescored(base, index, judged)
+            states = rescored(base, index, judged)
+            runs["base states"] = best_others(states, DEPTH) if drop_self else states
     return runs
 
 

@@ -5,7 +5,8 @@
 `INDEXES/SET` is the index of each set: `plait eval --data SET --indexes INDEXES` builds those that are missing. Queries
 are encoded once for all plans. A plan that needs a strand which the index does not have is left out of its row.
 `+` and `-` say that a plan differs from the best single strand of its row (in brackets) with p < 0.05: paired
-randomisation test, corrected by Holm for the number of plans.
+randomisation test, corrected by Holm for the number of plans. `--drop-self` names the sets whose queries are texts of
+their own corpus (birco-arguana): what has the id of its query is no answer to it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import plait
-from plait.evaluate import JudgedSet, Run, compare, load_set
+from plait.evaluate import JudgedSet, Run, compare, load_set, without_self
 from plait.search.plans import STRANDS_OF
 
 SINGLE = ("bm25", "dense", "sparse", "multi")
 WOVEN = ("hybrid", "dense+sparse", "all", "dense>multi", "bm25>multi")
 MEASURE = "nDCG@10"
+K = 10
 BATCH = 64
 SURE = 0.05
 
@@ -34,6 +36,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     row("set", "queries", *SINGLE, *WOVEN)
@@ -42,15 +45,18 @@ def main() -> None:
     for name in asked.sets:
         judged = first_queries(load_set(str(asked.data / name), asked.split), asked.queries)
         with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
-            runs = found_by_plan(index, judged)
+            runs = found_by_plan(index, judged, drop_self=name in asked.drop_self)
         cells, is_best = compared(runs, judged)
         n_best += is_best
         row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *WOVEN)))
     print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
 
 
-def found_by_plan(index: plait.Index, judged: JudgedSet, plans: Sequence[str] = (*SINGLE, *WOVEN)) -> dict[str, Run]:
-    """What each plan that the index has the strands for finds."""
+def found_by_plan(
+    index: plait.Index, judged: JudgedSet, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
+) -> dict[str, Run]:
+    """What each plan that the index has the strands for finds: the best K, none of them the query itself where those
+    are dropped."""
     held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.shape, name) is not None)}
     plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
@@ -59,11 +65,16 @@ def found_by_plan(index: plait.Index, judged: JudgedSet, plans: Sequence[str] = 
         texts = [text for _, text in some]
         strands = index.encoder.encode_queries(texts)
         for plan in plans:
-            hits = index.search_arrays(strands, 10, texts=texts, mode=plan)
+            hits = index.search_arrays(strands, K + drop_self, texts=texts, mode=plan)
             runs[plan] |= {
                 query: [(hit.id, hit.score) for hit in own] for (query, _), own in zip(some, hits, strict=True)
             }
-    return dict(runs)
+    return {plan: best_others(run) for plan, run in runs.items()} if drop_self else dict(runs)
+
+
+def best_others(run: Run, k: int = K) -> Run:
+    """The best k of each query but the document that has its id."""
+    return {query: found[:k] for query, found in without_self(run).items()}
 
 
 def compared(runs: Mapping[str, Run], judged: JudgedSet) -> tuple[dict[str, str], bool]:
