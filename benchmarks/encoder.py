@@ -32,7 +32,16 @@ from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load
 from plait.evaluate import JudgedSet, Run, compare, load_set
 from plait.strands import Rows
-from strands import MEASURE, SURE, best_others, first_queries, found_by_plan, row
+from strands import (
+    MEASURE,
+    SURE,
+    add_drop_self,
+    best_others,
+    check_drop_self,
+    first_queries,
+    found_by_plan,
+    row,
+)
 
 DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
@@ -49,10 +58,11 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     parser.add_argument("--unshared", action="store_true", help="only queries whose passages answer none of train")
-    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
+    add_drop_self(parser)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too")
     asked = parser.parse_args()
+    check_drop_self(parser, asked)
     if asked.base and not asked.before:
         parser.error("--base scores what --before finds; give that too, or --base-indexes")
     base = load(asked.base, n_threads=asked.threads) if asked.base else None

@@ -36,9 +36,10 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
-    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
+    add_drop_self(parser)
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
+    check_drop_self(parser, asked)
     row("set", "queries", *SINGLE, *WOVEN)
     row(*["---"] * (2 + len(SINGLE) + len(WOVEN)))
     n_best = 0
@@ -50,6 +51,16 @@ def main() -> None:
         n_best += is_best
         row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *WOVEN)))
     print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
+
+
+def add_drop_self(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
+
+
+def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
+    """Refuses a set that is not measured: a misspelt one would count its own queries as answers."""
+    if unknown := [name for name in asked.drop_self if name not in asked.sets]:
+        parser.error(f"--drop-self names {', '.join(unknown)}, which --sets does not; it has {', '.join(asked.sets)}")
 
 
 def found_by_plan(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+
+import pytest
 
 import plait
 from encoders import WordEncoder
 from plait.evaluate import JudgedSet
-from strands import K, found_by_plan
+from strands import K, add_drop_self, check_drop_self, found_by_plan
 
 PLANS = ("bm25", "dense", "hybrid")
 N_TEXTS = 2 * K
@@ -34,3 +37,13 @@ def test_queries_that_are_documents_find_themselves_unless_they_are_dropped(tmp_
 def test_without_themselves_as_many_others_are_found(tmp_path: Path) -> None:
     for plan, run in found(tmp_path / "dropped", drop_self=True).items():
         assert all(len(ids) == K and query not in ids for query, ids in run.items()), plan
+
+
+def test_a_set_that_is_not_measured_cannot_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sets", nargs="+")
+    add_drop_self(parser)
+    check_drop_self(parser, parser.parse_args(["--sets", "birco-arguana", "cacm", "--drop-self", "birco-arguana"]))
+    with pytest.raises(SystemExit):
+        check_drop_self(parser, parser.parse_args(["--sets", "birco-arguana", "--drop-self", "arguana"]))
+    assert "--drop-self names arguana" in capsys.readouterr().err
