@@ -30,18 +30,9 @@ from numpy.typing import NDArray
 import plait
 from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load
-from plait.evaluate import JudgedSet, Run, compare, load_set
+from plait.evaluate import JudgedSet, Run, compare, load_set, without_self
 from plait.strands import Rows
-from strands import (
-    MEASURE,
-    SURE,
-    add_drop_self,
-    best_others,
-    check_drop_self,
-    first_queries,
-    found_by_plan,
-    row,
-)
+from strands import MEASURE, SURE, add_drop_self, check_drop_self, first_queries, found_by_plan, row
 
 DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
@@ -78,9 +69,7 @@ def main() -> None:
         runs = runs_of(asked.indexes / name, before, base, judged, asked.threads, drop_self=drop_self)
         if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
             with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
-                runs["base states"] = found_by_plan(index, judged, plans=("exhaustive",), drop_self=drop_self)[
-                    "exhaustive"
-                ]
+                (runs["base states"],) = found_by_plan(index, judged, ("exhaustive",), drop_self=drop_self).values()
         means[name], sure[name] = told(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
         row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))
@@ -119,7 +108,7 @@ def runs_of(
         runs |= {"base dense": before["dense"], "before": before["hybrid"]}
         if base is not None:
             states = rescored(base, index, judged)
-            runs["base states"] = best_others(states, DEPTH) if drop_self else states
+            runs["base states"] = without_self(states) if drop_self else states
     return runs
 
 

@@ -71,7 +71,7 @@ def bm25(asked: argparse.Namespace) -> None:
             start = time.thread_time()
             found = ranked(index, judged.queries, 101, "bm25")
             each = (time.thread_time() - start) / len(found) * 1000
-        found = {query: hits[:100] for query, hits in without_self(found).items()} if "arguana" in name else found
+        found = without_self(found, 100) if "arguana" in name else found
         scores = measure(found, judged.qrels, ["nDCG@10", "R@100"])
         reference = figures.get(name)
         told = ("", "") if reference is None else (f"{reference:.3f}", f"{scores['nDCG@10'] - reference:+.3f}")

@@ -80,12 +80,7 @@ def found_by_plan(
             runs[plan] |= {
                 query: [(hit.id, hit.score) for hit in own] for (query, _), own in zip(some, hits, strict=True)
             }
-    return {plan: best_others(run) for plan, run in runs.items()} if drop_self else dict(runs)
-
-
-def best_others(run: Run, k: int = K) -> Run:
-    """The best k of each query but the document that has its id."""
-    return {query: found[:k] for query, found in without_self(run).items()}
+    return {plan: without_self(run, K) for plan, run in runs.items()} if drop_self else dict(runs)
 
 
 def compared(runs: Mapping[str, Run], judged: JudgedSet) -> tuple[dict[str, str], bool]:

@@ -38,7 +38,9 @@ def test_written_scores_fall_strictly_in_32_bits(tmp_path_factory: pytest.TempPa
 
 
 def test_documents_named_as_their_query_can_be_dropped() -> None:
-    assert without_self({"a": [("a", 2.0), ("b", 1.0)], "b": [("a", 1.0)]}) == {"a": [("b", 1.0)], "b": [("a", 1.0)]}
+    run = {"a": [("a", 2.0), ("b", 1.0), ("c", 0.5)], "b": [("a", 1.0)]}
+    assert without_self(run) == {"a": [("b", 1.0), ("c", 0.5)], "b": [("a", 1.0)]}
+    assert without_self(run, 1) == {"a": [("b", 1.0)], "b": [("a", 1.0)]}
 
 
 @pytest.mark.parametrize(("id", "score"), [("a b", 1.0), ("", 1.0), ("a\n", 1.0), ("a", math.nan), ("a", math.inf)])

@@ -76,7 +76,7 @@ def rank_set(
             on_progress(len(run))
     run = {id: run[id] for id in judged.queries}
     if drop_self:
-        run = {query: ranking[:k] for query, ranking in without_self(run).items()}
+        run = without_self(run, k)
     return SetRun(run, seconds, n_before)
 
 

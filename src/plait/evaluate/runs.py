@@ -24,9 +24,10 @@ def ordered(ranking: Ranked) -> list[tuple[str, float]]:
     return sorted(ranking, key=lambda entry: (-entry[1], entry[0]))
 
 
-def without_self(run: Run) -> dict[str, list[tuple[str, float]]]:
-    """The run without documents whose id is that of the query: some sets ask with texts of their own corpus."""
-    return {query: [entry for entry in ranking if entry[0] != query] for query, ranking in run.items()}
+def without_self(run: Run, k: int | None = None) -> dict[str, list[tuple[str, float]]]:
+    """The run without documents whose id is that of the query: some sets ask with texts of their own corpus. Of what is
+    left, the first k of each query, or all."""
+    return {query: [entry for entry in ranking if entry[0] != query][:k] for query, ranking in run.items()}
 
 
 def finds_selves(run: Run) -> int:
