@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 import plait
-from plait.encode.card import read_card
 from plait.encode.load import find
+from plait.encode.model_card import read_card
 
 QUERY = "how are threads woven into cloth"
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.cross.encoder import load_cross
-from plait.cross.pairs import Pair
-from plait.encode.passages import with_title
+from plait.encode.chunking import with_title
 from plait.evaluate.queries import read_queries
-from plait.sources import documents_from
+from plait.readers import documents_from
+from plait.rerank.cross_encoder import load_cross
+from plait.rerank.pairs import Pair
 from plait.train.cross.export import export_cross
 from plait.train.mining.teacher import CrossEncoderScorer
 

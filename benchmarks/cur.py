@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cur_pages import draw_curves, draw_scores, tables
-from plait.cross.cur.anchors import random_anchors
-from plait.cross.cur.anncur import Anncur, fit_cur, fit_fixed
-from plait.cross.cur.calls import Calls, Found
-from plait.cross.cur.factors import KnownScores, factorise
-from plait.cross.cur.matrix import ScoreMatrix
-from plait.cross.cur.measures import distribution, spectrum, top_k_recall
-from plait.cross.cur.rounds import InRounds, RoundsConfig, retrieve_and_rerank
-from plait.cross.cur.scale import ScoreMap, fit_scale
+from plait.cur.adacur import AdaptiveCur, RoundsConfig, retrieve_and_rerank
+from plait.cur.anchors import random_anchors
+from plait.cur.anncur import Anncur, fit_cur, fit_fixed
+from plait.cur.calls import Calls, Found
+from plait.cur.factors import KnownScores, factorise
+from plait.cur.matrix import ScoreMatrix
+from plait.cur.measures import distribution, spectrum, top_k_recall
+from plait.cur.scale import ScoreMap, fit_scale
 
 BUDGETS = (10, 50, 100, 200, 500, 1000)
 KS = (1, 10, 50, 100)
@@ -165,14 +165,14 @@ def candidates(data: Data, budget: int, seed: int) -> Iterator[Candidate]:
     columns, scale = np.ascontiguousarray(data.matrix.values.T), _scale(data)
     at_random = dict.fromkeys(data.all, anchors)
     for cut in CUTS:
-        ada = InRounds(columns, RoundsConfig(n_rounds=5, cut=cut, seed=seed))
+        ada = AdaptiveCur(columns, RoundsConfig(n_rounds=5, cut=cut, seed=seed))
         yield Candidate("adacur", f"cut {cut:g}", partial(in_rounds, ada, at_random, data))
         for name, order in orders.items():
             yield Candidate(f"adacur, {name} start", f"cut {cut:g}", partial(in_rounds, ada, order, data))
     for name, table in (("axn dense", data.vectors["dense"][0]), ("axn factors", _factors(data, scale))):
         for cut in AXN_CUTS:
             for mix in MIXES:
-                axn = InRounds(table, RoundsConfig(n_rounds=5, cut=cut, mix=mix), scale)
+                axn = AdaptiveCur(table, RoundsConfig(n_rounds=5, cut=cut, mix=mix), scale)
                 setting = f"cut {cut:g}, mix {mix:g}"
                 yield Candidate(name, setting, partial(in_rounds, axn, orders["dense"], data))
 
@@ -191,7 +191,7 @@ def by_fixed(rows: ScoreMatrix, anchors: NDArray[np.int64]) -> Search:
     return lambda calls, k, _: method.search(calls, k)
 
 
-def in_rounds(method: InRounds, order: Orders, data: Data) -> Search:
+def in_rounds(method: AdaptiveCur, order: Orders, data: Data) -> Search:
     queries = data.vectors["dense"][1]
     return lambda calls, k, query: method.search(calls, k, first=order[query], query=queries[query])
 

@@ -24,16 +24,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plait.cross.encoder import load_cross
-from plait.cross.pairs import PairReader
+from plait.embeddings import Embeddings
+from plait.encode.chunking import with_title
 from plait.encode.load import load
-from plait.encode.passages import with_title
-from plait.engine import open_index
 from plait.evaluate import read_qrels, read_queries
+from plait.index import open_index
+from plait.readers import documents_from
 from plait.records import Document
+from plait.rerank.cross_encoder import load_cross
+from plait.rerank.pairs import PairReader
 from plait.scoring.maxsim import maxsim
-from plait.sources import documents_from
-from plait.strands import Strands
 from plait.train.cross.checkpoint import is_trained_cross
 from plait.train.cross.checkpoint import load as load_trained
 from plait.train.cross.rows import RowScorer, reads_rows
@@ -163,9 +163,9 @@ def _name(model: str) -> str:
     return path.parent.name if path.name in ("best", "final") else path.name
 
 
-def _dense(strands: Strands) -> NDArray[np.float32]:
-    assert strands.dense is not None
-    return strands.dense
+def _dense(embeddings: Embeddings) -> NDArray[np.float32]:
+    assert embeddings.dense is not None
+    return embeddings.dense
 
 
 def _same(path: Path, described: dict[str, object]) -> None:

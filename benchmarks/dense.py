@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from plait.index.cells import CellsFile
-from plait.index.container import SegmentFile
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
+from plait.storage.files.dense_ivf import CellsFile
+from plait.storage.segment_file import SegmentFile
 
 DIM = 384
 

@@ -26,7 +26,7 @@ SHARD = 1000  # passages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Embeddings:
+class EmbeddingFiles:
     """The vectors of some passages and queries; passage i owns values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[np.float16]
@@ -45,7 +45,7 @@ class Embeddings:
         return len(self.query_offsets) - 1
 
 
-def read_embeddings(cache: Path, n_passages: int) -> Embeddings:
+def read_embeddings(cache: Path, n_passages: int) -> EmbeddingFiles:
     """The first passages of a cache, with all of its queries."""
     values, lengths = [], []
     for number in range(-(-n_passages // SHARD)):
@@ -56,7 +56,7 @@ def read_embeddings(cache: Path, n_passages: int) -> Embeddings:
     query_lengths = np.load(cache / "query-lengths.npy")
     query_offsets = np.concatenate([[0], np.cumsum(query_lengths, dtype=np.int64)])
     queries = np.load(cache / "query-values.npy").astype(np.float32)
-    return Embeddings(np.concatenate(values), offsets, queries, query_offsets)
+    return EmbeddingFiles(np.concatenate(values), offsets, queries, query_offsets)
 
 
 def shard(cache: Path, kind: str, number: int) -> Path:
@@ -82,10 +82,10 @@ def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_thre
             continue
         start = time.perf_counter()
         texts = [f"{document.get('title') or ''} {document['text']}".strip() for document in documents]
-        strands = encoder.encode_documents(texts)
-        multi = strands.multi
-        if strands.dense is not None:
-            np.save(shard(cache, "dense", number), strands.dense.astype(np.float16))
+        embeddings = encoder.encode_documents(texts)
+        multi = embeddings.multi
+        if embeddings.dense is not None:
+            np.save(shard(cache, "dense", number), embeddings.dense.astype(np.float16))
         save(shard(cache, "values", number), shard(cache, "lengths", number), multi)
         assert multi is not None
         rate = len(multi.values) / (time.perf_counter() - start)
@@ -94,7 +94,7 @@ def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_thre
 
 def save(values: Path, lengths: Path, multi: object) -> None:
     """The lengths last: where they are, the shard is whole."""
-    from plait.strands import MultiVectors
+    from plait.embeddings import MultiVectors
 
     assert isinstance(multi, MultiVectors)
     np.save(values, multi.values.astype(np.float16))

@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import plait
-from plait.encode.encoder import OnnxEncoder
+from embedding_kinds import MEASURE, SURE, add_drop_self, check_drop_self, first_queries, found_by_plan, row
+from plait.embeddings import Rows
 from plait.encode.load import load
+from plait.encode.onnx import OnnxEncoder
 from plait.evaluate import JudgedSet, Run, compare, load_set, without_self
-from plait.strands import Rows
-from strands import MEASURE, SURE, add_drop_self, check_drop_self, first_queries, found_by_plan, row
 
 DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
@@ -129,10 +129,10 @@ def rescored(base: OnnxEncoder, index: plait.Index, judged: JudgedSet) -> Run:
 
 def states_of(base: OnnxEncoder, texts: Sequence[str]) -> list[NDArray[np.float16]]:
     rows: list[NDArray[np.float16]] = [np.zeros((0, 0), np.float16)] * len(texts)
-    for items, strands in base.iterate_documents(texts):
-        assert strands.multi is not None
+    for items, embeddings in base.iterate_documents(texts):
+        assert embeddings.multi is not None
         for place, item in enumerate(items):
-            rows[item] = strands.multi[place].astype(np.float16)
+            rows[item] = embeddings.multi[place].astype(np.float16)
     return rows
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 import plait
 from grouped import N_GROUPS, Corpus, add, seconds
-from plait.strands import Strands
+from plait.embeddings import Embeddings
 from topical import Passages
 
 K = 10
@@ -40,7 +40,7 @@ REAL_MODES = ("multi", "dense", "bm25", "hybrid")
 FIELDS = {"random": "place", "topic": "group", "elsewhere": "group"}  # each of them from 0 to 999
 N_TOPICS = 3  # of each share; clusters differ
 MANY, NONE = 5, 0  # of the best ten within a topic: a question is about it, or elsewhere
-Query = tuple[str, Strands]
+Query = tuple[str, Embeddings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Case:
 
 
 def search(index: plait.Index, query: Query, mode: str, filter: str | None, *, exact: bool = False) -> list[str]:
-    text, strands = query
-    found = index.search_arrays(strands, K, texts=[text], mode=mode, filter=filter, exact=exact)
+    text, embeddings = query
+    found = index.search_embeddings(embeddings, K, texts=[text], mode=mode, filter=filter, exact=exact)
     return [hit.id for hit in found[0]]
 
 
@@ -147,7 +147,7 @@ def build_made(path: Path, n_documents: int) -> None:
     with plait.open(path, create=True, shape=corpus.shape, n_threads=1) as index:
         add(index, corpus, 0, n_documents)
         for field in sorted(set(FIELDS.values())):
-            index.index_field(field)
+            index.create_field_index(field)
         index.compact()
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import plait
-from plait.encode.protocol import StrandShape
-from plait.strands import MultiVectors, SparseRows, Strands
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.protocol import EmbeddingSpec
 
 DENSE, MULTI, N_TOKENS, N_GROUPS = 64, 64, 24, 1000
 TERMS, N_TERMS = 5000, 40  # of the sparse strand: in all, of a document
@@ -33,9 +33,9 @@ class Corpus:
         frequency = 1 / np.arange(1, VOCABULARY + 1)
         self._frequency = np.cumsum(frequency / frequency.sum())
         self._terms = rng.integers(0, TERMS, (N_GROUPS, N_TERMS)) if sparse else None
-        self.shape = StrandShape(dense=DENSE, sparse=TERMS if sparse else None, multi=MULTI)
+        self.shape = EmbeddingSpec(dense=DENSE, sparse=TERMS if sparse else None, multi=MULTI)
 
-    def batch(self, numbers: NDArray[np.int64]) -> tuple[list[dict[str, Any]], Strands]:
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[list[dict[str, Any]], Embeddings]:
         rng = np.random.default_rng([self._seed, int(numbers[0]), len(numbers)])
         groups = numbers % N_GROUPS
         dense = _near(rng, self._dense[groups])
@@ -55,9 +55,9 @@ class Corpus:
         ]
         offsets = np.arange(len(numbers) + 1) * N_TOKENS
         sparse = self._sparse(rng, groups, N_TERMS)
-        return documents, Strands(dense=dense, sparse=sparse, multi=MultiVectors(multi, offsets))
+        return documents, Embeddings(dense=dense, sparse=sparse, multi=MultiVectors(multi, offsets))
 
-    def queries(self, n_queries: int, first: int = 0, end: int = N_GROUPS) -> list[tuple[str, Strands]]:
+    def queries(self, n_queries: int, first: int = 0, end: int = N_GROUPS) -> list[tuple[str, Embeddings]]:
         """Texts and vectors of queries of random groups, from `first` to before `end`."""
         rng = np.random.default_rng([self._seed, 77])
         groups = rng.integers(first, end, n_queries)
@@ -66,7 +66,7 @@ class Corpus:
         return [
             (
                 texts[one],
-                Strands(
+                Embeddings(
                     dense=dense[one : one + 1],
                     sparse=self._sparse(rng, groups[one : one + 1], QUERY_TERMS),
                     multi=MultiVectors.from_items([multi[one]], dim=MULTI),
@@ -79,14 +79,14 @@ class Corpus:
         chosen = np.searchsorted(self._frequency, rng.random((n_texts, n_words)))
         return [" ".join(f"w{word}" for word in own) for own in chosen]
 
-    def _sparse(self, rng: np.random.Generator, groups: NDArray[np.int64], n_terms: int) -> SparseRows | None:
+    def _sparse(self, rng: np.random.Generator, groups: NDArray[np.int64], n_terms: int) -> SparseVectors | None:
         """Half of the terms are the group's, half are any."""
         if self._terms is None:
             return None
         own = rng.permuted(self._terms[groups], axis=1)[:, : n_terms // 2]
         terms = np.concatenate([own, rng.integers(0, TERMS, own.shape)], axis=1)
         weights = rng.gamma(2.0, 0.5, terms.shape).astype(np.float32)
-        return SparseRows.from_items([dict(zip(*one, strict=True)) for one in zip(terms, weights, strict=True)])
+        return SparseVectors.from_items([dict(zip(*one, strict=True)) for one in zip(terms, weights, strict=True)])
 
 
 def _unit(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
@@ -108,8 +108,8 @@ def add(index: plait.Index, corpus: Corpus, first: int, n_documents: int, *, mer
     """Adds documents in batches; the time of plait alone, by the clock and of the processor."""
     total = cpu = 0.0
     for start in range(first, first + n_documents, BATCH):
-        documents, strands = corpus.batch(np.arange(start, min(start + BATCH, first + n_documents)))
+        documents, embeddings = corpus.batch(np.arange(start, min(start + BATCH, first + n_documents)))
         before = time.process_time()
-        total += seconds(lambda: index.add_arrays(documents, strands, merge=merge))  # noqa: B023 -- called at once
+        total += seconds(lambda: index.add_embeddings(documents, embeddings, merge=merge))  # noqa: B023 -- called at once
         cpu += time.process_time() - before
     return total, cpu

@@ -27,10 +27,10 @@ import numpy as np
 import plait
 import plait.search.trace
 from embeddings import SHARD, read_lines, shard
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import load
-from plait.encode.protocol import StrandShape
+from plait.encode.protocol import EmbeddingSpec
 from plait.evaluate import compare, load_set
-from plait.strands import MultiVectors, SparseRows, Strands
 from sparse import bm25_weights, tokens
 
 VOCABULARY = 30_522
@@ -75,37 +75,37 @@ def build(asked: argparse.Namespace) -> None:
     weights = bm25_weights(tokens(asked.data, asked.cache, "corpus"), asked.passages)
     documents = read_lines(asked.data / "corpus.jsonl")
     n_dims = np.load(shard(asked.vectors, "dense", 0), mmap_mode="r").shape[1]
-    shape = StrandShape(dense=n_dims, sparse=VOCABULARY, multi=128)
+    shape = EmbeddingSpec(dense=n_dims, sparse=VOCABULARY, multi=128)
     with plait.open(asked.index, create=True, shape=shape, n_threads=asked.threads) as index:
         for number in range(-(-asked.passages // SHARD)):
             own = list(islice(documents, min(SHARD, asked.passages - number * SHARD)))
             fields = [{"id": one["_id"], "text": one["text"], "title": one.get("title") or ""} for one in own]
-            index.add_arrays(fields, passages(asked.vectors, weights, number, len(own)), merge=False)
+            index.add_embeddings(fields, passages(asked.vectors, weights, number, len(own)), merge=False)
             print(f"{number * SHARD + len(own):,} passages", flush=True)
         start = time.perf_counter()
         print(index.compact(), f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
-def passages(folder: Path, weights: SparseRows, number: int, n_passages: int) -> Strands:
+def passages(folder: Path, weights: SparseVectors, number: int, n_passages: int) -> Embeddings:
     """The strands of the first passages of a shard."""
     values, lengths = np.load(shard(folder, "values", number)), np.load(shard(folder, "lengths", number))
     offsets = np.concatenate([[0], np.cumsum(lengths[:n_passages], dtype=np.int64)])
     dense = np.load(shard(folder, "dense", number))[:n_passages].astype(np.float32)
-    return Strands(
+    return Embeddings(
         dense=dense,
         sparse=part(weights, number * SHARD, n_passages),
         multi=MultiVectors(values[: offsets[-1]], offsets),
     )
 
 
-def part(rows: SparseRows, first: int, n_rows: int) -> SparseRows:
+def part(rows: SparseVectors, first: int, n_rows: int) -> SparseVectors:
     offsets = rows.offsets[first : first + n_rows + 1]
-    return SparseRows(
+    return SparseVectors(
         rows.terms[offsets[0] : offsets[-1]], rows.weights[offsets[0] : offsets[-1]], offsets - offsets[0]
     )
 
 
-def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Strands]]:
+def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Embeddings]]:
     """Ids, texts, and what the index is asked with."""
     pieces = tokens(asked.data, asked.cache, "queries")
     values, dense = np.load(asked.vectors / "query-values.npy"), np.load(asked.vectors / "query-dense.npy")
@@ -115,11 +115,11 @@ def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Strands]]:
         rows = values[ends[number - 1] if number else 0 : ends[number]].astype(np.float32)
         own = slice(pieces["offsets"][number], pieces["offsets"][number + 1])
         counts = pieces["counts"][own].astype(np.float32)
-        sparse = SparseRows(pieces["terms"][own].astype(np.int32), counts, np.array([0, len(counts)], np.int64))
-        strands = Strands(
+        sparse = SparseVectors(pieces["terms"][own].astype(np.int32), counts, np.array([0, len(counts)], np.int64))
+        embeddings = Embeddings(
             dense=dense[number : number + 1], sparse=sparse, multi=MultiVectors(rows, np.array([0, len(rows)]))
         )
-        found.append((query["_id"], query["text"], strands))
+        found.append((query["_id"], query["text"], embeddings))
     return found
 
 
@@ -134,11 +134,13 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     queries = queries_of(asked)[: asked.queries + WARM]
     plait.search.trace.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined,assignment]
     with plait.open(asked.index, n_threads=1, read_only=True) as index:
-        for number, (_, text, strands) in enumerate(queries):
+        for number, (_, text, embeddings) in enumerate(queries):
             trace, start = plait.Trace(), time.process_time()
             encoder.encode_queries([text])
             encoded = time.process_time()
-            index.search_arrays(strands, asked.k, texts=[text], mode="hybrid", options=settings(asked), trace=trace)
+            index.search_embeddings(
+                embeddings, asked.k, texts=[text], mode="hybrid", options=settings(asked), trace=trace
+            )
             done = time.process_time()
             if number < WARM:
                 continue
@@ -163,10 +165,10 @@ def judged(asked: argparse.Namespace) -> dict[str, float]:
     queries = [query for query in queries_of(asked) if query[0] in qrels]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {way: {} for way in WAYS}
     with plait.open(asked.index, n_threads=1, read_only=True) as index:
-        for id, text, strands in queries:
+        for id, text, embeddings in queries:
             for way, own in WAYS.items():
                 options = {**settings(asked), **own}
-                [hits] = index.search_arrays(strands, 10, texts=[text], mode="hybrid", options=options)
+                [hits] = index.search_embeddings(embeddings, 10, texts=[text], mode="hybrid", options=options)
                 runs[way][id] = [(hit.id, hit.score) for hit in hits]
     means = compare(runs, {id: qrels[id] for id, _, _ in queries}, [MEASURE]).means[MEASURE]
     return {way: round(mean.value, 4) for way, mean in means.items()}

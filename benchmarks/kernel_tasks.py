@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.scoring import integer
+from plait.embeddings import MultiVectors
+from plait.scoring import residual as integer
 from plait.scoring.maxsim import maxsim
-from plait.strands import MultiVectors
 
 Way = Callable[[], object]
 
@@ -142,7 +142,9 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     begins, ends = offsets[:-1].copy(), offsets[1:].copy()
     narrow = np.pad(rng.integers(0, 256, (sizes.n_cells, lanes), np.uint8), ((0, 0), (0, -lanes % 32)))
     some = slice(0, 2000)
-    yield Task("flood", "row", n_rows, cells.itemsize, lambda: integer.flood(narrow, cells, begins, ends), None)
+    yield Task(
+        "flood", "row", n_rows, cells.itemsize, lambda: integer.centroid_maxsim(narrow, cells, begins, ends), None
+    )
 
     def numpy_flood() -> object:
         rows = narrow[cells[: ends[some][-1]]]
@@ -153,7 +155,7 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         "row",
         len(begins[some]) * sizes.rows_per_doc,
         cells.itemsize,
-        lambda: integer.flood(narrow, cells, begins[some].copy(), ends[some].copy()),
+        lambda: integer.centroid_maxsim(narrow, cells, begins[some].copy(), ends[some].copy()),
         numpy_flood,
     )
 

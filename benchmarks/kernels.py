@@ -21,7 +21,7 @@ import numpy as np
 
 from kernel_tasks import Sizes, Way, centroid_tasks, document_tasks, float_tasks, posting_tasks
 from memory import read_gb_per_second
-from plait.scoring.targets import available_targets, force_target
+from plait.scoring.cpu import available_targets, force_target
 
 
 @dataclass(frozen=True)

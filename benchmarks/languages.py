@@ -23,9 +23,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import plait
+from plait.embeddings import Embeddings
 from plait.evaluate import JudgedSet, load_set, measure, without_self
 from plait.records import Document
-from plait.strands import Strands
 
 BATCH = 5000
 ASKED_SET = re.compile(r"(?P<name>[^@:+]+)(?::(?P<split>\w+))?(?:@(?P<language>\w+))?(?:\+(?P<field>\w+))?")
@@ -135,10 +135,10 @@ def any_index(
 
 def text_index(folder: Path, documents: Iterable[Document], language: str | None) -> plait.Index:
     """An index of words alone."""
-    index = plait.open(folder / "index", create=True, shape=plait.StrandShape(), language=language)
+    index = plait.open(folder / "index", create=True, shape=plait.EmbeddingSpec(), language=language)
     rest = iter(documents)
     while some := list(itertools.islice(rest, BATCH)):
-        index.add_arrays(some, Strands(), merge=False)
+        index.add_embeddings(some, Embeddings(), merge=False)
     return index
 
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import plait
-from plait.encode.protocol import StrandShape
-from plait.index.store import Store
+from plait.encode.protocol import EmbeddingSpec
+from plait.storage.store import Store
 
 CHUNKS = ("best", "fused")
 
@@ -61,14 +61,14 @@ def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.I
     only_words = asked.mode == ["bm25"]
     if (path / "catalogue.sqlite").exists():
         return plait.open(path, n_threads=asked.threads)
-    shape = StrandShape(dense=1) if only_words else None
+    shape = EmbeddingSpec(dense=1) if only_words else None
     index = plait.open(path, create=True, shape=shape, n_threads=asked.threads)
     documents = lines(asked.data / "corpus.jsonl.gz")
     if asked.documents is not None:
         documents = islice((line for line in documents if line["_id"] in answers), asked.documents)
     fields = [{"id": line["_id"], "text": line["text"], "title": line.get("title") or ""} for line in documents]
     if only_words:
-        index.add_arrays(fields, plait.Strands(dense=np.ones((len(fields), 1), np.float32)))
+        index.add_embeddings(fields, plait.Embeddings(dense=np.ones((len(fields), 1), np.float32)))
     else:
         index.add(fields, commit_every=4)
     return index

@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import MultiVectors
+from plait.scoring.cpu import available_targets, force_target
 from plait.scoring.maxsim import maxsim
-from plait.scoring.targets import available_targets, force_target
-from plait.strands import MultiVectors
 
 
 def numpy_maxsim(query: NDArray[np.float32], documents: MultiVectors) -> NDArray[np.float32]:

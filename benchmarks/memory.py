@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.scoring.checksum import crc32c
+from plait.scoring.crc32c import crc32c
 
 Read = Callable[[NDArray[np.uint64]], object]
 

@@ -13,8 +13,8 @@ import itertools
 from pathlib import Path
 
 import plait
+from embedding_kinds import BATCH, MEASURE, SURE, first_queries, row
 from plait.evaluate import JudgedSet, Run, compare, load_set
-from strands import BATCH, MEASURE, SURE, first_queries, row
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 
@@ -46,9 +46,9 @@ def found_by_share(index: plait.Index, judged: JudgedSet) -> dict[str, Run]:
     queries = iter(judged.queries.items())
     while some := list(itertools.islice(queries, BATCH)):
         texts = [text for _, text in some]
-        strands = index.encoder.encode_queries(texts)
+        embeddings = index.encoder.encode_queries(texts)
         for share in SHARES:
-            found = index.search_arrays(strands, 11, texts=texts, options={"neighbours": share})
+            found = index.search_embeddings(embeddings, 11, texts=texts, options={"neighbours": share})
             runs[str(share)] |= {
                 # Where queries are documents of the set, they do not count.
                 query: [(hit.id, hit.score) for hit in own if hit.id != query][:10]

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from embeddings import Embeddings, read_embeddings
+from embeddings import EmbeddingFiles, read_embeddings
 from plait.codec.packing import row_bytes
 from plait.codec.pooling import METHODS, Pooling, pool
+from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim, top_k
-from plait.strands import MultiVectors
 
 K, BITS = 10, 2
 CELL_LENGTH_AND_FACTOR = 4  # bytes of a vector besides its codes
 OFFSET = 8  # bytes of a passage, where passages differ in length
 
 
-def best_of(data: Embeddings, items: MultiVectors, n_queries: int, n_threads: int) -> NDArray[np.int64]:
+def best_of(data: EmbeddingFiles, items: MultiVectors, n_queries: int, n_threads: int) -> NDArray[np.int64]:
     """(queries, K) passages."""
     return np.stack([top_k(maxsim(data.query(query), items, n_threads=n_threads), K) for query in range(n_queries)])
 

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import plait
-from plait.cross.encoder import CrossEncoder, load_cross
-from plait.cross.reranker import DEPTH, blended
-from plait.encode.passages import with_title
+from embedding_kinds import MEASURE, SURE, first_queries, row
+from plait.encode.chunking import with_title
 from plait.evaluate import JudgedSet, Run, compare, load_set
-from strands import MEASURE, SURE, first_queries, row
+from plait.rerank.cross_encoder import CrossEncoder, load_cross
+from plait.rerank.reranker import DEPTH, blended
 
 BLENDS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
 HYBRID = "hybrid"

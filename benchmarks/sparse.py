@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 import plait
 from plait.codec.impacts import inverted
+from plait.embeddings import SparseVectors
 from plait.scoring.sparse import Impacts, SparseQuery, best_rows
-from plait.strands import SparseRows
 
 K1, B = 0.9, 0.4
 Found = NDArray[np.int64]
@@ -117,7 +117,7 @@ def each(stored: dict[str, NDArray[Any]], count: int) -> Iterator[tuple[NDArray[
         yield stored["terms"][own], stored["counts"][own]
 
 
-def bm25_weights(stored: dict[str, NDArray[Any]], n_rows: int | None) -> SparseRows:
+def bm25_weights(stored: dict[str, NDArray[Any]], n_rows: int | None) -> SparseVectors:
     offsets = stored["offsets"][: None if n_rows is None else n_rows + 1]
     n_rows = len(offsets) - 1
     terms, counts = stored["terms"][: offsets[-1]], stored["counts"][: offsets[-1]].astype(np.float64)
@@ -126,7 +126,7 @@ def bm25_weights(stored: dict[str, NDArray[Any]], n_rows: int | None) -> SparseR
     held = np.bincount(terms)
     idf = np.log(1 + (n_rows - held + 0.5) / (held + 0.5))
     weights = idf[terms] * counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths[owners] / lengths.mean()))
-    return SparseRows(terms, weights.astype(np.float32), offsets)
+    return SparseVectors(terms, weights.astype(np.float32), offsets)
 
 
 def n_bytes(index: Impacts) -> int:
@@ -151,7 +151,7 @@ def recall(found: list[Found], exact: list[Found]) -> float:
     return float(np.mean(kept))
 
 
-def loss(rows: SparseRows, queries: list[SparseQuery], exact: list[Found], k: int) -> None:
+def loss(rows: SparseVectors, queries: list[SparseQuery], exact: list[Found], k: int) -> None:
     """Of the k best by the weights as they were, the share that the stored impacts keep."""
     by_weights = scipy_search(rows_by_term(rows), len(rows), k)
     true = [by_weights(query) for query in queries[:100]]
@@ -162,7 +162,7 @@ def loss(rows: SparseRows, queries: list[SparseQuery], exact: list[Found], k: in
         )
 
 
-def rows_by_term(rows: SparseRows) -> tuple[NDArray[Any], ...]:
+def rows_by_term(rows: SparseVectors) -> tuple[NDArray[Any], ...]:
     owners = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(rows.offsets))
     order = np.argsort(rows.terms, kind="stable")
     sizes = np.bincount(rows.terms)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 import plait
 from embeddings import SHARD, read_embeddings, read_lines, shard
 from plait.codec import kmeans
-from plait.codec.dense_cells import padded
-from plait.codec.nearest import Nearest
+from plait.codec.assign import Nearest
+from plait.codec.dense_ivf import padded
+from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.load import load
-from plait.encode.protocol import StrandShape
-from plait.strands import MultiVectors, Strands
+from plait.encode.protocol import EmbeddingSpec
 
 CLUSTERS = (10, 100, 1000)
 BATCH = 5000
-Query = tuple[str, Strands]
+Query = tuple[str, Embeddings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Passages:
     def build(self, path: Path) -> None:
         """The index, compacted, as `plait compact` makes it without being told anything."""
         lines = read_lines(self._data / "corpus.jsonl")
-        shape = StrandShape(dense=self._dense.shape[1], multi=self._vectors.values.shape[1])
+        shape = EmbeddingSpec(dense=self._dense.shape[1], multi=self._vectors.values.shape[1])
         with plait.open(path, create=True, shape=shape, n_threads=1) as index:
             for first in range(0, len(self), BATCH):
                 numbers = range(first, min(first + BATCH, len(self)))
                 documents = [self._document(*one) for one in zip(numbers, islice(lines, len(numbers)), strict=True)]
-                index.add_arrays(documents, self._strands(numbers), merge=False)
+                index.add_embeddings(documents, self._strands(numbers), merge=False)
             for field in ("place", *(f"topic{n}" for n in self._topics)):
-                index.index_field(field)
+                index.create_field_index(field)
             index.compact()
 
     def _document(self, number: int, line: dict[str, str]) -> dict[str, Any]:
@@ -65,10 +65,10 @@ class Passages:
         title, text = line.get("title") or "", line["text"]
         return {"id": f"p{number}", "title": title, "text": text, "place": place, **topics}
 
-    def _strands(self, numbers: range) -> Strands:
+    def _strands(self, numbers: range) -> Embeddings:
         offsets = self._vectors.offsets[numbers.start : numbers.stop + 1]
         values = self._vectors.values[offsets[0] : offsets[-1]].astype(np.float32)
-        return Strands(
+        return Embeddings(
             dense=self._dense[numbers.start : numbers.stop], multi=MultiVectors(values, offsets - offsets[0])
         )
 
@@ -92,11 +92,16 @@ class Passages:
     def queries(self, model: Path, n_queries: int) -> list[Query]:
         """The first questions of the data, encoded."""
         texts = [line["text"] for line in islice(read_lines(self._data / "queries.jsonl"), n_queries)]
-        strands = load(model, n_threads=1).encode_queries(texts)
-        assert strands.dense is not None
-        assert strands.multi is not None
+        embeddings = load(model, n_threads=1).encode_queries(texts)
+        assert embeddings.dense is not None
+        assert embeddings.multi is not None
         return [
-            (text, Strands(dense=strands.dense[one : one + 1], multi=MultiVectors.from_items([strands.multi[one]])))
+            (
+                text,
+                Embeddings(
+                    dense=embeddings.dense[one : one + 1], multi=MultiVectors.from_items([embeddings.multi[one]])
+                ),
+            )
             for one, text in enumerate(texts)
         ]
 

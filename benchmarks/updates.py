@@ -25,9 +25,9 @@ import numpy as np
 
 import plait
 from grouped import Corpus, add, seconds
-from plait.strands import Strands
+from plait.embeddings import Embeddings
 
-Query = tuple[str, Strands]
+Query = tuple[str, Embeddings]
 K = 10
 MODES = ("dense", "multi", "bm25", "hybrid")
 N_PARTS = 5  # segments that an addition comes in
@@ -76,8 +76,8 @@ def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) ->
 
 
 def search(index: plait.Index, query: Query, mode: str, *, exact: bool = False) -> set[str]:
-    text, strands = query
-    return {hit.id for hit in index.search_arrays(strands, K, texts=[text], mode=mode, exact=exact)[0]}
+    text, embeddings = query
+    return {hit.id for hit in index.search_embeddings(embeddings, K, texts=[text], mode=mode, exact=exact)[0]}
 
 
 def recall(index: plait.Index, queries: Sequence[Query], mode: str) -> float:

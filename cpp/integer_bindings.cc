@@ -434,9 +434,9 @@ void bind_integer(nb::module_& module) {
                arg("which"));
     module.def("narrow_table", narrow_table, arg("table"), arg("floor"), nb::arg("shift"), arg("narrow"));
     module.def("select_cells", select_cells, arg("table"), arg("cells"), arg("scores"));
-    module.def("promising", promising, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), nb::arg("slack"),
+    module.def("prune_rows", promising, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), nb::arg("slack"),
                arg("chosen"), arg("stops"));
-    module.def("flood", flood, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), arg("scores"));
+    module.def("centroid_maxsim", flood, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), arg("scores"));
     module.def("residual_maxsim", residual_maxsim, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("begins"), arg("ends"), arg("scores"));

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.encode.protocol import OnBatch, StrandShape
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.protocol import EmbeddingSpec, OnBatch
 from plait.records import Span
-from plait.strands import MultiVectors, SparseRows, Strands
 
 WORD = re.compile(r"\w+")
 
@@ -37,8 +37,8 @@ class WordEncoder:
         return f"{self.name}-{self._dim}"
 
     @property
-    def shape(self) -> StrandShape:
-        return StrandShape(dense=self._dim, sparse=self._terms, multi=self._dim)
+    def shape(self) -> EmbeddingSpec:
+        return EmbeddingSpec(dense=self._dim, sparse=self._terms, multi=self._dim)
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
@@ -57,21 +57,21 @@ class WordEncoder:
     def term(self, id: int) -> str:
         return self._words.get(id, f"#{id}")
 
-    def encode_queries(self, texts: Sequence[str]) -> Strands:
+    def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         return self._encode(texts)
 
-    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Embeddings:
         self.n_encoded += len(texts)
         if on_batch is not None:
             on_batch(len(texts), len(texts))
         return self._encode(texts)
 
-    def _encode(self, texts: Sequence[str]) -> Strands:
+    def _encode(self, texts: Sequence[str]) -> Embeddings:
         rows = [self._rows(text) for text in texts]
         dense = [unit(own.sum(axis=0)) for own in rows]
-        return Strands(
+        return Embeddings(
             dense=np.array(dense, np.float32).reshape(len(texts), self._dim),
-            sparse=None if self._terms is None else SparseRows.from_items([self._weights(text) for text in texts]),
+            sparse=None if self._terms is None else SparseVectors.from_items([self._weights(text) for text in texts]),
             multi=MultiVectors.from_items(rows, dim=self._dim),
         )
 

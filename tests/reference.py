@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import MultiVectors, Rows
 from plait.scoring.dense import ByteQuery, ByteRows
 from plait.scoring.sparse import Impacts
-from plait.strands import MultiVectors, Rows
 
 
 def maxsim(query: Rows, documents: MultiVectors) -> NDArray[np.float32]:
@@ -101,7 +101,7 @@ def gather(
     return kept, [sums[doc] for doc in kept], len(sums)
 
 
-def flood(
+def centroid_maxsim(
     narrow: NDArray[np.uint8], cells: NDArray[Any], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """For each document the sum over lanes of the largest value among its cells; 0 without rows."""
@@ -109,8 +109,12 @@ def flood(
     return np.array(scores, np.uint32)
 
 
-def promising(
-    narrow: NDArray[np.uint8], cells: NDArray[Any], begins: NDArray[np.int64], ends: NDArray[np.int64], slack: int
+def prune_rows(
+    narrow: NDArray[np.uint8],
+    cells: NDArray[Any],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    prune_margin: int,
 ) -> tuple[list[int], list[int]]:
     """Rows that come near to their document's largest value in some lane where that is not 0, or the first; and where
     those of each document end."""
@@ -118,7 +122,7 @@ def promising(
     stops: list[int] = []
     for begin, end in zip(begins, ends, strict=True):
         values = narrow[cells[begin:end]].astype(int)
-        near = (values > 0) & (values >= values.max(axis=0, initial=0) - slack)
+        near = (values > 0) & (values >= values.max(axis=0, initial=0) - prune_margin)
         own = np.flatnonzero(near.any(axis=1)).tolist() or ([0] if begin < end else [])
         chosen += [int(begin) + row for row in own]
         stops.append(len(chosen))

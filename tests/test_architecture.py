@@ -15,19 +15,20 @@ PACKAGE = Path(plait.__file__).parent
 
 # Each part may import itself and what stands above it in this list.
 ORDER = [
-    ["closing", "errors", "records", "strands", "version", "_core"],
+    ["closing", "errors", "records", "embeddings", "version", "_core"],
     ["scoring"],
-    ["codec", "encode"],
-    ["index"],
+    ["codec"],
+    ["encode", "text", "filters"],
+    ["storage"],
     ["search"],
-    ["cross"],
-    ["sources", "adding", "encoders"],
-    ["tuning", "weighing"],
+    ["rerank"],
+    ["cur"],
+    ["tune"],
+    ["readers", "ingest"],
     ["searcher"],
-    ["engine"],
+    ["index"],
     ["evaluate"],
     ["train"],
-    ["reproduce"],
     ["cli"],
     ["__main__"],
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plait
 from encoders import WordEncoder
-from index.samples import run_python
+from storage.samples import run_python
 
 FORKS = """
 import os, sys

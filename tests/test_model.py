@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from numpy.typing import NDArray
 
 import plait
-from plait.encode.protocol import StrandShape
-from plait.index.check import check
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.records import Hit
-from plait.strands import MultiVectors, Strands
+from plait.storage.check import check
 
 DIM = 8
 WORDS = ["wool", "linen", "silk", "jute", "hemp"]
@@ -33,10 +33,10 @@ def rows_of(words: tuple[str, ...]) -> NDArray[np.float32]:
     return np.array([np.random.default_rng(seed).integers(-3, 4, DIM) for seed in seeds], np.float32)
 
 
-def strands_of(texts: list[tuple[str, ...]]) -> Strands:
+def strands_of(texts: list[tuple[str, ...]]) -> Embeddings:
     rows = [rows_of(words) for words in texts]
     dense = np.array([own.sum(axis=0) for own in rows], np.float32).reshape(-1, DIM)
-    return Strands(dense=dense, multi=MultiVectors.from_items(rows, dim=DIM))
+    return Embeddings(dense=dense, multi=MultiVectors.from_items(rows, dim=DIM))
 
 
 class SearchAgainstDict(RuleBasedStateMachine):
@@ -52,7 +52,7 @@ class SearchAgainstDict(RuleBasedStateMachine):
     def open(self, texts: list[tuple[str, ...]], dead: str) -> None:
         """Two segments of three documents, one of which may be deleted: most states that break are near to this one."""
         path = self.folder / "index"
-        self.writing = plait.open(path, create=True, shape=StrandShape(dense=DIM, multi=DIM), n_threads=1)
+        self.writing = plait.open(path, create=True, shape=EmbeddingSpec(dense=DIM, multi=DIM), n_threads=1)
         self.reading = plait.open(path, read_only=True, n_threads=1)
         len(self.reading)  # it has a view now
         for some in (slice(0, 3), slice(3, 6)):
@@ -62,7 +62,7 @@ class SearchAgainstDict(RuleBasedStateMachine):
     @rule(batch=st.dictionaries(IDS, TEXTS, max_size=5))
     def add(self, batch: Texts) -> None:
         documents = [{"id": id, "text": " ".join(own), "n_words": len(own)} for id, own in batch.items()]
-        self.writing.add_arrays(documents, strands_of(list(batch.values())))
+        self.writing.add_embeddings(documents, strands_of(list(batch.values())))
         self.now = {**self.now, **batch}
 
     @rule(ids=st.lists(IDS, max_size=4))
@@ -95,7 +95,7 @@ class SearchAgainstDict(RuleBasedStateMachine):
     def search(self, query: tuple[str, ...], k: int, mode: str, at_least: int | None) -> None:
         filter = None if at_least is None else f"n_words >= {at_least}"
         for index, texts in ((self.writing, self.now), (self.reading, self.seen)):
-            hits = index.search_arrays(strands_of([query]), k, mode=mode, filter=filter)[0]
+            hits = index.search_embeddings(strands_of([query]), k, mode=mode, filter=filter)[0]
             among = {id: own for id, own in texts.items() if at_least is None or len(own) >= at_least}
             compare(hits, {id: score(query, own, mode) for id, own in among.items()}, k)
 

@@ -95,7 +95,7 @@ def _card(
         "format": 1,
         "name": name,
         "version": "1",
-        "strands": {
+        "embeddings": {
             "dense": {"dim": projection.shape[0], "pooling": "mean"},
             "multi": {
                 "dim": projection.shape[1],

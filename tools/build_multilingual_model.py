@@ -93,7 +93,7 @@ def _card(source: Source, multi: Linear, records: dict[str, dict[str, Any]]) -> 
         "format": 1,
         "name": NAME,
         "version": "1",
-        "strands": {
+        "embeddings": {
             "dense": {"dim": source.weights["d3"].shape[1], "pooling": "mean"},
             "multi": {"dim": multi.weight.shape[1], "special_rows": False, "skip": ["▁", *skipped]},
         },

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 import plait
-from plait.encode.passages import with_title
+from plait.encode.chunking import with_title
 from plait.evaluate import load_beir
 from plait.records import Hit
 

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from build_default_model import NUMBERS
 from ir_measures import nDCG
 
+from plait.embeddings import MultiVectors
 from plait.encode.load import load
-from plait.strands import MultiVectors
 
 Scores = NDArray[np.float32]
 DEPTH = 100
@@ -48,7 +48,7 @@ def main() -> None:
     rows = []
     for name in arguments.sets:
         found = measure(arguments.data / name, arguments.model, arguments.precision)
-        rows.append([name, *(f"{found[strand]:.3f}" for strand in STRANDS)])
+        rows.append([name, *(f"{found[kind]:.3f}" for kind in STRANDS)])
         print(*rows[-1], flush=True)
     table = {"title": "nDCG@10 on test sets, all passages scored:", "columns": ["set", *STRANDS], "rows": rows}
     kept: dict[str, Any] = (

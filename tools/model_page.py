@@ -41,8 +41,8 @@ def model_page(card: dict[str, Any], *, fitted: str, numbers: dict[str, Any] | N
     """The page; without numbers it says that none were measured."""
     return PAGE.format(
         name=card["name"],
-        dense=card["strands"]["dense"]["dim"],
-        multi=card["strands"]["multi"]["dim"],
+        dense=card["embeddings"]["dense"]["dim"],
+        multi=card["embeddings"]["multi"]["dim"],
         source=card["source"],
         licence=card["licence"],
         attribution=card["attribution"],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
-from plait.scoring.targets import available_targets
+from plait.scoring.cpu import available_targets
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compare.corpus import Corpus, Queries
+from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim
-from plait.strands import MultiVectors
 
 DEPTH = 100
 

@@ -41,8 +41,8 @@ MODULES = {
     "numpy": "numpy_exhaustive",
 }
 
-# n_probe, n_gather, n_flood, n_fine. More cells a row bring little once the first few were read: what limits recall is
-# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_flood is n_gather,
+# n_probe, n_candidates, n_code_scored, n_rescored. More cells a row bring little once the first few were read: what limits recall is
+# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_code_scored is n_candidates,
 # what many cells found goes to its codes at once.
 PROBES = [
     (4, 200, 48, 16),
@@ -72,7 +72,7 @@ PROBES = [
 
 def probes(level: str = "engine") -> list[Settings]:
     """plait's curve."""
-    names = ("n_probe", "n_gather", "n_flood", "n_fine")
+    names = ("n_probe", "n_candidates", "n_code_scored", "n_rescored")
     return [{"level": level, **dict(zip(names, numbers, strict=True))} for numbers in PROBES]
 
 

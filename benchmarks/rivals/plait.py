@@ -1,8 +1,8 @@
 """plait, through an index on the disk as `plait.open` makes it. Settings:
 
 level     "engine" ranks passages, as the other engines do; "call" also fetches documents from the catalogue, as
-          `Index.search_arrays` does; "exact" scores every passage by its codes
-n_probe, n_gather, n_flood, n_fine   a `ProbeConfig`
+          `Index.search_embeddings` does; "exact" scores every passage by its codes
+n_probe, n_candidates, n_code_scored, n_rescored   a `ProbeConfig`
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 import plait
 from compare.corpus import Corpus
 from embeddings import SHARD
-from plait.encode.protocol import StrandShape
-from plait.index.snapshot import Snapshot
-from plait.index.store import Store
-from plait.scoring.targets import available_targets, current_target, force_target
-from plait.search.coded import ProbeConfig
-from plait.search.generator import Generator
-from plait.search.hits import hits_of
-from plait.search.multi import ExactMulti, ProbedMulti
-from plait.search.plans import Plan
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
+from plait.scoring.cpu import available_targets, current_target, force_target
+from plait.search.hits import load_hits
+from plait.search.multivector.query import ProbeConfig
+from plait.search.multivector.retriever import ExactMulti, ProbedMulti
+from plait.search.plan import Plan
 from plait.search.ranking import QueryBatch, Ranking
+from plait.search.retriever import Generator
 from plait.search.trace import Trace
-from plait.strands import MultiVectors, Strands
+from plait.storage.snapshot import Snapshot
+from plait.storage.store import Store
 from rivals.serve import Options, serve
 
 
@@ -39,13 +39,13 @@ class Plait:
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
         texts = read_texts(options.get("texts"))
         with plait.open(
-            index / "plait", create=True, shape=StrandShape(multi=128), n_threads=options["threads"]
+            index / "plait", create=True, shape=EmbeddingSpec(multi=128), n_threads=options["threads"]
         ) as made:
             for number, part in enumerate(corpus.shards()):
                 documents = [
                     {"id": str(number * SHARD + place), "text": next(texts), "title": ""} for place in range(len(part))
                 ]
-                made.add_arrays(documents, Strands(multi=MultiVectors(np.asarray(part.values), part.offsets)))
+                made.add_embeddings(documents, Embeddings(multi=MultiVectors(np.asarray(part.values), part.offsets)))
             done = made.compact(bits=options["bits"], fine=options["fine"])
         return {"n_cells": done.n_cells, "bytes_a_vector": done.bytes_a_vector, "compact_seconds": done.seconds}
 
@@ -60,12 +60,12 @@ class Plait:
         return {"target": current_target(), "targets": available_targets(), "plait": plait.__version__}
 
     def prepare(self, query: NDArray[np.float32]) -> QueryBatch:
-        return QueryBatch([""], Strands(multi=MultiVectors(query, np.array([0, len(query)]))))
+        return QueryBatch([""], Embeddings(multi=MultiVectors(query, np.array([0, len(query)]))))
 
     def search(self, query: QueryBatch, k: int, settings: Options) -> Ranking:
         found = self._plan(settings).run(self._snapshot, query, k, None, Trace())[0]
         if settings["level"] == "call":
-            hits_of(self._snapshot, "", found)
+            load_hits(self._snapshot, "", found)
         return found
 
     def numbers(self, found: Ranking) -> list[int]:

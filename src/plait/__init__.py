@@ -18,41 +18,43 @@ from typing import TYPE_CHECKING, Any
 from plait.version import __version__
 
 if TYPE_CHECKING:
-    from plait.adding import AddProgress, AddReport
+    from plait.embeddings import Embeddings, MultiVectors, SparseVectors
     from plait.encode.load import load as load_model
-    from plait.encode.protocol import Encoder, StrandShape
-    from plait.engine import Index
-    from plait.engine import open_index as open
+    from plait.encode.protocol import EmbeddingSpec, Encoder
     from plait.errors import PlaitError
+    from plait.index import Index
+    from plait.index import open_index as open
+    from plait.ingest import AddProgress, AddReport
     from plait.records import Document, Explanation, Hit, Span
     from plait.scoring.maxsim import maxsim
     from plait.search.trace import Trace
-    from plait.strands import MultiVectors, SparseRows, Strands
 
 _HOMES = {
-    "AddProgress": "plait.adding",
-    "AddReport": "plait.adding",
+    "AddProgress": "plait.ingest",
+    "AddReport": "plait.ingest",
     "Document": "plait.records",
     "Encoder": "plait.encode.protocol",
     "Explanation": "plait.records",
     "Hit": "plait.records",
-    "Index": "plait.engine",
-    "MultiVectors": "plait.strands",
+    "Index": "plait.index",
+    "MultiVectors": "plait.embeddings",
     "PlaitError": "plait.errors",
     "Span": "plait.records",
-    "SparseRows": "plait.strands",
-    "StrandShape": "plait.encode.protocol",
-    "Strands": "plait.strands",
+    "SparseVectors": "plait.embeddings",
+    "EmbeddingSpec": "plait.encode.protocol",
+    "Embeddings": "plait.embeddings",
     "Trace": "plait.search.trace",
     "load_model": "plait.encode.load:load",
     "maxsim": "plait.scoring.maxsim",
-    "open": "plait.engine:open_index",
+    "open": "plait.index:open_index",
 }
 
 __all__ = [
     "AddProgress",
     "AddReport",
     "Document",
+    "EmbeddingSpec",
+    "Embeddings",
     "Encoder",
     "Explanation",
     "Hit",
@@ -60,9 +62,7 @@ __all__ = [
     "MultiVectors",
     "PlaitError",
     "Span",
-    "SparseRows",
-    "StrandShape",
-    "Strands",
+    "SparseVectors",
     "Trace",
     "__version__",
     "load_model",

@@ -59,16 +59,16 @@ def encode_rows(
 ) -> None: ...
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int, narrow: NDArray[np.uint8]) -> None: ...
 def select_cells(table: NDArray[np.int16], cells: NDArray[np.int32], scores: NDArray[np.int16]) -> None: ...
-def promising(
+def prune_rows(
     narrow: NDArray[np.uint8],
     cells: _Cells,
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
-    slack: int,
+    prune_margin: int,
     chosen: NDArray[np.int64],
     stops: NDArray[np.int64],
 ) -> int: ...
-def flood(
+def centroid_maxsim(
     narrow: NDArray[np.uint8],
     cells: _Cells,
     begins: NDArray[np.int64],

@@ -73,10 +73,10 @@ class TermMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class StrandPart:
+class ScorePart:
     """What one list gave to the score of a hit."""
 
-    strand: str
+    kind: str
     score: float | None  # in that list; None where the list does not have the document
     rank: int | None  # from 1
     share: float  # of the hit's score
@@ -91,7 +91,7 @@ class Explanation:
     score: float | None  # None where the search did not find the document
     rank: int | None
     span: Span  # the passage that `multi` speaks of
-    parts: tuple[StrandPart, ...]
+    parts: tuple[ScorePart, ...]
     multi: TokenMatches | None = None
     dense: float | None = None  # of the document's best passage
     bm25: tuple[WordMatch, ...] | None = None

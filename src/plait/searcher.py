@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plait.embeddings import Embeddings
 from plait.encode.protocol import TokenReader
-from plait.encoders import ARRAYS, EncoderSource
+from plait.encode.source import ARRAYS, EncoderSource
 from plait.errors import ConfigError, QueryError
-from plait.index.store import Snapshot, Store
 from plait.records import Hit
 from plait.search.candidates import numbers_of
-from plait.search.plans import CUR_MODES, Plan, plan_for
+from plait.search.plan import CUR_MODES, Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
-from plait.strands import Strands
+from plait.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
-    from plait.cross.reranker import Reranker
+    from plait.rerank.reranker import Reranker
 
     Rerank = Reranker | str | Path | bool | None  # a folder names a cross-encoder, and True the bundled one
 
@@ -36,7 +36,7 @@ class Searcher:
         self, snapshot: Snapshot, mode: str, *, exact: bool = False, options: Mapping[str, object] | None = None
     ) -> Plan:
         if mode in CUR_MODES:
-            from plait.cross.modes import cur_plan  # most searches ask no cross-encoder
+            from plait.cur.modes import cur_plan  # most searches ask no cross-encoder
 
             return cur_plan(mode, self._store, options or {}, exact=exact, kept=self._cross, n_threads=self._n_threads)
         return plan_for(
@@ -53,7 +53,7 @@ class Searcher:
         for query in queries:
             check_query(query)
         if not plan.needs_encoder:
-            return QueryBatch(queries, Strands())
+            return QueryBatch(queries, Embeddings())
         with trace.stage("load"):
             encoder = self._source.get()
         with trace.stage("encode"):
@@ -92,7 +92,7 @@ class Searcher:
         """What reranks, loaded if it is only named; None if nothing does."""
         if given is None or given is False:
             return None
-        from plait.cross.reranker import Reranker, load_reranker  # most searches are not reranked
+        from plait.rerank.reranker import Reranker, load_reranker  # most searches are not reranked
 
         if isinstance(given, Reranker):
             return given

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from plait.adding import AddProgress, AddReport
-from plait.encode.protocol import StrandShape
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, NotAnIndexError
-from plait.index.info import StoreInfo
-from plait.index.tuned import ReadPlan
+from plait.ingest import AddProgress, AddReport
 from plait.records import Document, Hit, Span
+from plait.storage.info import StoreInfo
+from plait.storage.tuned_params import ReadPlan
 
 
 @dataclass
@@ -53,7 +53,7 @@ class FakeIndex:
         report.passages = report.added
         return report
 
-    def told_absent(self, filter: str) -> str:
+    def unknown_filter_fields(self, filter: str) -> str:
         return "" if "year" in filter else "no document has such a field"
 
     def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None) -> int:
@@ -91,7 +91,7 @@ class FakeIndex:
             format=1,
             created="2025-01-01",
             fingerprint="abc",
-            shape=StrandShape(multi=64),
+            shape=EmbeddingSpec(multi=64),
             facts={"model": "small"},
             tuned=ReadPlan(None),
         )

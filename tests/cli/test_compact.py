@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 import plait
-from index.tokens import SHAPE, batch
 from plait.cli.app import app
+from storage.tokens import SHAPE, batch
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
     with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
         for first in (0, 60):
-            documents, spans, strands = batch(first, 60)
-            opened.add_arrays(documents, strands, spans=spans)
+            documents, spans, embeddings = batch(first, 60)
+            opened.add_embeddings(documents, embeddings, spans=spans)
     return tmp_path / "ix"
 
 
@@ -42,9 +42,9 @@ def test_a_second_run_has_nothing_to_do(runner: CliRunner, index: Path) -> None:
 
 def test_later_documents_show_their_drift(runner: CliRunner, index: Path) -> None:
     told(runner, index)
-    documents, spans, strands = batch(200, 10)
+    documents, spans, embeddings = batch(200, 10)
     with plait.open(index) as opened:
-        opened.add_arrays(documents, strands, spans=spans)
+        opened.add_embeddings(documents, embeddings, spans=spans)
     assert "times what the first ones did" in told(runner, index)["drift"]
 
 
@@ -55,8 +55,8 @@ def test_bits_that_there_are_not_are_wrong_use(runner: CliRunner, index: Path, b
 
 def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: Path) -> None:
     with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
-        documents, spans, strands = batch(0, 3)
-        opened.add_arrays(documents, strands, spans=spans)
+        documents, spans, embeddings = batch(0, 3)
+        opened.add_embeddings(documents, embeddings, spans=spans)
     result = runner.invoke(app, ["compact", str(tmp_path / "ix")])
     assert (result.exit_code, "24 vectors are too few" in result.stderr) == (0, True)
 

@@ -27,7 +27,7 @@ class DemoIndex(FakeIndex):
 
 @pytest.fixture
 def index(library: Library, monkeypatch: pytest.MonkeyPatch) -> DemoIndex:
-    monkeypatch.setattr("plait.sources.stdlib.stdlib_documents", lambda: iter(DOCUMENTS))
+    monkeypatch.setattr("plait.readers.stdlib.stdlib_documents", lambda: iter(DOCUMENTS))
     index = DemoIndex(Path("ix"))
     library.indexes["ix"] = index
     return index

@@ -18,7 +18,7 @@ from plait.cli.explaining import print_explained
 from plait.cli.matches import matched_words
 from plait.cli.search import as_fields
 from plait.cli.words import whole_word
-from plait.records import Explanation, Hit, Span, StrandPart, TokenMatch, TokenMatches, WordMatch
+from plait.records import Explanation, Hit, ScorePart, Span, TokenMatch, TokenMatches, WordMatch
 
 QUERY = "how is parsing done?"
 TEXT = "The date is\n\n parsed from 🧵 a  string."
@@ -40,7 +40,7 @@ def match(asked: str, found: str, similarity: float, *, field: str = "text", tex
 
 def hit(*matches: TokenMatch, text: str = TEXT, title: str = "Dates", query: str = QUERY, note: str = "") -> Hit:
     multi = TokenMatches(sum(one.similarity for one in matches), matches, note)
-    parts = (StrandPart("bm25", 7.5, 8, 0.4), StrandPart("dense", None, None, 0.0), StrandPart("multi", 2.5, 1, 0.6))
+    parts = (ScorePart("bm25", 7.5, 8, 0.4), ScorePart("dense", None, None, 0.0), ScorePart("multi", 2.5, 1, 0.6))
     words = (WordMatch("parsing", 2, 10, 4.5, 7.5),)
     span = Span(0, len(text))
     explanation = Explanation("a", query, 0.03, 1, span, parts, multi if matches else None, 0.8, words)

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.fakes import Library
-from index.tokens import make_tokens
 from plait.cli.app import app
 from plait.cli.info import size
+from storage.tokens import make_tokens
 
 
 def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> None:
@@ -41,7 +41,7 @@ def test_info_tells_people_and_programs_the_same(runner: CliRunner, library: Lib
     assert told["documents"] == "1"
     assert told["size"] == "1.5 MB"
     assert told["multi"] == "1 MB"
-    assert told["strands"] == "multi (64)"
+    assert told["embeddings"] == "multi (64)"
     assert told["model"] == "small"
     read = json.loads(runner.invoke(app, ["info", "ix", "--json"]).stdout)
     assert (read["documents"], read["bytes_by_part"]["multi"]) == (1, 1_000_000)
@@ -68,7 +68,7 @@ def test_check_ends_with_1_if_there_is_a_problem(
     runner: CliRunner, monkeypatch: pytest.MonkeyPatch, problems: list[str], code: int
 ) -> None:
     report = SimpleNamespace(problems=problems, notes=["a leftover"], n_documents=5, n_segments=2)
-    monkeypatch.setattr("plait.index.check.check", lambda path: report if path == Path("ix") else None)
+    monkeypatch.setattr("plait.storage.check.check", lambda path: report if path == Path("ix") else None)
     result = runner.invoke(app, ["check", "ix"])
     assert result.exit_code == code
     assert "note: a leftover" in result.stdout

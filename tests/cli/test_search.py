@@ -17,7 +17,7 @@ from plait.cli.app import app
 from plait.cli.listing import print_hits
 from plait.cli.search import print_json
 from plait.records import Hit, Span
-from plait.search.plans import MODES
+from plait.search.plan import MODES
 
 
 def hit(id: str = "a", text: str = "woven", title: str = "", score: float = 0.5) -> Hit:

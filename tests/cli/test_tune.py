@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from plait.cli.app import app
 from plait.cli.tune import read_queries
 from plait.errors import SourceError
-from search.tunable import make_index
+from tune.tunable import make_index
 
 
 @pytest.fixture(scope="module")

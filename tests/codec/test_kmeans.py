@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from plait.codec.assign import Nearest
 from plait.codec.kmeans import train
-from plait.codec.nearest import Nearest
 
 
 def clustered(n_clusters: int, n_each: int, dim: int = 16) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

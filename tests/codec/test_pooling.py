@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import reference
 from plait.codec.pooling import METHODS, Pooling, pool
+from plait.embeddings import MultiVectors
 from plait.errors import ConfigError, InputError
 from plait.scoring.maxsim import maxsim
-from plait.strands import MultiVectors
 
 LENGTHS = [1, 2, 3, 7, 8, 9, 26]
 

@@ -15,9 +15,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from plait.encode.card import parse_card
-from plait.encode.encoder import OnnxEncoder
-from plait.encode.reader import Reader
+from plait.encode.model_card import parse_card
+from plait.encode.onnx import OnnxEncoder
+from plait.encode.tokenizer import Reader
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *string.ascii_lowercase, ".", ",", "!", "query", "passage", ":"]
@@ -41,7 +41,7 @@ def tiny_card() -> dict[str, Any]:
         "format": 1,
         "name": "tiny",
         "version": "1",
-        "strands": {
+        "embeddings": {
             "dense": {"dim": DIM, "pooling": "mean"},
             "multi": {"dim": DIM, "special_rows": True, "skip": [".", ","]},
         },

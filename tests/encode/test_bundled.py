@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from plait.encode.encoder import OnnxEncoder
+from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.load import BUNDLED, DEFAULT_MODEL, load
-from plait.strands import MultiVectors, Strands
+from plait.encode.onnx import OnnxEncoder
 
 TEXTS = [
     "The mitochondrion makes most of the energy that a cell uses.",
@@ -26,10 +26,10 @@ def encoder() -> OnnxEncoder:
     return load(n_threads=1)
 
 
-def strands_of(strands: Strands) -> tuple[np.ndarray, MultiVectors]:
-    assert strands.dense is not None
-    assert strands.multi is not None
-    return strands.dense, strands.multi
+def strands_of(embeddings: Embeddings) -> tuple[np.ndarray, MultiVectors]:
+    assert embeddings.dense is not None
+    assert embeddings.multi is not None
+    return embeddings.dense, embeddings.multi
 
 
 def maxsim(query: np.ndarray, rows: np.ndarray) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.encode.encoder import OnnxEncoder
-from plait.encode.protocol import StrandShape
+from plait.encode.onnx import OnnxEncoder
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ STRANDS = {
 
 def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
     """Each of a document's rows says how many tokens were seen."""
-    encoder, session = make(strands=STRANDS)
+    encoder, session = make(embeddings=STRANDS)
     plain = session.run
 
     def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:
@@ -37,11 +37,11 @@ def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
 
 def test_a_document_of_any_length_has_as_many_rows(make: Make) -> None:
     encoder = mixing(make)
-    assert encoder.shape == StrandShape(dense=4, multi=4, fixed=3)
-    strands = encoder.encode_documents(["a", "a b c d e f g h", ".", "a b"])
-    assert strands.multi is not None
-    assert np.diff(strands.multi.offsets).tolist() == [3, 3, 3, 3]
-    assert strands.multi.values[:, 0].tolist() == [3] * 3 + [10] * 3 + [3] * 3 + [4] * 3
+    assert encoder.shape == EmbeddingSpec(dense=4, multi=4, fixed=3)
+    embeddings = encoder.encode_documents(["a", "a b c d e f g h", ".", "a b"])
+    assert embeddings.multi is not None
+    assert np.diff(embeddings.multi.offsets).tolist() == [3, 3, 3, 3]
+    assert embeddings.multi.values[:, 0].tolist() == [3] * 3 + [10] * 3 + [3] * 3 + [4] * 3
 
 
 def test_padding_for_longer_neighbours_changes_nothing(make: Make) -> None:
@@ -54,9 +54,9 @@ def test_padding_for_longer_neighbours_changes_nothing(make: Make) -> None:
 
 def test_queries_keep_a_row_a_token(make: Make) -> None:
     encoder = mixing(make)
-    strands = encoder.encode_queries(["a", "a b c"])
-    assert strands.multi is not None
-    assert np.diff(strands.multi.offsets).tolist() == [3, 5]
+    embeddings = encoder.encode_queries(["a", "a b c"])
+    assert embeddings.multi is not None
+    assert np.diff(embeddings.multi.offsets).tolist() == [3, 5]
     assert len(encoder.tokens("a b c", is_query=True)) == 5
 
 

@@ -79,8 +79,8 @@ def test_a_graph_that_is_not_one_is_refused(folder: Path) -> None:
 
 def test_a_graph_with_other_dimensions_than_its_card_is_refused(folder: Path) -> None:
     card = json.loads((folder / "plait.json").read_text())
-    card["strands"]["multi"]["dim"] += 8
-    change(folder, strands=card["strands"])
+    card["embeddings"]["multi"]["dim"] += 8
+    change(folder, embeddings=card["embeddings"])
     with pytest.raises(ModelError, match="should have an output 'multi'"):
         load(folder)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import plait
-from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import BUNDLED, bundled_models, load, verify
+from plait.encode.onnx import OnnxEncoder
 from plait.records import Document
 
 NAME = "plait-multilingual"

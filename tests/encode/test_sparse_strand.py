@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.encode.card import SparseStrand, parse_card
-from plait.encode.encoder import OnnxEncoder
-from plait.encode.protocol import StrandShape, TermReader
+from plait.encode.model_card import SparseSpec, parse_card
+from plait.encode.onnx import OnnxEncoder
+from plait.encode.protocol import EmbeddingSpec, TermReader
 from plait.errors import ConfigError, InputError, ModelError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ STRANDS: dict[str, dict[str, Any]] = {
 
 def weighing(make: Make, **sparse: float) -> OnnxEncoder:
     """A token weighs its place in the text; [CLS] and [SEP] weigh nothing."""
-    encoder, session = make(strands={**STRANDS, "sparse": {**STRANDS["sparse"], **sparse}})
+    encoder, session = make(embeddings={**STRANDS, "sparse": {**STRANDS["sparse"], **sparse}})
     plain = session.run
 
     def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:
@@ -47,7 +47,7 @@ def test_a_term_has_its_largest_weight_and_special_tokens_are_none(make: Make) -
 
 
 def test_queries_count_repeated_terms_and_documents_count_their_length(make: Make) -> None:
-    encoder = weighing(make, repeats=0.5, damping=0.5)
+    encoder = weighing(make, query_tf=0.5, length_norm=0.5)
     documents, queries = encoder.encode_documents(["b a b", ""]).sparse, encoder.encode_queries(["b a b", ""]).sparse
     assert documents is not None
     assert queries is not None
@@ -73,40 +73,40 @@ def test_terms_have_names(make: Make) -> None:
 
 def test_the_row_of_the_first_token_can_be_left_out_alone(make: Make) -> None:
     encoder = weighing(make)
-    for strands in (encoder.encode_documents(["a b"]), encoder.encode_queries(["a b"])):
-        assert strands.multi is not None
-        assert strands.multi.values[:, 0].tolist() == [A, A + 1, SEP]
+    for embeddings in (encoder.encode_documents(["a b"]), encoder.encode_queries(["a b"])):
+        assert embeddings.multi is not None
+        assert embeddings.multi.values[:, 0].tolist() == [A, A + 1, SEP]
     assert [surface for surface, _ in encoder.tokens("a b", is_query=True)] == ["a", "b", "[SEP]"]
 
 
 def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None:
     plain = parse_card(card, "card").fingerprint
-    card["strands"]["sparse"] = {"vocabulary": 30}
+    card["embeddings"]["sparse"] = {"vocabulary": 30}
     parsed = parse_card(card, "card")
-    assert parsed.shape == StrandShape(dense=4, sparse=30, multi=4)
+    assert parsed.shape == EmbeddingSpec(dense=4, sparse=30, multi=4)
     assert parsed.fingerprint != plain
-    for setting in ({"damping": 0.2}, {"repeats": 0.5}):
-        card["strands"]["sparse"] = {"vocabulary": 30, **setting}
+    for setting in ({"length_norm": 0.2}, {"query_tf": 0.5}):
+        card["embeddings"]["sparse"] = {"vocabulary": 30, **setting}
         assert parse_card(card, "card").fingerprint != parsed.fingerprint
-    card["strands"]["sparse"] = {"vocabulary": 30, "damping": 1, "repeats": 0}  # as JSON may have whole numbers
-    assert parse_card(card, "card").sparse == SparseStrand(30, damping=1.0)
-    card["strands"]["sparse"] = {"vocabulary": 30, "damping": True}
-    with pytest.raises(ModelError, match="'damping' is True; it must be of type float"):
+    card["embeddings"]["sparse"] = {"vocabulary": 30, "length_norm": 1, "query_tf": 0}  # as JSON may have whole numbers
+    assert parse_card(card, "card").sparse == SparseSpec(30, length_norm=1.0)
+    card["embeddings"]["sparse"] = {"vocabulary": 30, "length_norm": True}
+    with pytest.raises(ModelError, match="'length_norm' is True; it must be of type float"):
         parse_card(card, "card")
-    card["strands"]["sparse"] = {"vocabulary": 30, "damping": 1.5}
-    with pytest.raises(ModelError, match=r"'damping' is 1\.5; it must be from 0 to 1"):
+    card["embeddings"]["sparse"] = {"vocabulary": 30, "length_norm": 1.5}
+    with pytest.raises(ModelError, match=r"'length_norm' is 1\.5; it must be from 0 to 1"):
         parse_card(card, "card")
-    card["strands"] = {"sparse": {"vocabulary": 0}}
+    card["embeddings"] = {"sparse": {"vocabulary": 0}}
     with pytest.raises(ModelError, match="'vocabulary' is 0"):
         parse_card(card, "card")
 
 
 def test_the_fingerprint_knows_whether_the_first_row_is_kept(card: dict[str, Any]) -> None:
     plain = parse_card(card, "card").fingerprint
-    card["strands"]["multi"]["first_row"] = True
+    card["embeddings"]["multi"]["first_row"] = True
     assert parse_card(card, "card").fingerprint == plain
-    card["strands"]["multi"]["first_row"] = False
+    card["embeddings"]["multi"]["first_row"] = False
     assert parse_card(card, "card").fingerprint != plain
-    card["strands"]["multi"]["first_row"] = 0
+    card["embeddings"]["multi"]["first_row"] = 0
     with pytest.raises(ModelError, match="'first_row' is 0; it must be of type bool"):
         parse_card(card, "card")

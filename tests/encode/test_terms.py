@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.embeddings import SparseVectors
 from plait.encode.terms import damped, joined, terms_of
 from plait.errors import ModelError
-from plait.strands import SparseRows
 
 Texts = st.lists(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5, 1.0, 2.5])), max_size=9), max_size=6)
 
 
-def twin(pairs: list[tuple[int, float]], repeats: float = 0.0) -> dict[int, float]:
+def twin(pairs: list[tuple[int, float]], query_tf: float = 0.0) -> dict[int, float]:
     found: dict[int, list[float]] = {}
     for term, weight in pairs:
         if weight > 0:
             found.setdefault(term, []).append(weight)
-    return {term: (1 - repeats) * max(own) + repeats * sum(own) for term, own in sorted(found.items())}
+    return {term: (1 - query_tf) * max(own) + query_tf * sum(own) for term, own in sorted(found.items())}
 
 
-def items_of(rows: SparseRows) -> list[dict[int, float]]:
+def items_of(rows: SparseVectors) -> list[dict[int, float]]:
     found = []
     for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
         terms, weights = rows.terms[start:end], rows.weights[start:end]
@@ -31,15 +31,15 @@ def items_of(rows: SparseRows) -> list[dict[int, float]]:
     return found
 
 
-@given(texts=Texts, n_more=st.integers(0, 3), repeats=st.sampled_from([0.0, 0.5, 1.0]))
-def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int, repeats: float) -> None:
+@given(texts=Texts, n_more=st.integers(0, 3), query_tf=st.sampled_from([0.0, 0.5, 1.0]))
+def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int, query_tf: float) -> None:
     longest = max((len(text) for text in texts), default=0) + n_more
     weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
     for row, text in enumerate(texts):
         weights[row, : len(text)] = [weight for _, weight in text]
-    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights, repeats=repeats)
+    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights, query_tf=query_tf)
     assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
-    assert items_of(rows) == [twin(text, repeats) for text in texts]
+    assert items_of(rows) == [twin(text, query_tf) for text in texts]
 
 
 @given(texts=Texts, power=st.sampled_from([0.2, 0.5, 1.0]))

@@ -53,12 +53,12 @@ def test_the_five_lines_of_the_readme_work(tmp_path: Path) -> None:
 
 def test_encoding_alone_gives_the_arrays_that_scoring_takes() -> None:
     encoder = plait.load_model()
-    strands = encoder.encode_documents(["Vectors are woven.", "Bread is baked."])
-    assert strands.dense is not None
-    assert strands.multi is not None
+    embeddings = encoder.encode_documents(["Vectors are woven.", "Bread is baked."])
+    assert embeddings.dense is not None
+    assert embeddings.multi is not None
     query = encoder.encode_queries(["weaving"]).multi
     assert query is not None
-    scores = plait.maxsim(query[0], strands.multi)
+    scores = plait.maxsim(query[0], embeddings.multi)
     assert scores[0] > scores[1]
 
 

@@ -12,7 +12,7 @@ import plait
 from encoders import WordEncoder
 from plait import Index
 from plait.evaluate import JudgedSet, SetRun, rank_set
-from plait.evaluate.kept import Kept
+from plait.evaluate.run_cache import Kept
 
 
 class Counting:

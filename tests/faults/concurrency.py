@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 import plait
 from faults import workload
-from plait.encode.protocol import StrandShape
-from plait.index.check import check
-from plait.strands import MultiVectors, Strands
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
+from plait.storage.check import check
 
-SHAPE = StrandShape(dense=8, multi=8)
+SHAPE = EmbeddingSpec(dense=8, multi=8)
 N_READERS, K = 4, 5
 WORDS = ["wool", "linen", "silk", "jute", "hemp", "flax"]
 State = dict[str, tuple[int, str]]  # of each id: the number that its vectors come from, and a word
@@ -57,8 +57,8 @@ def write(path: Path, seed: int, seconds: float, journal: Path) -> None:
             what, change = step(rng, number, state)
             if what == "write":
                 rows = [np.array([vector(own + more) for more in range(4)]) for own, _ in change.values()]
-                strands = Strands(np.array([own[0] for own in rows]), multi=MultiVectors.from_items(rows, dim=8))
-                index.add_arrays([{"id": id, "text": word} for id, (_, word) in change.items()], strands)
+                embeddings = Embeddings(np.array([own[0] for own in rows]), multi=MultiVectors.from_items(rows, dim=8))
+                index.add_embeddings([{"id": id, "text": word} for id, (_, word) in change.items()], embeddings)
                 state = {**state, **change}
             elif what == "delete":
                 index.delete(list(change))
@@ -77,9 +77,9 @@ def read(path: Path, seed: int, seconds: float, answers: Path) -> None:
             if rng.random() < 0.5:
                 index.refresh()
             query, word = rng.randrange(1 << 20), rng.choice(WORDS)
-            strands = Strands(vector(query)[None], multi=MultiVectors.from_items([vector(query)[None]], dim=8))
-            dense = [(hit.id, hit.score) for hit in index.search_arrays(strands, K, mode="dense")[0]]
-            multi = [hit.id for hit in index.search_arrays(strands, K, mode="multi")[0]]
+            embeddings = Embeddings(vector(query)[None], multi=MultiVectors.from_items([vector(query)[None]], dim=8))
+            dense = [(hit.id, hit.score) for hit in index.search_embeddings(embeddings, K, mode="dense")[0]]
+            multi = [hit.id for hit in index.search_embeddings(embeddings, K, mode="multi")[0]]
             words = [hit.id for hit in index.search(word, 100, mode="bm25")]
             notes.write(json.dumps([index._snapshot().commit, query, dense, multi, word, words]) + "\n")
 

@@ -30,9 +30,9 @@ class Fuzz:
     """One small index of each kind, and copies of them that are harmed."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        from plait.encode.protocol import StrandShape
-        from plait.index.filters import compile_filter  # noqa: F401 -- before a copy is harmed, all is imported
-        from plait.strands import MultiVectors, SparseRows, Strands
+        from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+        from plait.encode.protocol import EmbeddingSpec
+        from plait.filters import compile_filter  # noqa: F401 -- before a copy is harmed, all is imported
 
         self._folder, self._rng = folder, random.Random(seed)
         rng = np.random.default_rng(seed)
@@ -41,17 +41,17 @@ class Fuzz:
         terms = [{number % 50: 1.0, 50 + number % 7: 0.5} for number in range(N_ITEMS)]
         documents = [{"id": f"d{number}", "text": f"text {number}", "n": number} for number in range(N_ITEMS)]
         dense = rng.standard_normal((N_ITEMS, 4), dtype=np.float32)
-        self._query = Strands(
-            dense=dense[:1], sparse=SparseRows.from_items([terms[3]]), multi=MultiVectors.from_items([items[0]])
+        self._query = Embeddings(
+            dense=dense[:1], sparse=SparseVectors.from_items([terms[3]]), multi=MultiVectors.from_items([items[0]])
         )
         for kind in KINDS:
             has_terms, has_tokens = kind == "sparse", kind not in ("sparse", "large")
-            shape = StrandShape(dense=4, sparse=60 if has_terms else None, multi=DIM if has_tokens else None)
-            sparse = SparseRows.from_items(terms) if has_terms else None
+            shape = EmbeddingSpec(dense=4, sparse=60 if has_terms else None, multi=DIM if has_tokens else None)
+            sparse = SparseVectors.from_items(terms) if has_terms else None
             multi = MultiVectors.from_items(items) if has_tokens else None
             fixed = 4 if kind == "fixed" else None
             with plait.open(folder / kind, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
-                index.add_arrays(documents, Strands(dense=dense, sparse=sparse, multi=multi))
+                index.add_embeddings(documents, Embeddings(dense=dense, sparse=sparse, multi=multi))
                 if kind in ("coded", "fixed"):
                     index.compact(fine=kind == "coded")
                 if kind == "large":
@@ -60,9 +60,9 @@ class Fuzz:
 
     def round(self) -> str:
         """Harms one file; what came of it."""
-        from index.resealed import rewrite
         from plait.errors import PlaitError
-        from plait.index import segment as segments
+        from plait.storage import segment as segments
+        from storage.resealed import rewrite
 
         path = self._folder / "harmed"
         shutil.rmtree(path, ignore_errors=True)
@@ -88,10 +88,10 @@ class Fuzz:
             if mode == "warp" and kind == "float":
                 continue
             for filter in (None, "n > 20"):
-                index.search_arrays(self._query, 5, mode=mode, filter=filter)
+                index.search_embeddings(self._query, 5, mode=mode, filter=filter)
         if kind != "sparse":
-            index.search_arrays(self._query, 5, mode="multi", options={"n_probe": 4})
-            index.search_arrays(self._query, 5, mode="multi", exact=True)
+            index.search_embeddings(self._query, 5, mode="multi", options={"n_probe": 4})
+            index.search_embeddings(self._query, 5, mode="multi", exact=True)
 
     def _harm(self, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
         name = self._rng.choice(sorted(arrays))
@@ -116,7 +116,8 @@ class Fuzz:
 
 def compact_as_large(index: plait.Index) -> None:
     """With the files that are for many documents alone."""
-    from plait.index import cells, words_file
+    from plait.storage.files import dense_ivf as cells
+    from plait.storage.files import text_index as words_file
 
     fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
     cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
@@ -126,12 +127,12 @@ def compact_as_large(index: plait.Index) -> None:
         cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS = fewest
 
 
-def search_as_large(path: Path, query: plait.Strands) -> None:
+def search_as_large(path: Path, query: plait.Embeddings) -> None:
     """By those files, few as the documents are."""
-    from plait.index.store import Store
     from plait.search.dense import ProbedDense
     from plait.search.ranking import QueryBatch
     from plait.search.trace import Trace
+    from plait.storage.store import Store
 
     with Store.open(path).snapshot() as snapshot:
         for allowed in (None, snapshot.filtered("n > 20")):

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import plait
-from index.tokens import DIM, batch, group_vectors
-from plait.encode.protocol import StrandShape
-from plait.strands import MultiVectors, Strands
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
+from storage.tokens import DIM, batch, group_vectors
 
 MODES = ("dense", "multi", "bm25")
 ALLOWED = 8 << 20  # bytes that an allocator may gain by itself; a search that kept 1 kB would pass it within 8,192
@@ -34,14 +34,14 @@ def resident() -> int:
 
 def growth(folder: Path, n_searches: int) -> tuple[int, int]:
     """What the process holds after a tenth of the searches, and after all."""
-    with plait.open(folder / "index", create=True, shape=StrandShape(dense=4, multi=DIM), n_threads=1) as index:
+    with plait.open(folder / "index", create=True, shape=EmbeddingSpec(dense=4, multi=DIM), n_threads=1) as index:
         for first in (0, 60):
-            documents, spans, strands = batch(first, 60)
-            index.add_arrays(documents, strands, spans=spans)
+            documents, spans, embeddings = batch(first, 60)
+            index.add_embeddings(documents, embeddings, spans=spans)
         index.compact()
         index.delete(["d3"])
         queries = [
-            Strands(np.full((1, 4), 1 + group, np.float32), multi=MultiVectors.from_items([group_vectors(group)]))
+            Embeddings(np.full((1, 4), 1 + group, np.float32), multi=MultiVectors.from_items([group_vectors(group)]))
             for group in range(12)
         ]
         early = 0
@@ -49,7 +49,7 @@ def growth(folder: Path, n_searches: int) -> tuple[int, int]:
             filter = f"n >= {number % 97}" if number % 4 == 0 else None
             text = [f"word{number % 12} text{number % 120}"]
             mode = MODES[number % len(MODES)]
-            index.search_arrays(queries[number % len(queries)], 5, texts=text, mode=mode, filter=filter)
+            index.search_embeddings(queries[number % len(queries)], 5, texts=text, mode=mode, filter=filter)
             if number == n_searches // 10:
                 early = resident()
         return early, resident()

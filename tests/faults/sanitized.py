@@ -39,7 +39,7 @@ def use_core(folder: Path) -> None:
 def keep_arrays_apart() -> None:
     """From now on in this process, each array of a segment file is a block of its own: within a mapped file, a step
     outside of an array lands in the next one and is not seen."""
-    from plait.index.container import SegmentFile
+    from plait.storage.segment_file import SegmentFile
 
     mapped = SegmentFile.array
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import plait
-from index.tokens import DIM, batch, group_vectors
-from plait.encode.protocol import StrandShape
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import PlaitError
-from plait.index import segment as segments
-from plait.index.check import check
-from plait.strands import MultiVectors, Strands
+from plait.storage import segment as segments
+from plait.storage.check import check
+from storage.tokens import DIM, batch, group_vectors
 
 N_FLIPS, N_CUTS = 40, 6
 Answer = list[list[tuple[str, float, str]]]
@@ -24,11 +24,11 @@ Answer = list[list[tuple[str, float, str]]]
 
 def make(path: Path, kind: str) -> None:
     fixed = 3 if kind.startswith("fixed") else None
-    shape = StrandShape(dense=4, multi=DIM)
+    shape = EmbeddingSpec(dense=4, multi=DIM)
     with plait.open(path, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
         for first in (0, 60):
-            documents, spans, strands = batch(first, 60)
-            index.add_arrays(documents, strands, spans=spans)
+            documents, spans, embeddings = batch(first, 60)
+            index.add_embeddings(documents, embeddings, spans=spans)
         index.delete(["d7", "d70"])
         if kind.endswith("coded"):
             index.compact()
@@ -38,10 +38,10 @@ def make(path: Path, kind: str) -> None:
 def answer(path: Path) -> Answer:
     """What an index gives to some searches of every strand, as a new process would see it."""
     segments._verified.clear()
-    query = Strands(np.ones((1, 4), np.float32), multi=MultiVectors.from_items([group_vectors(3)], dim=DIM))
+    query = Embeddings(np.ones((1, 4), np.float32), multi=MultiVectors.from_items([group_vectors(3)], dim=DIM))
     with plait.open(path, n_threads=1) as index:
-        found = [index.search_arrays(query, 5, mode=mode)[0] for mode in ("dense", "multi")]
-        found.append(index.search_arrays(query, 5, mode="multi", exact=True, filter="n >= 30 and n < 90")[0])
+        found = [index.search_embeddings(query, 5, mode=mode)[0] for mode in ("dense", "multi")]
+        found.append(index.search_embeddings(query, 5, mode="multi", exact=True, filter="n >= 30 and n < 90")[0])
         found.append(index.search("word3 text15", 5, mode="bm25"))
     return [[(hit.id, hit.score, hit.text) for hit in own] for own in found]
 

@@ -27,7 +27,7 @@ from faults import sqlite, workload
 from faults.disk import ENDING, HONEST, Disk, Fault, Kind, installed
 from faults.workload import SHAPE, State, Step
 from plait.errors import PlaitError
-from plait.index.store import Store
+from plait.storage.store import Store
 
 N_STEPS = 8
 RANDOM_SHARE = 0.15  # of the points: killed from outside, at a moment rather than at an operation

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from plait.encode.protocol import StrandShape
-from plait.index import compact, tiers
-from plait.index import writer as writing
-from plait.index.check import check
-from plait.index.filters import compile_filter
-from plait.index.store import Snapshot, Store
-from plait.index.writer import Writer, leftovers
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
+from plait.filters import compile_filter
 from plait.records import Document, Span
-from plait.strands import MultiVectors, Strands
+from plait.storage import compaction as compact
+from plait.storage import merge_policy as tiers
+from plait.storage import writer as writing
+from plait.storage.check import check
+from plait.storage.store import Snapshot, Store
+from plait.storage.writer import Writer, leftovers
 
-SHAPE = StrandShape(dense=2, multi=8)
+SHAPE = EmbeddingSpec(dense=2, multi=8)
 N_VECTORS = 8  # of a document
 State = dict[str, str]  # ids and texts
 
@@ -61,12 +62,12 @@ def steps_of(seed: int, n_steps: int) -> list[Step]:
     return steps
 
 
-def strands_of(texts: Iterable[str]) -> Strands:
+def strands_of(texts: Iterable[str]) -> Embeddings:
     """Vectors that are the text's own, so that a row that belongs to another document shows."""
     numbers = [zlib.crc32(text.encode()) for text in texts]
     dense = np.asarray([(number & 0xFFFF, number >> 16) for number in numbers], np.float32).reshape(-1, 2)
     items = [np.random.default_rng(number).standard_normal((N_VECTORS, 8), dtype=np.float32) for number in numbers]
-    return Strands(dense=dense, multi=MultiVectors.from_items(items, dim=8))
+    return Embeddings(dense=dense, multi=MultiVectors.from_items(items, dim=8))
 
 
 def write(writer: Writer, documents: Iterable[tuple[str, str]]) -> None:

@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from plait.codec.pooling import Pooling
-from plait.encode.protocol import StrandShape
-from plait.index import cells, words_file
-from plait.index.store import Store
-from plait.index.writer import Writer
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
-from plait.strands import MultiVectors, SparseRows, Strands
+from plait.storage.files import dense_ivf as cells
+from plait.storage.files import text_index as words_file
+from plait.storage.store import Store
+from plait.storage.writer import Writer
 
 DOCUMENTS = [
     Document("gone", "This one was deleted."),
@@ -35,12 +36,12 @@ SPANS = [[Span(0, 21)], [Span(0, 23), Span(24, 41)], [Span(0, 28)], [Span(0, 5)]
 REPLACEMENT = Document("silk", "Silk comes from the cocoon of a moth.", "", {"year": -3000})
 
 
-def strands(start: int, n_items: int) -> Strands:
+def embeddings(start: int, n_items: int) -> Embeddings:
     """Values that can be told by heart: dense row i is i + 0, 1/2, 1; its multi item has i % 2 + 1 rows of i, -i."""
     numbers = np.arange(start, start + n_items, dtype=np.float32)
     dense = numbers[:, None] + np.asarray([0, 0.5, 1], np.float32)
     items = [np.full((int(number) % 2 + 1, 2), [number, -number], np.float32) for number in numbers]
-    return Strands(dense=dense, multi=MultiVectors.from_items(items))
+    return Embeddings(dense=dense, multi=MultiVectors.from_items(items))
 
 
 N_CODED, N_GROUPS, CODED_DIM = 70, 7, 16
@@ -54,27 +55,27 @@ def signs(number: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
-def coded_batch(first: int, n_documents: int) -> tuple[list[Document], list[list[Span]], Strands]:
+def coded_batch(first: int, n_documents: int) -> tuple[list[Document], list[list[Span]], Embeddings]:
     numbers = range(first, first + n_documents)
     documents = [Document(f"d{number}", f"text {number}") for number in numbers]
     multi = MultiVectors.from_items([signs(number) for number in numbers])
-    return documents, [[Span(0, len(document.text))] for document in documents], Strands(multi=multi)
+    return documents, [[Span(0, len(document.text))] for document in documents], Embeddings(multi=multi)
 
 
 def make_plain(path: Path) -> None:
     """Two segments, a replaced document and a deleted one."""
-    shape = StrandShape(dense=3, multi=2)
+    shape = EmbeddingSpec(dense=3, multi=2)
     store = Store.create(path, fingerprint="by hand", shape=shape, facts={"model": "none"})
     with store.writer() as writer:
-        writer.write(DOCUMENTS, SPANS, strands(0, 5))
-        writer.write([REPLACEMENT], [[Span(0, 37)]], strands(5, 1))
+        writer.write(DOCUMENTS, SPANS, embeddings(0, 5))
+        writer.write([REPLACEMENT], [[Span(0, 37)]], embeddings(5, 1))
         writer.delete(["gone"])
         shrink(writer)
 
 
 def make_coded(path: Path) -> None:
     """One compressed segment."""
-    store = Store.create(path, fingerprint="by hand", shape=StrandShape(multi=CODED_DIM), facts={})
+    store = Store.create(path, fingerprint="by hand", shape=EmbeddingSpec(multi=CODED_DIM), facts={})
     with store.writer() as writer:
         writer.write(*coded_batch(0, N_CODED))
         writer.compact(bits=2, fine=True)
@@ -84,13 +85,13 @@ def make_coded(path: Path) -> None:
 N_LARGE = 200
 
 
-def large_batch() -> tuple[list[Document], list[list[Span]], Strands]:
+def large_batch() -> tuple[list[Document], list[list[Span]], Embeddings]:
     """Documents with a word of their own and one of seven, and vectors near one of seven."""
     documents = [Document(f"d{number}", f"own{number} shared{number % N_GROUPS} text") for number in range(N_LARGE)]
     groups = np.arange(N_LARGE) % N_GROUPS
     dense = np.eye(N_GROUPS, dtype=np.float32)[groups] + np.arange(N_LARGE, dtype=np.float32)[:, None] / (8 * N_LARGE)
     spans = [[Span(0, len(document.text))] for document in documents]
-    return documents, spans, Strands(dense=dense.astype(np.float32))
+    return documents, spans, Embeddings(dense=dense.astype(np.float32))
 
 
 def make_large(path: Path) -> None:
@@ -98,7 +99,7 @@ def make_large(path: Path) -> None:
     fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
     cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
     try:
-        store = Store.create(path, fingerprint="by hand", shape=StrandShape(dense=N_GROUPS), facts={})
+        store = Store.create(path, fingerprint="by hand", shape=EmbeddingSpec(dense=N_GROUPS), facts={})
         with store.writer() as writer:
             writer.write(*large_batch())
             writer.compact()
@@ -110,7 +111,7 @@ def make_large(path: Path) -> None:
 def make_fixed(path: Path) -> None:
     """A compressed segment and one that is not, four vectors for every passage."""
     pooling = Pooling(fixed=4, method="sequential")
-    shape = StrandShape(multi=CODED_DIM)
+    shape = EmbeddingSpec(multi=CODED_DIM)
     store = Store.create(path, fingerprint="by hand", shape=shape, facts={}, pooling=pooling)
     with store.writer() as writer:
         writer.write(*coded_batch(0, N_CODED))
@@ -121,22 +122,22 @@ def make_fixed(path: Path) -> None:
 
 def make_sparse(path: Path) -> None:
     """A sparse strand in two segments, one document of which is deleted."""
-    store = Store.create(path, fingerprint="by hand", shape=StrandShape(sparse=100), facts={})
+    store = Store.create(path, fingerprint="by hand", shape=EmbeddingSpec(sparse=100), facts={})
     with store.writer() as writer:
         for first in (0, 3):
             documents = [Document(f"d{number}", f"text {number}") for number in range(first, first + 3)]
-            rows = SparseRows.from_items([{number: 1.0, 10 * number + 5: 0.5} for number in range(first, first + 3)])
+            rows = SparseVectors.from_items([{number: 1.0, 10 * number + 5: 0.5} for number in range(first, first + 3)])
             spans = [[Span(0, len(document.text))] for document in documents]
-            writer.write(documents, spans, Strands(sparse=rows))
+            writer.write(documents, spans, Embeddings(sparse=rows))
         writer.delete(["d4"])
         shrink(writer)
 
 
 def make_graves(path: Path) -> None:
     """One segment, a document of which is deleted and still there."""
-    store = Store.create(path, fingerprint="by hand", shape=StrandShape(dense=3), facts={})
+    store = Store.create(path, fingerprint="by hand", shape=EmbeddingSpec(dense=3), facts={})
     with store.writer() as writer:
-        writer.write(DOCUMENTS, SPANS, Strands(dense=strands(0, 5).dense))
+        writer.write(DOCUMENTS, SPANS, Embeddings(dense=embeddings(0, 5).dense))
         writer.delete(["gone"])
         shrink(writer)
 

@@ -10,17 +10,17 @@ import pytest
 
 from formats.make_format import CODED_DIM, MAKERS, N_CODED, N_LARGE, coded_batch, large_batch, signs
 from plait.codec.pooling import Pooling
-from plait.encode.protocol import StrandShape
-from plait.index.catalogue import FORMAT
-from plait.index.check import check
-from plait.index.store import Store
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
 from plait.search.dense import ExactDense, ProbedDense
-from plait.search.multi import ExactMulti, ProbedMulti
+from plait.search.multivector.retriever import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
 from plait.search.sparse import Sparse
 from plait.search.trace import Trace
-from plait.strands import MultiVectors, SparseRows, Strands
+from plait.storage.catalogue import FORMAT
+from plait.storage.check import check
+from plait.storage.store import Store
 
 HERE = Path(__file__).parent
 
@@ -43,7 +43,7 @@ def test_every_format_number_has_its_index() -> None:
 def test_format_1_describes_itself(index_1: Path) -> None:
     store = Store.open(index_1)
     assert (store.format, store.fingerprint, store.facts) == (1, "by hand", {"model": "none"})
-    assert store.shape == StrandShape(dense=3, multi=2)
+    assert store.shape == EmbeddingSpec(dense=3, multi=2)
     assert check(index_1).problems == []
 
 
@@ -86,8 +86,8 @@ def test_format_1_can_be_written_to(index_1: Path) -> None:
     store = Store.open(index_1)
     with store.writer() as writer:
         assert writer.delete(["wool"]) == 1
-    with Store.create(index_1.parent / "new", fingerprint="f", shape=StrandShape(), facts={}).writer() as writer:
-        writer.write([Document("a", "wool")], [[Span(0, 4)]], Strands())
+    with Store.create(index_1.parent / "new", fingerprint="f", shape=EmbeddingSpec(), facts={}).writer() as writer:
+        writer.write([Document("a", "wool")], [[Span(0, 4)]], Embeddings())
     with store.snapshot() as snapshot:
         assert (snapshot.n_documents, snapshot.bm25("wool woven", 5)[0].tolist()) == (2, [])
     assert check(index_1).problems == []
@@ -99,7 +99,7 @@ def copied(name: str, tmp_path: Path) -> Path:
 
 def best_documents(index: Path, numbers: list[int]) -> list[list[int]]:
     """What is found with the vectors of these documents, scoring every passage and by probing."""
-    batch = QueryBatch(["q"] * len(numbers), Strands(multi=MultiVectors.from_items([signs(n) for n in numbers])))
+    batch = QueryBatch(["q"] * len(numbers), Embeddings(multi=MultiVectors.from_items([signs(n) for n in numbers])))
     found = []
     with Store.open(index).snapshot() as snapshot:
         for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
@@ -128,7 +128,7 @@ def test_a_compressed_segment_of_format_1_opens_and_is_searched(tmp_path: Path) 
 def test_format_2_keeps_as_many_vectors_for_every_passage(tmp_path: Path) -> None:
     index = copied("index-2", tmp_path)
     store = Store.open(index)
-    assert (store.format, store.shape) == (2, StrandShape(multi=CODED_DIM))
+    assert (store.format, store.shape) == (2, EmbeddingSpec(multi=CODED_DIM))
     assert store.pooling == Pooling(fixed=4, method="sequential")
     assert check(index).problems == []
     with store.snapshot() as snapshot:
@@ -155,9 +155,9 @@ def test_format_2_can_be_written_to(tmp_path: Path) -> None:
 def test_format_3_keeps_its_terms(tmp_path: Path) -> None:
     index = copied("index-3", tmp_path)
     store = Store.open(index)
-    assert (store.format, store.shape) == (3, StrandShape(sparse=100))
+    assert (store.format, store.shape) == (3, EmbeddingSpec(sparse=100))
     assert check(index).problems == []
-    batch = QueryBatch(["q"], Strands(sparse=SparseRows.from_items([{3: 2.0, 25: 1.0, 4: 9.0}])))
+    batch = QueryBatch(["q"], Embeddings(sparse=SparseVectors.from_items([{3: 2.0, 25: 1.0, 4: 9.0}])))
     with store.snapshot() as snapshot:
         found = Sparse().generate(snapshot, batch, 10, None, Trace())[0]
         assert snapshot.fetch_ids(found.docs.tolist()) == ["d3", "d2"]
@@ -191,7 +191,7 @@ def test_format_4_finds_nothing_of_what_was_deleted(tmp_path: Path) -> None:
 def test_format_4_can_be_written_to(tmp_path: Path) -> None:
     store = Store.open(copied("index-4", tmp_path))
     with store.writer() as writer:
-        writer.write([Document("gone", "It is back.")], [[Span(0, 11)]], Strands(dense=np.ones((1, 3), np.float32)))
+        writer.write([Document("gone", "It is back.")], [[Span(0, 11)]], Embeddings(dense=np.ones((1, 3), np.float32)))
         writer.delete(["wool"])
         writer.compact()
     with store.snapshot() as snapshot:
@@ -208,7 +208,7 @@ def test_cells_and_words_of_format_1_are_searched(tmp_path: Path) -> None:
         (segment,) = snapshot.segments
         assert segment.cells is not None
         assert segment.words is not None
-        batch = QueryBatch([""], Strands(dense=dense[3:4]))
+        batch = QueryBatch([""], Embeddings(dense=dense[3:4]))
         exact, probed = (
             generator.generate(snapshot, batch, 10, None, Trace())[0]
             for generator in (ExactDense(), ProbedDense(exhaustive_below=0))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait.scoring.targets import available_targets, force_target
+from plait.scoring.cpu import available_targets, force_target
 
 
 @pytest.fixture(params=available_targets(), autouse=True)

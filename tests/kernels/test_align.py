@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import reference
+from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import align, maxsim
-from plait.strands import MultiVectors
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

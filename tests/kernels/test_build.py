@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import reference
 from plait import _core
 from plait.codec.packing import unpack
-from plait.scoring import integer
+from plait.scoring import residual as integer
 
 
 @pytest.mark.parametrize("dim", [8, 40, 128])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import reference
 from plait import _core
 from plait.errors import ConfigError, InputError
-from plait.scoring import integer
+from plait.scoring import residual as integer
 
 DIMS = [8, 16, 24, 96, 128, 256]
 N_QUERY = [1, 7, 8, 9, 22, 32, 33, 100]
@@ -151,14 +151,14 @@ def test_the_flood_equals_its_reference(stride: int, dtype: type) -> None:
     narrow[7] = 255
     offsets = np.cumsum([0, *rng.integers(0, 30, 500), 0, 1, 2, 3, 4, 5, 0])
     cells = rng.integers(0, 300, offsets[-1]).astype(dtype)
-    scores = integer.flood(narrow, cells, offsets[:-1].copy(), offsets[1:].copy())
-    np.testing.assert_array_equal(scores, reference.flood(narrow, cells, offsets[:-1], offsets[1:]))
+    scores = integer.centroid_maxsim(narrow, cells, offsets[:-1].copy(), offsets[1:].copy())
+    np.testing.assert_array_equal(scores, reference.centroid_maxsim(narrow, cells, offsets[:-1], offsets[1:]))
 
 
 def test_the_flood_scores_any_documents_in_any_order() -> None:
     narrow, cells = np.arange(64, dtype=np.uint8).reshape(2, 32), np.array([0, 1, 0], np.uint16)
     begins, ends = np.array([2, 0, 1, 3]), np.array([3, 3, 2, 3])
-    assert integer.flood(narrow, cells, begins, ends).tolist() == [496, 1520, 1520, 0]
+    assert integer.centroid_maxsim(narrow, cells, begins, ends).tolist() == [496, 1520, 1520, 0]
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
@@ -168,14 +168,14 @@ def test_the_flood_refuses_cells_beyond_the_table(dtype: type) -> None:
     cells[8000] = 10
     begins, ends = np.arange(0, 9000, 10), np.arange(10, 9001, 10)
     with pytest.raises(InputError, match="row 8000 names a cell"):
-        integer.flood(narrow, cells, begins, ends)
-    assert len(integer.flood(narrow, cells, begins[:800], ends[:800])) == 800
+        integer.centroid_maxsim(narrow, cells, begins, ends)
+    assert len(integer.centroid_maxsim(narrow, cells, begins[:800], ends[:800])) == 800
 
 
 @pytest.mark.parametrize(("begin", "end"), [(-1, 3), (0, 6), (4, 3), (2**62, 2**63 - 1), (-(2**63), 0)])
 def test_the_flood_refuses_rows_that_do_not_exist(begin: int, end: int) -> None:
     with pytest.raises(InputError):
-        integer.flood(np.zeros((1, 32), np.uint8), np.zeros(5, np.uint16), np.array([begin]), np.array([end]))
+        integer.centroid_maxsim(np.zeros((1, 32), np.uint8), np.zeros(5, np.uint16), np.array([begin]), np.array([end]))
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
@@ -214,7 +214,7 @@ def test_wrong_types_and_numbers_are_errors_with_a_message() -> None:
     with pytest.raises(InputError, match="do not fit"):
         integer.score_cells(packed, rows, bias, -1)
     with pytest.raises(InputError, match="uint16 or uint32"):
-        integer.flood(np.zeros((1, 32), np.uint8), np.zeros(1, np.int64), np.array([0]), np.array([1]))  # type: ignore[arg-type]
+        integer.centroid_maxsim(np.zeros((1, 32), np.uint8), np.zeros(1, np.int64), np.array([0]), np.array([1]))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="multiple of 8"):
         integer.pack_query(np.zeros((3, 12), np.int8))
     with pytest.raises(InputError, match="int8 or int16"):
@@ -223,11 +223,11 @@ def test_wrong_types_and_numbers_are_errors_with_a_message() -> None:
         integer.select_cells(np.zeros((5, 8), np.int16), 3, 6)
 
 
-@pytest.mark.parametrize("slack", [0, 1, 40, 255])
+@pytest.mark.parametrize("prune_margin", [0, 1, 40, 255])
 @pytest.mark.parametrize("lanes", [32, 64, 96])
 @pytest.mark.parametrize("cell_type", [np.uint16, np.uint32])
-def test_promising_rows_equal_their_reference(slack: int, lanes: int, cell_type: type) -> None:
-    rng = np.random.default_rng(slack + lanes)
+def test_promising_rows_equal_their_reference(prune_margin: int, lanes: int, cell_type: type) -> None:
+    rng = np.random.default_rng(prune_margin + lanes)
     narrow = rng.integers(0, 256, (50, lanes), np.uint8)
     narrow[:, ::3] = 0  # as lanes that no query row fills, and rows far below the best
     narrow[7] = 0
@@ -235,8 +235,8 @@ def test_promising_rows_equal_their_reference(slack: int, lanes: int, cell_type:
     cells[60:64] = 7
     begins = np.array([0, 0, 1, 10, 60, 64, 64, 150], np.int64)
     ends = np.array([0, 1, 10, 60, 64, 64, 150, 200], np.int64)
-    chosen, stops = integer.promising(narrow, cells, begins, ends, slack)
-    expected = reference.promising(narrow, cells, begins, ends, slack)
+    chosen, stops = integer.prune_rows(narrow, cells, begins, ends, prune_margin)
+    expected = reference.prune_rows(narrow, cells, begins, ends, prune_margin)
     assert (chosen.tolist(), stops.tolist()) == expected
 
 
@@ -244,10 +244,10 @@ def test_promising_refuses_what_does_not_fit() -> None:
     narrow, cells = np.zeros((5, 32), np.uint8), np.array([0, 4, 5], np.uint16)
     some, all_ = np.array([0], np.int64), np.array([3], np.int64)
     with pytest.raises(InputError):
-        integer.promising(narrow, cells, some, all_, 3)
+        integer.prune_rows(narrow, cells, some, all_, 3)
     with pytest.raises(InputError):
-        integer.promising(narrow, cells[:2], some, all_, 3)
+        integer.prune_rows(narrow, cells[:2], some, all_, 3)
     with pytest.raises(InputError):
-        integer.promising(narrow, cells[:2], all_, some, 3)
+        integer.prune_rows(narrow, cells[:2], all_, some, 3)
     with pytest.raises(ConfigError):
-        integer.promising(narrow, cells[:2], some, some, 256)
+        integer.prune_rows(narrow, cells[:2], some, some, 256)

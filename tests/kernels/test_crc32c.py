@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import reference
-from plait.scoring.checksum import crc32c, crc32c_blocks
+from plait.scoring.crc32c import crc32c, crc32c_blocks
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import reference
+from plait.embeddings import MultiVectors, Rows
 from plait.scoring.maxsim import maxsim
-from plait.strands import MultiVectors, Rows
 
 LENGTHS: list[list[int]] = [[], [0], [1], [3, 0, 5], [64] * 10, [1000]]
 DTYPES = ["float32", "float16"]

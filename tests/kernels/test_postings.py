@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import reference
 from plait import _core
 from plait.errors import ConfigError, InputError
-from plait.scoring import integer
-from plait.scoring.integer import Tally
+from plait.scoring import residual as integer
+from plait.scoring.residual import Tally
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

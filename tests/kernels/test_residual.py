@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import reference
 from plait.errors import InputError
-from plait.scoring import integer
-from plait.scoring.integer import CodedRows, ResidualQuery
+from plait.scoring import residual as integer
+from plait.scoring.residual import CodedRows, ResidualQuery
 
 DIMS = [8, 16, 24, 96, 128, 256]
 N_QUERY = [1, 7, 8, 9, 22, 32, 33, 100]

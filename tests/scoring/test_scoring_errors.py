@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plait.embeddings import MultiVectors
 from plait.errors import ConfigError, InputError
-from plait.scoring.checksum import crc32c, crc32c_blocks
+from plait.scoring.crc32c import crc32c, crc32c_blocks
 from plait.scoring.maxsim import align, maxsim, top_k
-from plait.strands import MultiVectors
 
 QUERY = np.ones((3, 4), np.float32)
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 import reference
 from plait.codec.impacts import inverted, quantised
+from plait.embeddings import SparseVectors
 from plait.errors import ConfigError, InputError
+from plait.scoring.cpu import available_targets, force_target
 from plait.scoring.sparse import ONE_IN, Impacts, SparseQuery, best_rows, score_rows, shared_terms
-from plait.scoring.targets import available_targets, force_target
-from plait.strands import SparseRows
 
 WEIGHTS = st.floats(0.0625, 128, width=32)
 
 
-def corpus(n_rows: int, n_terms: int, seed: int = 0, per_row: int = 12) -> SparseRows:
+def corpus(n_rows: int, n_terms: int, seed: int = 0, per_row: int = 12) -> SparseVectors:
     """Common terms are in most rows, rare ones in few, as words are."""
     rng = np.random.default_rng(seed)
     habits = 1 / np.arange(1, n_terms + 1)
@@ -28,7 +28,7 @@ def corpus(n_rows: int, n_terms: int, seed: int = 0, per_row: int = 12) -> Spars
     for _ in range(n_rows):
         terms = np.unique(rng.choice(n_terms, per_row, p=habits / habits.sum()))
         rows.append(dict(zip(terms.tolist(), rng.gamma(2, np.log1p(terms + 1)).tolist(), strict=True)))
-    return SparseRows.from_items(rows)
+    return SparseVectors.from_items(rows)
 
 
 def query(n_terms: int, n_asked: int, seed: int) -> SparseQuery:
@@ -61,14 +61,14 @@ def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: 
 
 @pytest.mark.parametrize("target", available_targets())
 def test_sums_past_31_bits_are_compared_rightly(target: str) -> None:
-    index = inverted(SparseRows.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
+    index = inverted(SparseVectors.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
     asked = SparseQuery(np.arange(257, dtype=np.int32), np.ones(257, np.float32))
     with force_target(target):
         assert_same(index, asked, 20)
 
 
 def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> None:
-    rows = SparseRows.from_items(
+    rows = SparseVectors.from_items(
         [{0: 1.0, 1: 2.0} if row % ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
     )
     index = inverted(rows)
@@ -81,7 +81,7 @@ def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> Non
 
 
 def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
-    index = inverted(SparseRows.from_items([{0: 1.0}] * 8))
+    index = inverted(SparseVectors.from_items([{0: 1.0}] * 8))
     rows = index.rows.copy()
     rows[3] = 4_000_000_000
     damaged = replace(index, rows=rows, columns={})
@@ -106,13 +106,13 @@ def test_rows_that_are_not_allowed_are_passed_over(share: float) -> None:
 def test_any_small_corpus_gives_the_plain_product(
     rows: list[dict[int, float]], asked: dict[int, float], k: int, window_rows: int
 ) -> None:
-    index = inverted(SparseRows.from_items(rows), window_rows=window_rows)
+    index = inverted(SparseVectors.from_items(rows), window_rows=window_rows)
     terms = np.array(sorted(asked), np.int32)
     assert_same(index, SparseQuery(terms, np.array([asked[term] for term in terms.tolist()], np.float32)), k)
 
 
 def test_equal_scores_stand_in_the_order_of_rows() -> None:
-    index = inverted(SparseRows.from_items([{1: 2.0}] * 50), window_rows=8)
+    index = inverted(SparseVectors.from_items([{1: 2.0}] * 50), window_rows=8)
     found = best_rows(index, SparseQuery(np.array([1], np.int32), np.ones(1, np.float32)), 7)
     assert found.rows.tolist() == list(range(7))
 
@@ -141,16 +141,16 @@ def test_the_product_is_symmetric_and_zero_without_a_shared_term() -> None:
     for first, second in ((a, b), (b, a)):
         terms = np.array(sorted(first), np.int32)
         asked = SparseQuery(terms, np.array([first[term] for term in terms.tolist()], np.float32))
-        scores.append(float(score_rows(inverted(SparseRows.from_items([second])), asked)[0]))
+        scores.append(float(score_rows(inverted(SparseVectors.from_items([second])), asked)[0]))
     assert scores[0] == pytest.approx(1.0, rel=5e-3)
     assert scores[1] == pytest.approx(scores[0], rel=5e-3)
     asked = SparseQuery(np.array([2, 3], np.int32), np.ones(2, np.float32))
-    assert score_rows(inverted(SparseRows.from_items([a, b])), asked).tolist() == [0.0, 0.0]
-    assert len(best_rows(inverted(SparseRows.from_items([a, b])), asked, 5).rows) == 0
+    assert score_rows(inverted(SparseVectors.from_items([a, b])), asked).tolist() == [0.0, 0.0]
+    assert len(best_rows(inverted(SparseVectors.from_items([a, b])), asked, 5).rows) == 0
 
 
 def test_shared_terms_have_the_weights_that_are_scored() -> None:
-    index = inverted(SparseRows.from_items([{1: 1.0, 5: 0.5}, {5: 2.0, 9: 4.0}]))
+    index = inverted(SparseVectors.from_items([{1: 1.0, 5: 0.5}, {5: 2.0, 9: 4.0}]))
     asked = SparseQuery(np.array([5, 9, 70], np.int32), np.array([1.0, 3.0, 2.0], np.float32))
     shared = shared_terms(index, asked, 1)
     assert [term.term for term in shared] == [5, 9]
@@ -169,7 +169,7 @@ def test_a_shorter_reach_keeps_nine_in_ten_of_the_exact_top_ten() -> None:
 
 
 def test_a_query_of_many_terms_does_not_overflow() -> None:
-    rows = SparseRows.from_items([dict.fromkeys(range(2000), 1.0), {0: 1.0}])
+    rows = SparseVectors.from_items([dict.fromkeys(range(2000), 1.0), {0: 1.0}])
     asked = SparseQuery(np.arange(2000, dtype=np.int32), np.full(2000, 3.0, np.float32))
     np.testing.assert_allclose(score_rows(inverted(rows), asked), [6000, 3], rtol=1e-3)
     assert_same(inverted(rows), asked, 2)
@@ -184,7 +184,7 @@ def test_queries_that_cannot_be_are_refused(terms: list[int], weights: list[floa
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
-    index = inverted(SparseRows.from_items([{1: 1.0}]))
+    index = inverted(SparseVectors.from_items([{1: 1.0}]))
     asked = SparseQuery(np.array([1], np.int32), np.ones(1, np.float32))
     with pytest.raises(ConfigError, match="k is 0"):
         best_rows(index, asked, 0)

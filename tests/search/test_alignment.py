@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import reference
+from plait.embeddings import MultiVectors
 from plait.errors import InputError
 from plait.scoring.maxsim import maxsim
 from plait.search.alignment import NO_ROW, CodedPassage, explain_multi
-from plait.search.coded import CodedQuery
-from plait.strands import MultiVectors
-from search.test_coded import coded, corpus, queries
+from plait.search.multivector.query import MultiVectorQuery
+from search.multivector.test_query import coded, corpus, queries
 
 
 def test_an_alignment_equals_its_twin() -> None:
@@ -45,7 +45,7 @@ def test_the_parts_of_compressed_rows_add_up_to_what_a_search_scores(bits: int, 
     items = coded(documents, bits=bits, fine=fine)
     for query in queries(documents, 4):
         sums = [explain_multi(query, CodedPassage(items, item)).scores.sum() for item in range(len(items))]
-        np.testing.assert_allclose(sums, CodedQuery(query, items).scores(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(sums, MultiVectorQuery(query, items).scores(), rtol=1e-5, atol=1e-5)
 
 
 def test_compressed_rows_are_aligned_as_their_decoded_twins() -> None:

@@ -10,7 +10,7 @@ import pytest
 import plait
 from plait.errors import ConfigError
 from plait.records import Span
-from plait.search.generator import fused
+from plait.search.retriever import fused
 
 
 def unit(*cosines: float) -> np.ndarray:
@@ -18,28 +18,28 @@ def unit(*cosines: float) -> np.ndarray:
     return np.asarray([[cosine, np.sqrt(1 - cosine**2)] for cosine in cosines], np.float32)
 
 
-QUERY = plait.Strands(dense=np.asarray([[1, 0]], np.float32))
+QUERY = plait.Embeddings(dense=np.asarray([[1, 0]], np.float32))
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> plait.Index:
     """One document with one very good passage, one with three good ones, and one with a single passage."""
-    index = plait.open(tmp_path / "index", create=True, shape=plait.StrandShape(dense=2))
+    index = plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=2))
     documents = [{"id": id, "text": "abcdefghi"} for id in ("peak", "even", "single")]
     thirds = [Span(0, 3), Span(3, 6), Span(6, 9)]
     rows = unit(0.1, 0.9, 0.1, 0.8, 0.8, 0.8, 0.5)
-    index.add_arrays(documents, plait.Strands(dense=rows), spans=[thirds, thirds, [Span(0, 9)]])
+    index.add_embeddings(documents, plait.Embeddings(dense=rows), spans=[thirds, thirds, [Span(0, 9)]])
     return index
 
 
 def test_the_best_passage_counts_by_default_and_is_the_one_that_is_shown(index: plait.Index) -> None:
-    hits = index.search_arrays(QUERY, mode="dense")[0]
+    hits = index.search_embeddings(QUERY, mode="dense")[0]
     assert [hit.id for hit in hits] == ["peak", "even", "single"]
     assert hits[0].span == Span(3, 6)
 
 
 def test_fused_passages_count_together_and_the_best_of_them_is_shown(index: plait.Index) -> None:
-    hits = index.search_arrays(QUERY, mode="dense", options={"chunks": "fused"})[0]
+    hits = index.search_embeddings(QUERY, mode="dense", options={"chunks": "fused"})[0]
     assert [hit.id for hit in hits] == ["even", "peak", "single"]
     scores = {hit.id: hit.score for hit in hits}
     assert scores["even"] == pytest.approx(0.8)
@@ -50,7 +50,7 @@ def test_fused_passages_count_together_and_the_best_of_them_is_shown(index: plai
 
 def test_hybrid_search_fuses_passages_too(index: plait.Index) -> None:
     given = {"options": {"chunks": "fused"}, "mode": "hybrid", "texts": ["abcdefghi"]}
-    assert index.search_arrays(QUERY, 1, **given)[0][0].id == "even"  # type: ignore[arg-type]
+    assert index.search_embeddings(QUERY, 1, **given)[0][0].id == "even"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_hybrid_search_fuses_passages_too(index: plait.Index) -> None:
 )
 def test_what_cannot_be_fused_is_refused(index: plait.Index, mode: str, options: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        index.search_arrays(QUERY, mode=mode, options=options, texts=["a"])
+        index.search_embeddings(QUERY, mode=mode, options=options, texts=["a"])
 
 
 def test_runs_are_fused_each_on_its_own() -> None:

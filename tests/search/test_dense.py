@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.encode.protocol import StrandShape
-from plait.index.store import Store
+from plait.embeddings import Embeddings
+from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
 from plait.search import dense
 from plait.search.dense import ExactDense, ProbedDense
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
-from plait.strands import Strands
+from plait.storage.store import Store
 
 DIM = 12
-SHAPE = StrandShape(dense=DIM)
+SHAPE = EmbeddingSpec(dense=DIM)
 
 
 def make(path: Path, *, n_segments: int, n_documents: int, n_passages: int) -> Store:
@@ -28,14 +28,14 @@ def make(path: Path, *, n_segments: int, n_documents: int, n_passages: int) -> S
         for segment in range(n_segments):
             documents = [Document(f"d{segment}-{number}", "text") for number in range(n_documents)]
             values = rng.integers(-2, 3, (n_documents * n_passages, DIM)).astype(np.float32)
-            writer.write(documents, [[Span(0, 4)] * n_passages] * n_documents, Strands(dense=values))
+            writer.write(documents, [[Span(0, 4)] * n_passages] * n_documents, Embeddings(dense=values))
         writer.delete([f"d{segment}-{n}" for segment in range(n_segments) for n in range(0, n_documents, 7)])
     return store
 
 
 def queries(count: int) -> QueryBatch:
     values = np.random.default_rng(1).integers(-2, 3, (count, DIM)).astype(np.float32)
-    return QueryBatch([""] * count, Strands(dense=values))
+    return QueryBatch([""] * count, Embeddings(dense=values))
 
 
 @pytest.mark.parametrize("n_passages", [1, 3])

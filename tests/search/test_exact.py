@@ -10,8 +10,8 @@ import pytest
 import plait
 import reference
 from encoders import WordEncoder
+from plait.embeddings import Embeddings
 from plait.errors import ConfigError
-from plait.strands import Strands
 
 WORDS = [
     "red",
@@ -60,11 +60,11 @@ def truth(query: str, mode: str) -> dict[str, float]:
     assert asked.multi is not None
     for id in set(own) - {"d3", "d40", "d41"}:
         passages = [own[id][span.start : span.end] for span in encoder.split("", own[id])]
-        strands = encoder.encode_documents(passages)
-        assert strands.dense is not None
-        assert strands.multi is not None
-        halves = plait.MultiVectors(strands.multi.values.astype(np.float16), strands.multi.offsets)
-        by_passage = asked.dense @ strands.dense.T if mode == "dense" else reference.maxsim(asked.multi[0], halves)
+        embeddings = encoder.encode_documents(passages)
+        assert embeddings.dense is not None
+        assert embeddings.multi is not None
+        halves = plait.MultiVectors(embeddings.multi.values.astype(np.float16), embeddings.multi.offsets)
+        by_passage = asked.dense @ embeddings.dense.T if mode == "dense" else reference.maxsim(asked.multi[0], halves)
         scores[id] = float(np.max(by_passage))
     return scores
 
@@ -143,15 +143,15 @@ def test_a_k_that_is_no_positive_whole_number_is_refused(index: plait.Index, k: 
 
 
 def test_vectors_can_be_searched_without_text(index: plait.Index) -> None:
-    strands = WordEncoder().encode_queries(["red oak"])
-    hits = index.search_arrays(strands, k=5, mode="multi")[0]
+    embeddings = WordEncoder().encode_queries(["red oak"])
+    hits = index.search_embeddings(embeddings, k=5, mode="multi")[0]
     assert [hit.id for hit in hits] == [hit.id for hit in index.search("red oak", k=5, mode="multi")]
     with pytest.raises(ConfigError, match="pass texts as well"):
-        index.search_arrays(strands, mode="bm25")
+        index.search_embeddings(embeddings, mode="bm25")
 
 
 def test_an_index_without_a_strand_says_which_modes_it_has(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=plait.StrandShape(dense=4)) as index:
-        index.add_arrays([{"id": "a", "text": "x"}], Strands(dense=np.eye(1, 4, dtype=np.float32)))
+    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=4)) as index:
+        index.add_embeddings([{"id": "a", "text": "x"}], Embeddings(dense=np.eye(1, 4, dtype=np.float32)))
         with pytest.raises(ConfigError, match="hybrid, bm25, dense"):
-            index.search_arrays(Strands(dense=np.ones((1, 4), np.float32)), mode="multi")
+            index.search_embeddings(Embeddings(dense=np.ones((1, 4), np.float32)), mode="multi")

@@ -10,10 +10,10 @@ import pytest
 
 import plait
 from encoders import WordEncoder
+from plait.embeddings import Embeddings, MultiVectors
 from plait.errors import DocumentError
 from plait.records import Explanation, Hit, Span
-from plait.search.plans import MODES
-from plait.strands import MultiVectors, Strands
+from plait.search.plan import MODES
 
 WORDS = [
     "loom",
@@ -115,9 +115,9 @@ def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
     for rank, hit in enumerate(index.search("silk yarn", k=30, explain=True), 1):
         explanation = explained(hit)
         assert (explanation.rank, explanation.score) == (rank, hit.score)
-        assert [part.strand for part in explanation.parts] == ["bm25", "dense", "sparse", "multi", "neighbours"]
+        assert [part.kind for part in explanation.parts] == ["bm25", "dense", "sparse", "multi", "neighbours"]
         assert sum(part.share for part in explanation.parts) == pytest.approx(1)
-        assert {part.strand: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
+        assert {part.kind: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
 
 
 def test_ranks_that_are_fused_add_up_to_the_score(index: plait.Index) -> None:
@@ -205,7 +205,7 @@ def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
     )
     explanation = explained(found)
     assert set(found.scores) == {"bm25"}
-    assert {part.strand: part.share for part in explanation.parts} == {"bm25": 1.0, "dense": 0.0, "multi": 0.0}
+    assert {part.kind: part.share for part in explanation.parts} == {"bm25": 1.0, "dense": 0.0, "multi": 0.0}
     assert "looms" in found.text[slice(*explanation.span)]
     assert explanation.multi is not None
     assert len(explanation.multi.matches) == 5
@@ -229,11 +229,11 @@ def test_a_query_of_one_token_has_one_match(index: plait.Index) -> None:
 
 
 def test_vectors_made_elsewhere_are_told_by_number(tmp_path: Path) -> None:
-    index = plait.open(tmp_path / "index", create=True, shape=plait.StrandShape(multi=4))
+    index = plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(multi=4))
     rows = np.eye(4, dtype=np.float32)
-    index.add_arrays([{"id": "a", "text": "one two"}], Strands(multi=MultiVectors.from_items([rows[1:3]])))
-    asked = Strands(multi=MultiVectors.from_items([rows[2:]]))
-    hit = index.search_arrays(asked, k=1, explain=True)[0][0]
+    index.add_embeddings([{"id": "a", "text": "one two"}], Embeddings(multi=MultiVectors.from_items([rows[1:3]])))
+    asked = Embeddings(multi=MultiVectors.from_items([rows[2:]]))
+    hit = index.search_embeddings(asked, k=1, explain=True)[0][0]
     multi = explained(hit).multi
     assert multi is not None
     assert "made elsewhere" in multi.note

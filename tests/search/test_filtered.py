@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from index.tokens import N_GROUPS, SHAPE, batch
-from plait.index.store import Store
-from plait.search.coded import ProbeConfig
-from plait.search.multi import ExactMulti, ProbedMulti
+from plait.search.multivector.params import BY_CENTROIDS, GATHER_MORE, Settings
+from plait.search.multivector.query import ProbeConfig
+from plait.search.multivector.retriever import ExactMulti, ProbedMulti
 from plait.search.ranking import Ranking
-from plait.search.settings import BY_CENTROIDS, GATHER_MORE, Settings
 from plait.search.trace import Trace
-from search.test_multi import PROBED, overlap, queries, run
+from plait.storage.store import Store
+from search.multivector.test_retriever import PROBED, overlap, queries, run
+from storage.tokens import N_GROUPS, SHAPE, batch
 
 N_DOCUMENTS = 600  # of two passages
-CONFIG = ProbeConfig(n_probe=16, n_gather=700, n_flood=320)
+CONFIG = ProbeConfig(n_probe=16, n_candidates=700, n_code_scored=320)
 N_ROWS = 100_000
 
 
@@ -50,12 +50,12 @@ def elsewhere(rankings: list[Ranking], groups: range) -> list[Ranking]:
 
 def test_what_a_filter_leaves_decides_how_it_is_searched() -> None:
     whole = Settings(CONFIG)
-    assert whole.among(CONFIG.n_flood, N_ROWS).exhaustive
-    some = whole.among(CONFIG.n_flood + 1, N_ROWS)
+    assert whole.among(CONFIG.n_code_scored, N_ROWS).exhaustive
+    some = whole.among(CONFIG.n_code_scored + 1, N_ROWS)
     assert (some.exhaustive, some.by_centroids) == (False, True)
-    many = whole.among(round(BY_CENTROIDS * CONFIG.n_gather) + 1, N_ROWS)
+    many = whole.among(round(BY_CENTROIDS * CONFIG.n_candidates) + 1, N_ROWS)
     assert (many.exhaustive, many.by_centroids) == (False, False)
-    assert many.config.n_gather == GATHER_MORE * CONFIG.n_gather
+    assert many.config.n_candidates == GATHER_MORE * CONFIG.n_candidates
     assert many.config.n_probe > CONFIG.n_probe
     assert whole.among(N_ROWS - 1, N_ROWS) == whole
 

@@ -12,18 +12,18 @@ import pytest
 from numpy.typing import NDArray
 
 import plait
-from index.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
 from plait.codec.codebook import Codebook
 from plait.codec.query import CellQuery
-from plait.encode.protocol import StrandShape
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, QueryError
-from plait.index.store import Store
-from plait.search.generator import Generator
-from plait.search.multi import ProbedMulti
-from plait.search.plans import METHODS, MODES, STRANDS_OF, plan_for
+from plait.search.multivector.retriever import ProbedMulti
+from plait.search.plan import METHODS, MODES, STRANDS_OF, plan_for
 from plait.search.ranking import FEW_QUERIES, QueryBatch
+from plait.search.retriever import Generator
 from plait.search.trace import Trace
-from plait.strands import MultiVectors, Strands
+from plait.storage.store import Store
+from storage.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
 
 ALONE = ["xtr", "colxtr", "warp"]  # modes whose scores cannot be compared across segments
 WITHOUT_SPARSE = [mode for mode in MODES if "sparse" not in STRANDS_OF.get(mode, [mode])]
@@ -31,22 +31,22 @@ WITH_MULTI = ["multi", *METHODS, "dense>multi", "bm25>multi"]
 TEXTS = [f"word{group}" for group in range(N_GROUPS)]
 
 
-def asked() -> Strands:
+def asked() -> Embeddings:
     rng = np.random.default_rng(1)
     rows = [unit(group_vectors(n) + 0.1 * rng.standard_normal((8, DIM))) for n in range(N_GROUPS)]
-    return Strands(multi=MultiVectors.from_items(rows), dense=np.ones((N_GROUPS, 4), np.float32))
+    return Embeddings(multi=MultiVectors.from_items(rows), dense=np.ones((N_GROUPS, 4), np.float32))
 
 
 def found(index: plait.Index, mode: str, k: int = 10, **options: Any) -> list[list[str]]:
-    return [[hit.id for hit in hits] for hits in index.search_arrays(asked(), k, texts=TEXTS, mode=mode, **options)]
+    return [[hit.id for hit in hits] for hits in index.search_embeddings(asked(), k, texts=TEXTS, mode=mode, **options)]
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[plait.Index]:
     """One compressed segment of 240 documents in two passages each, twenty of each group."""
     with plait.open(tmp_path_factory.mktemp("modes") / "index", create=True, shape=SHAPE, n_threads=2) as made:
-        documents, spans, strands = batch(0, 240, noise=0.2)
-        made.add_arrays(documents, strands, spans=spans)
+        documents, spans, embeddings = batch(0, 240, noise=0.2)
+        made.add_embeddings(documents, embeddings, spans=spans)
         made.delete(["d3"])
         made.compact(bits=4)
         yield made
@@ -82,10 +82,13 @@ def test_filters_and_candidates_come_before_scoring(index: plait.Index, mode: st
 
 
 def test_candidates_are_scored_by_maxsim_over_their_codes(index: plait.Index) -> None:
-    every = {hit.id: hit.score for hit in index.search_arrays(asked(), 239, mode="exhaustive")[0]}
-    for hit in index.search_arrays(asked(), 5, mode="multi", candidates=["d7", "d1", "d200", "d7"])[0]:
+    every = {hit.id: hit.score for hit in index.search_embeddings(asked(), 239, mode="exhaustive")[0]}
+    for hit in index.search_embeddings(asked(), 5, mode="multi", candidates=["d7", "d1", "d200", "d7"])[0]:
         assert hit.score == every[hit.id]
-    assert {hit.id for hit in index.search_arrays(asked(), 5, mode="multi", candidates=["d7", "d1"])[0]} == {"d1", "d7"}
+    assert {hit.id for hit in index.search_embeddings(asked(), 5, mode="multi", candidates=["d7", "d1"])[0]} == {
+        "d1",
+        "d7",
+    }
 
 
 def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
@@ -104,7 +107,7 @@ def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.In
     assert finders(rescore=0) == finders(fusion="rank") == ["bm25", "dense", "multi"]
     assert [one.name for one in plan_for("hybrid", index.shape, exact=True).generators] == ["bm25", "dense", "multi"]
     # Whoever found it, a hit has the score of every strand.
-    assert all("multi" in hit.scores for hit in index.search_arrays(asked(), 5, texts=TEXTS, mode="hybrid")[0])
+    assert all("multi" in hit.scores for hit in index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid")[0])
 
 
 def test_with_everything_found_it_does_not_matter_who_finds(index: plait.Index) -> None:
@@ -116,7 +119,7 @@ def test_a_weight_of_0_leaves_a_strand_out(index: plait.Index) -> None:
     plan = plan_for("hybrid", index.shape, options={"multi": 0})
     assert [generator.name for generator in plan.generators] == ["bm25", "dense"]
     assert plan.rescored == ("bm25", "dense")
-    hits = index.search_arrays(asked(), 5, texts=TEXTS, mode="hybrid", options={"multi": 0})[0]
+    hits = index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid", options={"multi": 0})[0]
     assert all("multi" not in hit.scores for hit in hits)
     with pytest.raises(ConfigError, match="all 0"):
         plan_for("hybrid", index.shape, options={"multi": 0, "dense": 0, "bm25": 0})
@@ -139,13 +142,13 @@ def test_hybrid_scores_centroids_once_for_a_query(
     few = asked()
     assert few.multi is not None
     assert few.dense is not None
-    strands = Strands(
+    embeddings = Embeddings(
         multi=MultiVectors.from_items([few.multi[number] for number in range(n_queries)]), dense=few.dense[:n_queries]
     )
     plan = plan_for("hybrid", index.shape, options={"depth": 20, "multi_finds": 1})
     plan = replace(plan, generators=tuple(_probed(generator) for generator in plan.generators))
     with Store.open(index.path).snapshot() as snapshot:
-        plan.run(snapshot, QueryBatch(TEXTS[:n_queries], strands), 5, None, Trace())
+        plan.run(snapshot, QueryBatch(TEXTS[:n_queries], embeddings), 5, None, Trace())
     assert len(counted) == n_tables
 
 
@@ -161,9 +164,9 @@ def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:
 
 
 def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plait.Index) -> None:
-    every = {hit.id: hit.score for hit in index.search_arrays(asked(), 239, mode="exhaustive")[0]}
-    dense = {hit.id: hit.score for hit in index.search_arrays(asked(), 30, mode="dense")[0]}
-    hits = index.search_arrays(asked(), 10, mode="dense>multi", options={"n_candidates": 30})[0]
+    every = {hit.id: hit.score for hit in index.search_embeddings(asked(), 239, mode="exhaustive")[0]}
+    dense = {hit.id: hit.score for hit in index.search_embeddings(asked(), 30, mode="dense")[0]}
+    hits = index.search_embeddings(asked(), 10, mode="dense>multi", options={"n_candidates": 30})[0]
     best = sorted(dense, key=lambda id: -every[id])[:10]
     assert [hit.id for hit in hits] == best
     assert [dict(hit.scores) for hit in hits] == [{"dense": dense[id], "multi": every[id]} for id in best]
@@ -171,15 +174,15 @@ def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plai
 
 def test_rescoring_needs_what_the_first_generator_reads(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="reads the query's text"):
-        index.search_arrays(asked(), 10, mode="bm25>multi")
+        index.search_embeddings(asked(), 10, mode="bm25>multi")
     with pytest.raises(ConfigError, match="needs the dense strand"):
-        plan_for("dense>multi", StrandShape(multi=DIM))
+        plan_for("dense>multi", EmbeddingSpec(multi=DIM))
 
 
 @pytest.mark.parametrize("mode", WITH_MULTI)
 def test_modes_of_the_multi_strand_need_it(mode: str) -> None:
     with pytest.raises(ConfigError, match="needs the multi strand"):
-        plan_for(mode, StrandShape(dense=4))
+        plan_for(mode, EmbeddingSpec(dense=4))
 
 
 # -- segments
@@ -190,8 +193,8 @@ def mixed(tmp_path: Path) -> Iterator[plait.Index]:
     """A compressed segment and one that is not."""
     with plait.open(tmp_path / "index", create=True, shape=SHAPE) as made:
         for first in (0, 60):
-            documents, spans, strands = batch(first, 60, noise=0.1)
-            made.add_arrays(documents, strands, spans=spans)
+            documents, spans, embeddings = batch(first, 60, noise=0.1)
+            made.add_embeddings(documents, embeddings, spans=spans)
             if first == 0:
                 made.compact(bits=8)
         yield made
@@ -238,7 +241,7 @@ def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index)
     ("mode", "options", "said"),
     [
         ("warp", {"nprobe": 4}, r"no setting 'nprobe'; did you mean 'n_probe'\? It has n_probe, t_prime, bound"),
-        ("multi", {"zzz": 4}, r"no setting 'zzz'; it has n_probe, n_gather, n_flood, n_fine"),
+        ("multi", {"zzz": 4}, r"no setting 'zzz'; it has n_probe, n_candidates, n_code_scored, n_rescored"),
         ("dense", {"n_probe": 0}, "n_probe is 0; at least one cell must be read"),
         ("bm25", {"n_probe": 4}, "mode 'bm25' has no settings"),
         ("exhaustive", {"n_probe": 4}, "mode 'exhaustive' has no settings"),

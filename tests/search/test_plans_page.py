@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plait.search.by_method import CandidateConfig
-from plait.search.coded import ProbeConfig
-from plait.search.plans import METHODS, MODES
+from plait.search.multivector.paper_methods import CandidateConfig
+from plait.search.multivector.query import ProbeConfig
+from plait.search.plan import METHODS, MODES
 from plait.search.sparse import SparseConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")

@@ -9,25 +9,25 @@ import pytest
 
 import plait
 from encoders import WordEncoder
-from plait.encode.protocol import StrandShape
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, InputError
-from plait.index.store import Store
 from plait.search.fusion import WeightedSum
-from plait.search.plans import plan_for
+from plait.search.plan import plan_for
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
-from plait.strands import MultiVectors, SparseRows, Strands
+from plait.storage.store import Store
 
-SHAPE = StrandShape(dense=2, sparse=10, multi=2)
+SHAPE = EmbeddingSpec(dense=2, sparse=10, multi=2)
 
 # Three documents whose scores can be told by heart for the query below.
 DENSE = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
 SPARSE: list[dict[int, float]] = [{1: 0.5}, {}, {1: 1.0, 2: 2.0}]
 MULTI = [[[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0]]]
 # dense 1, 0.6, 0; sparse 0.5, none, 5; multi, the mean of two query rows: (1 + 0) / 2, (1 + 1) / 2, (0 + 1) / 2.
-QUERY = Strands(
+QUERY = Embeddings(
     dense=np.array([[1, 0]], np.float32),
-    sparse=SparseRows.from_items([{1: 1.0, 2: 2.0}]),
+    sparse=SparseVectors.from_items([{1: 1.0, 2: 2.0}]),
     multi=MultiVectors.from_items([np.eye(2, dtype=np.float32)]),
 )
 
@@ -36,17 +36,17 @@ QUERY = Strands(
 def index(tmp_path: Path) -> plait.Index:
     made = plait.open(tmp_path / "index", create=True, shape=SHAPE)
     for number in range(3):  # a segment each
-        strands = Strands(
+        embeddings = Embeddings(
             dense=np.array([DENSE[number]], np.float32),
-            sparse=SparseRows.from_items([SPARSE[number]]),
+            sparse=SparseVectors.from_items([SPARSE[number]]),
             multi=MultiVectors.from_items([np.array(MULTI[number], np.float32)]),
         )
-        made.add_arrays([{"id": f"d{number}", "text": f"text {number}", "n": number}], strands)
+        made.add_embeddings([{"id": f"d{number}", "text": f"text {number}", "n": number}], embeddings)
     return made
 
 
 def scores(index: plait.Index, mode: str, **options: object) -> dict[str, float]:
-    return {hit.id: hit.score for hit in index.search_arrays(QUERY, 3, mode=mode, options=options or None)[0]}
+    return {hit.id: hit.score for hit in index.search_embeddings(QUERY, 3, mode=mode, options=options or None)[0]}
 
 
 def test_sparse_search_finds_what_shares_a_term(index: plait.Index) -> None:
@@ -58,9 +58,9 @@ def test_sparse_search_finds_what_shares_a_term(index: plait.Index) -> None:
 
 
 def test_filters_come_before_sparse_scoring(index: plait.Index) -> None:
-    found = index.search_arrays(QUERY, 3, mode="sparse", filter="n < 2")[0]
+    found = index.search_embeddings(QUERY, 3, mode="sparse", filter="n < 2")[0]
     assert [hit.id for hit in found] == ["d0"]
-    assert [hit.id for hit in index.search_arrays(QUERY, 3, mode="sparse", candidates=["d2"])[0]] == ["d2"]
+    assert [hit.id for hit in index.search_embeddings(QUERY, 3, mode="sparse", candidates=["d2"])[0]] == ["d2"]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_all_strands_are_summed_as_the_paper_has_it(
 
 
 def test_the_candidates_of_all_are_those_of_dense(index: plait.Index) -> None:
-    hits = index.search_arrays(QUERY, 1, mode="all", options={"depth": 1})[0]
+    hits = index.search_embeddings(QUERY, 1, mode="all", options={"depth": 1})[0]
     assert [hit.id for hit in hits] == ["d0"]
     assert set(hits[0].scores) == {"dense", "sparse", "multi"}
 
 
 def test_hybrid_scores_what_any_list_finds_in_every_strand(index: plait.Index) -> None:
-    hits = index.search_arrays(QUERY, 3, options={"depth": 1})[0]
+    hits = index.search_embeddings(QUERY, 3, options={"depth": 1})[0]
     assert {hit.id for hit in hits} == {"d0", "d1", "d2"}
     assert hits[0].scores.keys() >= {"dense", "multi"}
     by_hand = scores(index, "hybrid", fusion="raw", dense=1, sparse=1, multi=1)
@@ -129,7 +129,7 @@ def test_a_stray_word_does_not_lift_a_wrong_document(tmp_path: Path) -> None:
         )
         # Vectors alone know what the query is about; one word of it stands elsewhere, and nowhere else.
         asked = index.encoder.encode_queries(["cotton linen wool silk"])
-        hits = index.search_arrays(asked, 3, texts=["please"])[0]
+        hits = index.search_embeddings(asked, 3, texts=["please"])[0]
     assert hits[0].id == "right"
 
 
@@ -160,20 +160,20 @@ def test_weights_that_mean_nothing_are_refused(mode: str, options: dict[str, obj
 def test_modes_of_the_sparse_strand_need_it() -> None:
     for mode in ("sparse", "dense+sparse", "all"):
         with pytest.raises(ConfigError, match="needs the sparse strand"):
-            plan_for(mode, StrandShape(dense=4, multi=4))
+            plan_for(mode, EmbeddingSpec(dense=4, multi=4))
 
 
 def test_queries_of_another_vocabulary_are_refused(index: plait.Index) -> None:
     for terms, said in (({12: 1.0}, "vocabulary of the index"), ({1: -1.0}, "negative")):
         with pytest.raises(InputError, match=said):
-            index.search_arrays(Strands(sparse=SparseRows.from_items([terms])), 3, mode="sparse")
+            index.search_embeddings(Embeddings(sparse=SparseVectors.from_items([terms])), 3, mode="sparse")
 
 
 def test_the_passages_of_one_document_do_not_crowd_out_others(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=StrandShape(sparse=10)) as index:
+    with plait.open(tmp_path / "index", create=True, shape=EmbeddingSpec(sparse=10)) as index:
         documents = [{"id": f"d{n}", "text": "x" * 30} for n in range(3)]
         spans = [[plait.Span(i, i + 1) for i in range(20)] for _ in documents]
         weights = [{1: 9.0 - n} for n in range(3) for _ in range(20)]
-        index.add_arrays(documents, Strands(sparse=SparseRows.from_items(weights)), spans=spans)
-        asked = Strands(sparse=SparseRows.from_items([{1: 1.0}]))
-        assert [hit.id for hit in index.search_arrays(asked, 3, mode="sparse")[0]] == ["d0", "d1", "d2"]
+        index.add_embeddings(documents, Embeddings(sparse=SparseVectors.from_items(weights)), spans=spans)
+        asked = Embeddings(sparse=SparseVectors.from_items([{1: 1.0}]))
+        assert [hit.id for hit in index.search_embeddings(asked, 3, mode="sparse")[0]] == ["d0", "d1", "d2"]

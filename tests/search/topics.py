@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 import reference
 from plait.codec import kmeans
+from plait.codec.assign import Nearest
 from plait.codec.codebook import Codebook
-from plait.codec.items import CodedItems
-from plait.codec.nearest import Nearest
+from plait.codec.coded_items import CodedItems
 from plait.codec.postings import Postings
 from plait.codec.residual import ResidualCodec
-from plait.search.coded import CodedQuery
-from plait.strands import MultiVectors
+from plait.embeddings import MultiVectors
+from plait.search.multivector.query import MultiVectorQuery
 
 DIM, N_TOPICS, N_WORDS = 32, 30, 240
 
@@ -59,7 +59,7 @@ def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, fine: bo
     return CodedItems(codec, stored, documents.offsets, postings, fine=both)
 
 
-def decoded(asked: CodedQuery, *, lengths: bool = True) -> reference.DecodedItems:
+def decoded(asked: MultiVectorQuery, *, lengths: bool = True) -> reference.DecodedItems:
     """The items of a query as its twins take them; without lengths, codes are not brought back to those of the rows."""
     items = asked.items
     assert items.rows.cells is not None

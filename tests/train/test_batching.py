@@ -14,7 +14,7 @@ from plait.train.batching.config import BatchingConfig
 from plait.train.batching.plan import Position, buckets_of, plan_epoch, share_of
 from plait.train.batching.stream import Stream
 from plait.train.data.example import Example, Passage
-from plait.train.data.pool import Pool, Pooled, make_pool
+from plait.train.data.example_store import Pool, Pooled, make_pool
 
 
 def make(tmp_path: Path, n_examples: int = 60, n_passages: int = 25, n_negatives: int = 2) -> Pool:

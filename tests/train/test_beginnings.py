@@ -13,8 +13,8 @@ from plait.errors import ConfigError, InputError
 from plait.train.build import read_plan
 from plait.train.checkpoint import save
 from plait.train.forms import terms_of_forms
+from plait.train.idf import rarity
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
-from plait.train.rarity import rarity
 from plait.train.recipe import read_recipe
 from plait.train.start import start_from
 from plait.train.texts import Texts

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from plait.encode.card import DocumentReading, Expansion, QueryReading
 from plait.encode.load import BUNDLED, DEFAULT_MODEL
+from plait.encode.model_card import DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError, ModelError
 from plait.train.checkpoint import build, load, save
 from plait.train.model_config import FixedConfig, ModelConfig, MultiHeadConfig, SparseHeadConfig

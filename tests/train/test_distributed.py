@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from plait.train.data.example import Example, Passage
-from plait.train.data.pool import make_pool
+from plait.train.data.example_store import make_pool
 from train import two_processes
 
 TESTS = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from plait.encode.card import DocumentReading
+from plait.encode.model_card import DocumentReading
 from plait.errors import ConfigError, InputError
 from plait.train.encoded import Encoded, Tokens
 from plait.train.heads import FixedMixer, MultiHead, SparseHead, pool, segment_means

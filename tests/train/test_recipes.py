@@ -12,8 +12,8 @@ from plait.errors import ConfigError
 from plait.train import checkpoint
 from plait.train.build import build, check_plan, read_plan
 from plait.train.recipe import Recipe, parse_recipe, read_recipe
-from plait.train.resume import last
 from plait.train.run import Run
+from plait.train.run_state import last
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SYSTEMS = (
@@ -93,10 +93,10 @@ def test_the_tiny_recipe_learns_and_leaves_a_model_that_loads(tmp_path: Path) ->
 
 
 OBJECTIVES = {
-    "contrastive": ["objective={name = 'contrastive', strand = 'sparse', temperature = 1.0}"],
+    "contrastive": ["objective={name = 'contrastive', kind = 'sparse', temperature = 1.0}"],
     "xtr": ["objective={name = 'xtr', k = 8}"],
     "constbert": [
-        "objective={name = 'contrastive', strand = 'multi'}",
+        "objective={name = 'contrastive', kind = 'multi'}",
         "model.multi={dim = 16, fixed = {n_vectors = 4}}",
         "batching.split=gradcache",
         "batching.part=5",

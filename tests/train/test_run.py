@@ -17,8 +17,8 @@ from plait.train.encoded import Tokens
 from plait.train.loop import DivergedError, StepReport
 from plait.train.parts import Parts
 from plait.train.recipe import Recipe, parse_recipe
-from plait.train.resume import last
 from plait.train.run import Result, Run, Watch, start_folder
+from plait.train.run_state import last
 from train.corpora import write_beir
 from train.small import SmallModel, SmallTexts, SumLoss, all_strands
 

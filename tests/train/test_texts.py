@@ -10,10 +10,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from plait.encode.card import DocumentReading, Expansion, ModelCard, QueryReading, read_card
-from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import BUNDLED, DEFAULT_MODEL
-from plait.encode.reader import Reader
+from plait.encode.model_card import DocumentReading, Expansion, ModelCard, QueryReading, read_card
+from plait.encode.onnx import OnnxEncoder
+from plait.encode.tokenizer import Reader
 from plait.errors import ModelError
 from plait.train.model_config import ModelConfig, MultiHeadConfig
 from plait.train.texts import Texts, load_tokenizer, special_ids, with_markers

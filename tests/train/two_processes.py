@@ -11,10 +11,10 @@ from safetensors.torch import save_model
 
 from plait.train.batching.config import BatchingConfig
 from plait.train.batching.gather import copy_weights, process
+from plait.train.batching.grad_cache import step_of
 from plait.train.batching.plan import Position
-from plait.train.batching.steps import step_of
 from plait.train.batching.stream import Stream
-from plait.train.data.pool import Pool
+from plait.train.data.example_store import Pool
 from plait.train.facts import facts_of
 from plait.train.loop import steps
 from plait.train.optimiser import OptimiserConfig, make_optimiser

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"plait {__version__}")
         return 0
-    from plait.cli import early
+    from plait.cli import preload as early
 
     early.start(given)
     from typer.main import get_command

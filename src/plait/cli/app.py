@@ -14,7 +14,7 @@ from plait.cli.compare import compare_runs
 from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
-from plait.cli.ending import ends_well
+from plait.cli.errors import handle_errors
 from plait.cli.eval import evaluate
 from plait.cli.export import export
 from plait.cli.index import index
@@ -77,4 +77,4 @@ def plait(
 
 
 for verb, command in COMMANDS.items():
-    app.command(verb)(ends_well(command))
+    app.command(verb)(handle_errors(command))

@@ -27,7 +27,7 @@ def backup(
       plait backup my-index /backups/monday
       plait backup my-index ../before-the-change --link
     """
-    from plait.index.backup import backup as copy
+    from plait.storage.backup import backup as copy
 
     done = copy(index, to, link=link)
     shared = f", {done.n_linked:,} files shared with it" if done.n_linked else ""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.adding import AddProgress
     from plait.evaluate import JudgedSet
+    from plait.ingest import AddProgress
 
 
 def built(sets: Sequence[JudgedSet], folder: Path, model: str | None, threads: int | None) -> list[Path]:
@@ -66,7 +66,7 @@ def _corpus_of(judged: JudgedSet) -> list[object]:
 def _build(judged: JudgedSet, index: Path, model: str | None, threads: int | None) -> None:
     import plait
     from plait.cli.progress import progress
-    from plait.sources import SourceReport
+    from plait.readers import SourceReport
 
     read = SourceReport()
     documents = judged.documents(read)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.ending import NOTHING_FOUND
+from plait.cli.errors import NOTHING_FOUND
 from plait.cli.options import IndexPath
 from plait.errors import ConfigError
 
@@ -40,7 +40,7 @@ def check(
       plait check my-index --repair
       plait check my-index --repair --rescue lost.jsonl
     """
-    from plait.index.check import check as verify
+    from plait.storage.check import check as verify
 
     if repair:
         _repair(index, rescue)
@@ -59,8 +59,8 @@ def check(
 
 
 def _repair(index: Path, rescue: Path | None) -> None:
-    from plait.index.repair import repair
-    from plait.index.rescue import free_place
+    from plait.storage.repair import repair
+    from plait.storage.rescue import free_place
 
     place = rescue or free_place(index)
     done = repair(index, rescue=place)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.cli.info import size
 from plait.cli.options import Fixed, IndexPath, PoolFactor, PoolingMethod, Threads, pooling_options
 
 if TYPE_CHECKING:
-    from plait.index.compact import Compacted
+    from plait.storage.compaction import CompactionReport
 
 
 class Bits(StrEnum):
@@ -60,7 +60,7 @@ def compact(
         say(done.note)
 
 
-def _lines(done: Compacted, before: int, after: int) -> list[str]:
+def _lines(done: CompactionReport, before: int, after: int) -> list[str]:
     lines = [
         f"documents  {done.n_documents:,}",
         f"segments   {done.n_segments_before:,} -> {done.n_segments_after:,}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.cli.options import AsJson
 from plait.errors import InputError
 
@@ -68,7 +68,7 @@ def compare_runs(
     """
     from plait.cli import comparison
     from plait.evaluate import CompareConfig, compare, read_queries
-    from plait.evaluate.each import check_kind, write_rows
+    from plait.evaluate.per_query import check_kind, write_rows
 
     if per_query_file is not None:
         check_kind(per_query_file)
@@ -101,8 +101,8 @@ def compare_runs(
 def _judgements(source: str, split: str) -> tuple[Qrels, dict[str, str]]:
     """The judgements, and the texts of the queries where a set brings them."""
     from plait.evaluate import load_set, read_qrels
+    from plait.evaluate.datasets import is_set
     from plait.evaluate.qrels import n_without_relevant
-    from plait.evaluate.sets import is_set
 
     if is_set(source):
         judged = load_set(source, split)

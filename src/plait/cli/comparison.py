@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from plait.cli.tables import console, print_table, shown_p
 from plait.cli.words import printable
 from plait.evaluate import Comparison, Moved, Qrels, Run, by_query, ordered
-from plait.evaluate.each import Row
+from plait.evaluate.per_query import Row
 
 TOP = 5
 WIDE = 120  # columns to fill where no terminal says how many there are
@@ -79,7 +79,7 @@ def titles_of(shown: Sequence[Shown], corpus: Path | None) -> dict[str, str]:
     wanted = {entry.id for one in shown for entry in (*one.before, *one.after)}
     if corpus is None or not wanted:
         return {}
-    from plait.sources import documents_from
+    from plait.readers import documents_from
 
     titles = {}
     for document in documents_from([corpus], on_error="skip"):

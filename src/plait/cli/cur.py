@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.cli.options import AsJson, IndexPath, Threads
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.cross.building import CurConfig
-    from plait.cross.folder import CurFacts
-    from plait.index.store import Store
+    from plait.cur.build import CurConfig
+    from plait.cur.index import CurFacts
+    from plait.storage.store import Store
 
 FEWEST = 5  # anchor queries
 
@@ -75,9 +75,9 @@ def cur(
       plait cur update my-index
       plait search my-index "woven" --mode anncur --budget 200
     """
-    from plait.cross.building import CurConfig
-    from plait.cross.folder import CurFolder
-    from plait.index.store import Store
+    from plait.cur.build import CurConfig
+    from plait.cur.index import CurFolder
+    from plait.storage.store import Store
 
     with Store.open(index, read_only=action is Action.info) as store:
         if action is Action.info:
@@ -99,9 +99,9 @@ def _build(
     config: CurConfig,
     threads: int | None,
 ) -> CurFacts:
-    from plait.cross.asking import queries_from_corpus, queries_from_file
-    from plait.cross.building import build_cur
-    from plait.cross.encoder import load_cross
+    from plait.cur.anchor_queries import queries_from_corpus, queries_from_file
+    from plait.cur.build import build_cur
+    from plait.rerank.cross_encoder import load_cross
 
     if (file is None) == (corpus is None):
         raise ConfigError("say where anchor queries come from: --queries FILE, or --from-corpus titles or sentences")
@@ -117,9 +117,9 @@ def _build(
 
 
 def _update(store: Store, model: str | None, threads: int | None) -> CurFacts:
-    from plait.cross.building import update_cur
-    from plait.cross.encoder import load_cross
-    from plait.cross.folder import CurFolder
+    from plait.cur.build import update_cur
+    from plait.cur.index import CurFolder
+    from plait.rerank.cross_encoder import load_cross
 
     CurFolder(store.path).facts()  # says so if there is nothing to update
     begun = CurFolder(store.path).begun()

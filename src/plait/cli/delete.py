@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.ending import NOTHING_FOUND
+from plait.cli.errors import NOTHING_FOUND
 from plait.cli.options import IndexPath
 
 

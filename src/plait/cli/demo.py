@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import StoppedError
+from plait.cli.errors import StoppedError
 from plait.cli.options import Model, Threads
 from plait.errors import StoreError
 
 if TYPE_CHECKING:
     from plait import Index
-    from plait.adding import AddProgress
+    from plait.ingest import AddProgress
     from plait.records import Document
 
 # Asked as people ask: the answers are written in other words. Not all go well, and those that do not were kept: no
@@ -87,7 +87,7 @@ def _about(*, whole: bool) -> Document:
 
 def _build(opened: Index, to: Path) -> None:
     from plait.cli.progress import progress
-    from plait.sources.stdlib import stdlib_documents
+    from plait.readers.stdlib import stdlib_documents
 
     documents = [*stdlib_documents()]
     n_kept = 0

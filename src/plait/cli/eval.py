@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.cli.options import AsJson, Model, Settings, Threads, settings_of
 from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
 from plait.errors import ConfigError
@@ -78,8 +78,8 @@ def evaluate(
     from plait.cli.measuring import Work, measured, writable
     from plait.cli.results import doubts, print_json, print_results, write_files
     from plait.evaluate import load_set, usual_measures
-    from plait.evaluate.each import check_kind
     from plait.evaluate.measures import beyond
+    from plait.evaluate.per_query import check_kind
 
     if per_query and not as_json:
         raise ConfigError("--per-query needs --json: a table has no room for every query")

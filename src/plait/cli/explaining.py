@@ -84,9 +84,9 @@ def _parts(explanation: Explanation, width: int) -> Text:
     """What each list gave: its score, the rank in it, and its share of the hit's score. No part is broken in two."""
     told, used = Text("lists", style="dim"), 5
     for part in explanation.parts:
-        said = f"{part.strand} -"
+        said = f"{part.kind} -"
         if part.score is not None:
-            said = f"{part.strand} {part.score:.3g} #{part.rank} {part.share:.0%}"
+            said = f"{part.kind} {part.score:.3g} #{part.rank} {part.share:.0%}"
         fits = used + 2 + len(said) <= width
         told.append("  " if fits else "\n" + 7 * " ")
         told.append(said, style="dim" if part.score is None else "not dim")

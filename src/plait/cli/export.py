@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def _tell(exported: Exported) -> None:
     card, checks = exported.card, exported.checks
     sizes = ", ".join(f"{precision} {record.bytes / 1e6:.1f} MB" for precision, record in card.precisions.items())
     print(f"{exported.folder}: {card.fingerprint}, {sizes}")
-    for strand, seen in checks.fp32.strands.items():
-        rounded = f"; int8 to fp32, mean cosine {checks.int8.strands[strand].cosine:.4f}" if checks.int8 else ""
-        print(f"  {strand}: {seen.largest:.1e} off torch at most{rounded}")
+    for kind, seen in checks.fp32.embeddings.items():
+        rounded = f"; int8 to fp32, mean cosine {checks.int8.embeddings[kind].cosine:.4f}" if checks.int8 else ""
+        print(f"  {kind}: {seen.largest:.1e} off torch at most{rounded}")
     if checks.ranking is not None:
         for precision, values in checks.ranking.values.items():
-            shown = "  ".join(f"{strand} {value:.4f}" for strand, value in values.items())
+            shown = "  ".join(f"{kind} {value:.4f}" for kind, value in values.items())
             print(f"  nDCG@10 on {checks.ranking.data}, {precision}: {shown}")

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 
 if TYPE_CHECKING:
     from plait import Index
-    from plait.index.weights import ReadWeights
-    from plait.search.fitting import Fitted
+    from plait.storage.fusion_weights import ReadWeights
+    from plait.tune.weight_search import Fitted
 
 
 def fit(opened: Index, data: Path, split: str, fusion: str | None, *, as_json: bool) -> None:
@@ -23,7 +23,7 @@ def fit(opened: Index, data: Path, split: str, fusion: str | None, *, as_json: b
 
     beir = load_beir(data, split)
     with progress("scores", "queries", total=len(beir.queries)) as update:
-        fitted, saved = opened.fit_weights(
+        fitted, saved = opened.tune_fusion(
             beir.queries,
             beir.qrels,
             fusion=fusion,
@@ -43,8 +43,8 @@ def _print(fitted: Fitted) -> None:
     for point in fitted.curve:
         print(f"  {point.ndcg:.4f}  {_told(point.weights)}")
     print(f"on the other half of {fitted.n_queries} queries:")
-    for strand, ndcg in fitted.alone.items():
-        print(f"  {ndcg:.4f}  {strand} alone")
+    for kind, ndcg in fitted.alone.items():
+        print(f"  {ndcg:.4f}  {kind} alone")
     print(f"  {fitted.default_ndcg:.4f}  default weights")
     print(f"  {fitted.ndcg:.4f}  {_told(fitted.weights)}")
 
@@ -63,4 +63,4 @@ def weight_lines(read: ReadWeights) -> list[str]:
 
 
 def _told(weights: Mapping[str, float]) -> str:
-    return ", ".join(f"{strand} {weight:g}" for strand, weight in weights.items())
+    return ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items())

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.cli.options import Fixed, Language, Model, PoolFactor, PoolingMethod, Threads, pooling_options
 from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from plait.adding import AddProgress, AddReport
+    from plait.ingest import AddProgress, AddReport
     from plait.records import Document
 
 
@@ -61,8 +61,8 @@ def index(
     """
     import plait
     from plait.cli.progress import progress
-    from plait.sources import SourceReport, documents_from
-    from plait.sources.find import total_bytes
+    from plait.readers import SourceReport, documents_from
+    from plait.readers.find import total_bytes
 
     if resume and not to.exists():
         raise ConfigError(f"there is nothing to resume: {to} does not exist; leave --resume out to make it")
@@ -91,7 +91,7 @@ def index(
                 f"--on-error skip"
             ) from None
         for name in field or []:
-            opened.index_field(name)
+            opened.create_field_index(name)
     if resume:
         say(f"{added.unchanged:,} documents were there already and were not encoded again")
     _tell(added, to)

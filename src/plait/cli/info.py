@@ -11,7 +11,7 @@ from plait.cli.options import AsJson, IndexPath
 from plait.cli.plan import plan_lines
 
 if TYPE_CHECKING:
-    from plait.index.info import StoreInfo
+    from plait.storage.info import StoreInfo
 
 
 def info(index: IndexPath, as_json: AsJson = False) -> None:
@@ -49,7 +49,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("memory", _memory(facts)),
         (
-            "strands",
+            "embeddings",
             ", ".join(_strand(name, width, facts) for name, width in shape.items() if width is not None) or "none",
         ),
         *pooling,

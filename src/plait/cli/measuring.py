@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import plait
 from plait import Index
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.cli.keeping import cache_folder
 from plait.cli.progress import progress
 from plait.cli.results import Result
 from plait.errors import ConfigError
 from plait.evaluate import JudgedSet, SetRun, measure_each, rank_set
-from plait.search.plans import CUR_MODES, MODES
+from plait.search.plan import CUR_MODES, MODES
 
 if TYPE_CHECKING:
-    from plait.cross.reranker import Reranker
+    from plait.rerank.reranker import Reranker
 
 EVERY = ["every"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.cli.progress import progress
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plait.index.tuned import ReadPlan, TunedPlan
+    from plait.storage.tuned_params import ReadPlan, TunedPlan
 
 GROWN = 2  # times as many passages as were tuned for: worth saying
 _KINDS = {
@@ -41,7 +41,7 @@ def plan_lines(read: ReadPlan, n_passages: int) -> list[str]:
 def _settings(plan: TunedPlan) -> str:
     if plan.exhaustive:
         return "every passage is scored: nothing faster reaches the recall"
-    return f"n_probe {plan.n_probe}, n_gather {plan.n_gather}, n_flood {plan.n_flood}, n_fine {plan.n_fine}"
+    return f"n_probe {plan.n_probe}, n_candidates {plan.n_candidates}, n_code_scored {plan.n_code_scored}, n_rescored {plan.n_rescored}"
 
 
 def _of(plan: TunedPlan) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.cli.options import Model, Threads
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.reproduce.experiment import Experiment
+    from plait_reproduce.experiment import Experiment
 
 
 def reproduce(
@@ -49,8 +49,8 @@ def reproduce(
       plait reproduce C3 W5 --quick --data path/to/data
       plait reproduce --report
     """
-    from plait.reproduce.registry import chosen
-    from plait.reproduce.report import write_report
+    from plait_reproduce.registry import chosen
+    from plait_reproduce.report import write_report
 
     if quick and full:
         raise ConfigError("--quick and --full are two tiers; give one of them")
@@ -65,8 +65,8 @@ def reproduce(
     if data is None:
         raise ConfigError("say where the sets are: --data FOLDER")
     from plait.evaluate.plots import check_file
-    from plait.reproduce.running import run_all
-    from plait.reproduce.workbench import Workbench
+    from plait_reproduce.running import run_all
+    from plait_reproduce.workbench import Workbench
 
     check_file("plot.svg")
     bench = Workbench(data, work, tier=tier, model=model, n_threads=threads, say=say)

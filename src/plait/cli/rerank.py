@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.cli.options import Threads
 from plait.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from plait.cross.encoder import CrossEncoder
-    from plait.cross.reranker import Reranker
+    from plait.rerank.cross_encoder import CrossEncoder
+    from plait.rerank.reranker import Reranker
 
 Rerank = Annotated[bool, typer.Option("--rerank", help="Let a cross-encoder put the best hits in order.")]
 RerankModel = Annotated[
@@ -57,7 +57,7 @@ class Asks:
     blend: float | None = None
 
     def __post_init__(self) -> None:
-        from plait.search.plans import CUR_MODES
+        from plait.search.plan import CUR_MODES
 
         if self.budget is not None and not any(mode in CUR_MODES for mode in self.modes):
             raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
@@ -69,13 +69,13 @@ class Asks:
     @property
     def _reranks(self) -> bool:
         """A model is meant for reranking unless every mode asks one itself."""
-        from plait.search.plans import CUR_MODES
+        from plait.search.plan import CUR_MODES
 
         return self.wanted or (self.model is not None and not all(mode in CUR_MODES for mode in self.modes))
 
     def options(self, mode: str) -> dict[str, object] | None:
         """The settings of a mode; those that ask a cross-encoder have the budget and the model among them."""
-        from plait.search.plans import CUR_MODES
+        from plait.search.plan import CUR_MODES
 
         if mode not in CUR_MODES:
             return None if self.settings is None else dict(self.settings)
@@ -85,7 +85,7 @@ class Asks:
     def reranker(self, threads: int | None) -> Reranker | None:
         if not self._reranks:
             return None
-        from plait.cross.reranker import DEPTH, load_reranker
+        from plait.rerank.reranker import DEPTH, load_reranker
 
         return load_reranker(self.model, depth=self.depth or DEPTH, blend=self.blend, n_threads=threads)
 
@@ -130,7 +130,7 @@ def rerank(
         )
     if index is not None and not all(run_options.values()):
         raise ConfigError("a run needs --queries, for its texts, and --to, where the new run is written")
-    from plait.cross.encoder import load_cross
+    from plait.rerank.cross_encoder import load_cross
 
     encoder = load_cross(model, n_threads=threads)
     if index is not None:
@@ -145,7 +145,7 @@ def rerank(
 def _ranked(
     encoder: CrossEncoder, query: str, candidates: Sequence[Mapping[str, Any]], k: int | None
 ) -> list[dict[str, Any]]:
-    from plait.encode.passages import with_title
+    from plait.encode.chunking import with_title
 
     scores = encoder.score([(query, with_title(one.get("title", ""), one["text"])) for one in candidates])
     order = sorted(range(len(candidates)), key=lambda place: (-scores[place], place))[:k]

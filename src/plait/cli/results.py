@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from plait.cli.ending import say
+from plait.cli.errors import say
 from plait.evaluate import JudgedSet, SetRun, by_query, write_rows, write_run
 from plait.evaluate.runs import finds_selves
 

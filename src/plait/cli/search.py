@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli import early
-from plait.cli.ending import NOTHING_FOUND, say
+from plait.cli import preload as early
+from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
 from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
 
@@ -82,7 +82,7 @@ def search(
             explain=explain,
             rerank=reranker,
         )
-        absent = opened.told_absent(filter) if filter and not hits else ""
+        absent = opened.unknown_filter_fields(filter) if filter and not hits else ""
     if as_json:
         print_json(hits, full=full)
     elif explain and hits:

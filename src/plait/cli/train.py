@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import StoppedError, say
+from plait.cli.errors import StoppedError, say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:

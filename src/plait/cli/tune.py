@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.ending import NOTHING_FOUND, say
+from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.fitting import fit, weight_lines
 from plait.cli.info import size
 from plait.cli.options import AsJson, IndexPath, Model, Threads
@@ -20,7 +20,7 @@ from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from plait import Index
-    from plait.search.tuner import OnProgress, Tuned
+    from plait.tune.recall import OnProgress, Tuned
 
 
 def tune(
@@ -121,8 +121,8 @@ def read_queries(file: Path) -> list[str]:
 
 
 def _show(opened: Index, *, as_json: bool) -> None:
-    from plait.index.tuned import as_fields
-    from plait.index.weights import as_fields as weight_fields
+    from plait.storage.fusion_weights import as_fields as weight_fields
+    from plait.storage.tuned_params import as_fields
 
     facts = opened.info()
     if as_json:
@@ -136,7 +136,7 @@ def _show(opened: Index, *, as_json: bool) -> None:
 
 
 def _print(done: Tuned, *, as_json: bool) -> None:
-    from plait.index.tuned import ReadPlan
+    from plait.storage.tuned_params import ReadPlan
 
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))

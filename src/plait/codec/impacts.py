@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import SparseVectors
 from plait.scoring.sparse import Impacts
-from plait.strands import SparseRows
 
 LARGEST = 255
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # what is smaller counts as no weight; what is larger is refused
 WINDOW_ROWS = 4096
 
 
-def quantised(sparse: SparseRows) -> tuple[SparseRows, NDArray[np.uint8], NDArray[np.float32]]:
+def quantised(sparse: SparseVectors) -> tuple[SparseVectors, NDArray[np.uint8], NDArray[np.float32]]:
     """The rows without terms of no weight, an impact for each entry, and the scale of each row.
 
     An impact is at least 1: a shared term always counts. The largest of a row is 255.
     """
     kept = sparse.weights >= SMALLEST_WEIGHT
     before = np.concatenate([[0], np.cumsum(kept)])
-    rows = SparseRows(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
+    rows = SparseVectors(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
     largest = largest_of(rows.weights, rows.offsets)
     scales = (largest / np.float32(LARGEST)).astype(np.float32)
     own = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))
@@ -43,7 +43,7 @@ def largest_of(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArr
     return largest
 
 
-def inverted(sparse: SparseRows, *, window_rows: int = WINDOW_ROWS) -> Impacts:
+def inverted(sparse: SparseVectors, *, window_rows: int = WINDOW_ROWS) -> Impacts:
     """The index of a batch of rows."""
     rows, impacts, scales = quantised(sparse)
     owners = np.repeat(np.arange(len(rows), dtype=np.uint32), np.diff(rows.offsets))

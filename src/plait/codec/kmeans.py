@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.nearest import Nearest, Rows, sums_by_cell
+from plait.codec.assign import Nearest, Rows, sums_by_cell
 
 
 def train(rows: Rows, n_cells: int, *, n_iterations: int = 6, seed: int = 0, n_threads: int = 1) -> NDArray[np.float32]:

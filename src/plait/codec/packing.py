@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-from plait.scoring.integer import BITS
+from plait.scoring.residual import BITS
 
 
 def row_bytes(dim: int, bits: int) -> int:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait import _core
+from plait.embeddings import MultiVectors
 from plait.errors import ConfigError, InputError
-from plait.strands import MultiVectors
 
 METHODS = ("hierarchical", "sequential")
 DEFAULT_METHOD = "hierarchical"

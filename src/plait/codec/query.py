@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plait.codec.codebook import MIDDLE, Codebook
 from plait.codec.residual import ResidualCodec
-from plait.scoring.integer import ResidualQuery, lanes_for, pack_query, score_cells
+from plait.scoring.residual import ResidualQuery, lanes_for, pack_query, score_cells
 
 LARGEST_BYTE = 127
 LARGEST_TABLE = 32_767

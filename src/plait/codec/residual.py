@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plait.codec.codebook import Codebook
 from plait.codec.packing import check_bits, unpack
-from plait.scoring.integer import CodedRows, encode_rows
+from plait.scoring.residual import CodedRows, encode_rows
 
 # The step of a uniform quantiser with 2 ** bits levels that loses least on a normal distribution, in deviations.
 STEPS = {1: 1.5958, 2: 0.9957, 4: 0.3352, 8: 0.0308}

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plait.encode.card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
-from plait.encode.encoder import OnnxEncoder
-from plait.encode.reader import Reader
+from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
+from plait.encode.onnx import OnnxEncoder
 from plait.encode.terms import TERMS
+from plait.encode.tokenizer import Reader
 from plait.errors import ConfigError, ModelError
 
 BUNDLED = Path(__file__).parent.parent / "models"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from plait.embeddings import Embeddings
 from plait.records import Span
-from plait.strands import Strands
 
 OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
 
 @dataclass(frozen=True, slots=True)
-class StrandShape:
+class EmbeddingSpec:
     """Which strands there are, by their sizes; None is a strand that is absent."""
 
     dense: int | None = None  # dimensions
@@ -30,14 +30,14 @@ class Encoder(Protocol):
         """Names the weights and the reading of the text; kept in the index, and a mismatch is an error."""
 
     @property
-    def shape(self) -> StrandShape: ...
+    def shape(self) -> EmbeddingSpec: ...
 
     def split(self, title: str, text: str) -> list[Span]:
         """The passages that a document is encoded as: spans of `text`, in order, that together cover all of it."""
 
-    def encode_queries(self, texts: Sequence[str]) -> Strands: ...
+    def encode_queries(self, texts: Sequence[str]) -> Embeddings: ...
 
-    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Embeddings:
         """`on_batch` is told, as often as the encoder likes, how many of the texts are done."""
 
 

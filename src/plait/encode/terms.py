@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import SparseVectors
 from plait.errors import ModelError
-from plait.strands import SparseRows
 
 TERMS = "terms"  # a graph's output of (texts, length): the term that each token counts as
 Terms = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
 
 
-def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, repeats: float = 0.0) -> SparseRows:
+def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, query_tf: float = 0.0) -> SparseVectors:
     """The terms of each text: ids (tokens,) of each, and weights (texts, at least the longest). A term that occurs more
     than once has the largest of its weights, and of the sum of the others the share `repeats`; a weight of 0 is no
     term."""
@@ -34,12 +34,12 @@ def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, 
     first = np.ones(len(texts), np.bool_)
     first[1:] = (texts[1:] != texts[:-1]) | (terms[1:] != terms[:-1])
     largest = values[first].astype(np.float32)
-    if repeats and len(values):
+    if query_tf and len(values):
         sums = np.add.reduceat(values.astype(np.float64), np.flatnonzero(first))
-        largest = ((1 - repeats) * largest + repeats * sums).astype(np.float32)
+        largest = ((1 - query_tf) * largest + query_tf * sums).astype(np.float32)
     counts = np.bincount(texts[first], minlength=len(ids))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return SparseRows(terms[first].astype(np.int32), largest, offsets)
+    return SparseVectors(terms[first].astype(np.int32), largest, offsets)
 
 
 def strand_of(
@@ -47,30 +47,30 @@ def strand_of(
     weights: NDArray[np.float32],
     *,
     is_query: bool,
-    repeats: float = 0.0,
-    damping: float = 0.0,
-) -> SparseRows:
-    """The sparse strand of texts as a model's card reads it: `repeats` is for queries, `damping` for passages."""
+    query_tf: float = 0.0,
+    length_norm: float = 0.0,
+) -> SparseVectors:
+    """The sparse strand of texts as a model's card reads it: `query_tf` is for queries, `length_norm` for passages."""
     if is_query:
-        return terms_of(ids, weights, repeats=repeats)
-    return damped(terms_of(ids, weights), damping)
+        return terms_of(ids, weights, query_tf=query_tf)
+    return damped(terms_of(ids, weights), length_norm)
 
 
-def damped(rows: SparseRows, power: float) -> SparseRows:
+def damped(rows: SparseVectors, power: float) -> SparseVectors:
     """The same terms, the weights of each text divided by this power of their sum; a text without terms stays so."""
     if not power:
         return rows
     counts = np.diff(rows.offsets)
     sums = np.bincount(np.repeat(np.arange(len(counts)), counts), rows.weights, len(counts))
     weights = rows.weights * np.repeat(np.maximum(sums, np.finfo(np.float32).tiny) ** -power, counts)
-    return SparseRows(rows.terms, weights.astype(np.float32), rows.offsets)
+    return SparseVectors(rows.terms, weights.astype(np.float32), rows.offsets)
 
 
-def joined(items: Sequence[Terms]) -> SparseRows:
+def joined(items: Sequence[Terms]) -> SparseVectors:
     """One batch of the terms of texts."""
     offsets = np.zeros(len(items) + 1, np.int64)
     np.cumsum([len(terms) for terms, _ in items], out=offsets[1:])
-    return SparseRows(
+    return SparseVectors(
         np.concatenate([np.zeros(0, np.int32), *(terms for terms, _ in items)]),
         np.concatenate([np.zeros(0, np.float32), *(weights for _, weights in items)]),
         offsets,

@@ -2,16 +2,16 @@
 
 from plait.evaluate.beir import load_beir
 from plait.evaluate.compare import CompareConfig, Comparison, Difference, Mean, Moved, compare
-from plait.evaluate.each import by_query, write_rows
+from plait.evaluate.datasets import load_set
 from plait.evaluate.irds import load_irds
-from plait.evaluate.judged import JudgedSet
+from plait.evaluate.judged_set import JudgedSet
 from plait.evaluate.measures import measure, measure_each, usual_measures
 from plait.evaluate.msmarco import load_msmarco
+from plait.evaluate.per_query import by_query, write_rows
 from plait.evaluate.qrels import Qrels, read_qrels
 from plait.evaluate.queries import read_queries
 from plait.evaluate.rank import SetRun, rank_set
 from plait.evaluate.runs import Run, ordered, read_run, without_self, write_run
-from plait.evaluate.sets import load_set
 
 __all__ = [
     "CompareConfig",

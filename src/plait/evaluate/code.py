@@ -15,7 +15,8 @@ from plait import _core
 
 # All that lies between a query and its ranking; reading sets, measuring, training and the command line do not.
 PARTS = (
-    "strands.py", "records.py", "scoring", "codec", "encode", "index", "search", "cross", "searcher.py", "engine.py",
+    "embeddings.py", "records.py", "scoring", "codec", "encode", "text", "filters", "storage", "search", "rerank", "cur",
+    "searcher.py", "index.py",
 )  # fmt: skip
 NATIVE = "_core*"  # the compiled kernels
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from plait.errors import ConfigError, InputError, SourceError
-from plait.evaluate.judged import JudgedSet, joined
+from plait.evaluate.judged_set import JudgedSet, joined
 from plait.evaluate.qrels import Qrels
+from plait.readers import SourceReport
 from plait.records import Document
-from plait.sources import SourceReport
 
 PREFIX = "irds:"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plait.errors import InputError, SourceError
-from plait.sources.lines import Line, opened, read_lines
+from plait.readers.lines import Line, opened, read_lines
 
 
 def lines_of(file: str | Path) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plait.errors import InputError
-from plait.evaluate.judged import JudgedSet, joined
+from plait.evaluate.judged_set import JudgedSet, joined
 from plait.evaluate.lines import existing, find
 from plait.evaluate.qrels import read_qrels
 from plait.evaluate.queries import read_queries

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plait.errors import SourceError
 from plait.evaluate.lines import lines_of
-from plait.sources.lines import Line
+from plait.readers.lines import Line
 
 Qrels = dict[str, dict[str, int]]  # query id -> document id -> how relevant; 0 and below is judged and not relevant
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plait.errors import SourceError
 from plait.evaluate.lines import lines_of
-from plait.sources.lines import Line
+from plait.readers.lines import Line
 
 
 def read_queries(file: str | Path) -> dict[str, str]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.engine import Index
 from plait.evaluate.code import code_digest
-from plait.evaluate.judged import JudgedSet
-from plait.evaluate.kept import Kept, Rankings, hash_of
+from plait.evaluate.judged_set import JudgedSet
+from plait.evaluate.run_cache import Kept, Rankings, hash_of
 from plait.evaluate.runs import without_self
+from plait.index import Index
 from plait.version import __version__
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-from plait.evaluate.student import two_sided
+from plait.evaluate.t_distribution import two_sided
 
 Values = NDArray[np.float64]
 
@@ -44,11 +44,11 @@ def randomisation_test(differences: Values, *, n_permutations: int = 100_000, se
     """
     n_queries, n_columns = differences.shape
     observed = np.abs(differences.sum(axis=0))
-    slack = _EQUAL * np.abs(differences).sum(axis=0)
+    prune_margin = _EQUAL * np.abs(differences).sum(axis=0)
     exact = [column for column in range(n_columns) if _is_exact(differences[:, column], n_permutations)]
     p = np.ones(n_columns)
     for column in exact:
-        p[column] = _exact(differences[:, column], float(observed[column] - slack[column]))
+        p[column] = _exact(differences[:, column], float(observed[column] - prune_margin[column]))
     sampled = np.setdiff1d(np.arange(n_columns), exact)
     if len(sampled):
         random = np.random.default_rng([seed, 2])
@@ -56,7 +56,7 @@ def randomisation_test(differences: Values, *, n_permutations: int = 100_000, se
         for start, stop in _chunks(n_permutations, n_queries):
             bits = np.unpackbits(random.integers(0, 256, (stop - start, -(-n_queries // 8)), np.uint8), axis=1)
             sums = _signed_sums(bits[:, :n_queries], differences[:, sampled])
-            n_as_far += np.count_nonzero(np.abs(sums) >= observed[sampled] - slack[sampled], axis=0)
+            n_as_far += np.count_nonzero(np.abs(sums) >= observed[sampled] - prune_margin[sampled], axis=0)
         p[sampled] = (1 + n_as_far) / (1 + n_permutations)
     return p
 

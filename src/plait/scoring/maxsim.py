@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait import _core
+from plait.embeddings import MultiVectors, Rows
 from plait.errors import ConfigError, InputError
-from plait.strands import MultiVectors, Rows
 
 
 def maxsim(

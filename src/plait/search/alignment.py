@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.items import CodedItems
+from plait.codec.coded_items import CodedItems
 from plait.codec.query import CellQuery, residual_query
+from plait.embeddings import Rows
 from plait.errors import InputError
-from plait.scoring.integer import residual_scores, score_cells
 from plait.scoring.maxsim import align
-from plait.strands import Rows
+from plait.scoring.residual import residual_scores, score_cells
 
 NO_ROW = -1
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plait.index.store import Snapshot
-from plait.search.generator import Allowed
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
+from plait.search.retriever import Allowed
 from plait.search.trace import Trace
+from plait.storage.store import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import QueryError
-from plait.index.store import Snapshot
-from plait.search.generator import Allowed
+from plait.search.retriever import Allowed
+from plait.storage.store import Snapshot
 
 SHOWN = 5
 

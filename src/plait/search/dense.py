@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.dense_cells import DenseCells
+from plait.codec.dense_ivf import DenseCells
 from plait.errors import ConfigError, InputError
-from plait.index.segment import Segment
-from plait.index.store import Snapshot
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
-from plait.search.blame import blaming
-from plait.search.eligible import Eligible, eligible, kept
-from plait.search.generator import Allowed, Rows, by_document, candidate_rows, documents_of, missing_strand
+from plait.search.filtering import Eligible, eligible, kept
 from plait.search.ranking import QueryBatch, Ranking, merge
+from plait.search.retriever import Allowed, Rows, by_document, candidate_rows, documents_of, missing_embeddings
 from plait.search.trace import Stage, Trace
+from plait.storage.corruption import blaming
+from plait.storage.segment import Segment
+from plait.storage.store import Snapshot
 
 # A block of dense rows is multiplied with many queries at a time; 8,192 rows of 384 floats are 12 MB.
 DENSE_BLOCK = 8192
@@ -154,9 +154,9 @@ class _CellSearch:
 
 def dense_queries(snapshot: Snapshot, batch: QueryBatch) -> NDArray[np.float32]:
     """The vector of each query, fit to be scored."""
-    queries, dim = batch.strands.dense, snapshot.shape.dense
+    queries, dim = batch.embeddings.dense, snapshot.shape.dense
     if queries is None or dim is None:
-        raise missing_strand("dense", snapshot)
+        raise missing_embeddings("dense", snapshot)
     if queries.shape[1] != dim or not np.isfinite(queries).all():
         raise InputError(
             f"the queries have {queries.shape[1]} dimensions, the index {dim}; both must be encoded with one model, to "

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
-from plait.index.counting import count_words
-from plait.index.segment import Segment
-from plait.index.store import Snapshot, StoredDocument
-from plait.records import Explanation, Hit, Span, StrandPart, TermMatch, TokenMatch, TokenMatches, WordMatch
+from plait.records import Explanation, Hit, ScorePart, Span, TermMatch, TokenMatch, TokenMatches, WordMatch
 from plait.scoring.sparse import score_rows, shared_terms
 from plait.search.alignment import NO_ROW, Alignment, CodedPassage, explain_multi
-from plait.search.hits import hits_of
+from plait.search.hits import load_hits
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.sparse import sparse_queries
 from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
+from plait.storage.segment import Segment
+from plait.storage.store import Snapshot, StoredDocument
+from plait.text.counting import count_words
 
 # Lists that are not made from the multi strand: other strands, and what a cross-encoder gives.
 OTHER_LISTS = {"bm25", "dense", "sparse", "rerank", "anncur", "adacur", "axn", "predicted", "round"}
@@ -33,15 +33,15 @@ class Explainer:
         self, snapshot: Snapshot, batch: QueryBatch, number: int, ranking: Ranking, reader: TokenReader | None
     ) -> None:
         self._snapshot, self._ranking, self._reader = snapshot, ranking, reader
-        self._query, strands = batch.texts[number], batch.strands
+        self._query, embeddings = batch.texts[number], batch.embeddings
         self._used = tuple(ranking.parts)
         # Any list that is not one of these was made from the multi strand, whatever its plan is called.
         uses_multi = any(name not in OTHER_LISTS for name in self._used)
-        self._dense = strands.dense[number] if strands.dense is not None and "dense" in self._used else None
+        self._dense = embeddings.dense[number] if embeddings.dense is not None and "dense" in self._used else None
         self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._used else None
         self._multi = None
-        if strands.multi is not None and uses_multi:
-            self._multi = np.ascontiguousarray(strands.multi[number], np.float32)
+        if embeddings.multi is not None and uses_multi:
+            self._multi = np.ascontiguousarray(embeddings.multi[number], np.float32)
             self._asked, self._query_note = query_tokens(reader, self._query, len(self._multi))
 
     def explained(self, hits: Sequence[Hit]) -> list[Hit]:
@@ -67,7 +67,7 @@ class Explainer:
         if row == UNKNOWN_ROW:
             row = self._best_row(document)
         chosen = Ranking(np.array([number]), np.zeros(1, np.float32), np.array([row]))
-        return self._of(document, hits_of(self._snapshot, self._query, chosen)[0].span, place)
+        return self._of(document, load_hits(self._snapshot, self._query, chosen)[0].span, place)
 
     def _of(self, document: StoredDocument, span: Span, place: int | None) -> Explanation:
         return Explanation(
@@ -83,16 +83,16 @@ class Explainer:
             sparse=None if self._sparse is None else self._terms(document),
         )
 
-    def _part(self, name: str, place: int | None) -> StrandPart:
+    def _part(self, name: str, place: int | None) -> ScorePart:
         ranking = self._ranking
         if place is None or np.isnan(ranking.parts[name][place]):
-            return StrandPart(name, None, None, 0.0)
+            return ScorePart(name, None, None, 0.0)
         score = float(ranking.parts[name][place])
         if name not in ranking.gains:  # one list alone: nothing was fused
-            return StrandPart(name, score, place + 1, 1.0)
+            return ScorePart(name, score, place + 1, 1.0)
         total = sum(float(gains[place]) for gains in ranking.gains.values())
         share = float(ranking.gains[name][place]) / total if total else 0.0
-        return StrandPart(name, score, int(ranking.ranks[name][place]), share)
+        return ScorePart(name, score, int(ranking.ranks[name][place]), share)
 
     # -- dense
 

@@ -8,14 +8,14 @@ from itertools import accumulate
 
 import numpy as np
 
-from plait.index.analyser import Analyser
-from plait.index.segment import Segment
-from plait.index.store import Snapshot, StoredDocument
 from plait.records import Hit, Span
 from plait.search.ranking import UNKNOWN_ROW, Ranking
+from plait.storage.segment import Segment
+from plait.storage.store import Snapshot, StoredDocument
+from plait.text.analyser import Analyser
 
 
-def hits_of(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
+def load_hits(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
     """The hits of one query, best first."""
     stored = snapshot.fetch([int(doc) for doc in ranking.docs])
     by_number = {segment.number: segment for segment in snapshot.segments}

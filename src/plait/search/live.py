@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.index.store import Snapshot
+from plait.storage.store import Snapshot
 
 
 def live_documents(snapshot: Snapshot) -> NDArray[np.int64]:

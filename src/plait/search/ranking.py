@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.strands import Strands
+from plait.embeddings import Embeddings
 
 UNKNOWN_ROW = -1
 FEW_QUERIES = 4  # for which what was worked out is kept until the search ends
@@ -21,7 +21,7 @@ class QueryBatch:
     """Queries as text and as strands; generators take from it what they need."""
 
     texts: Sequence[str]
-    strands: Strands
+    embeddings: Embeddings
     _known: dict[int, dict[int, Any]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:

@@ -8,14 +8,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.index.segment import Segment
-from plait.index.store import Snapshot
 from plait.search.dense import dense_scores
-from plait.search.generator import BEST, Rows, candidate_rows, documents_of
-from plait.search.multi import multi_queries, passage_scores
+from plait.search.multivector.retriever import multi_queries, passage_scores
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
+from plait.search.retriever import BEST, Rows, candidate_rows, documents_of
 from plait.search.sparse import scored, sparse_queries
 from plait.search.trace import Trace
+from plait.storage.segment import Segment
+from plait.storage.store import Snapshot
 
 STRANDS = ("bm25", "dense", "sparse", "multi")
 
@@ -27,19 +27,19 @@ class Scorer(Protocol):
 
 
 def scorer_of(
-    strand: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1, chunks: str = BEST
+    kind: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1, chunks: str = BEST
 ) -> Scorer:
     """How a strand scores documents of this snapshot for queries of this batch. `chunks` says how the passages of a
     document make its score; BM25 scores whole documents in any case."""
-    if strand == "bm25":
+    if kind == "bm25":
 
         def by_words(number: int, docs: NDArray[np.int64]) -> Ranking:
             found, scores = snapshot.bm25(batch.texts[number], max(len(docs), 1), allowed=docs)
             return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
 
         return by_words
-    if strand == "dense":
-        vectors = batch.strands.dense
+    if kind == "dense":
+        vectors = batch.embeddings.dense
         assert vectors is not None
 
         def by_vector(number: int, docs: NDArray[np.int64]) -> Ranking:
@@ -47,7 +47,7 @@ def scorer_of(
             return _by_document(snapshot, docs, lambda segment, rows: dense_scores(segment, rows, query)[0], chunks)
 
         return by_vector
-    if strand == "sparse":
+    if kind == "sparse":
         terms = sparse_queries(snapshot, batch)
 
         def by_terms(number: int, docs: NDArray[np.int64]) -> Ranking:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from plait.errors import ConfigError, InputError
-from plait.index.segment import Segment
-from plait.index.store import Snapshot
 from plait.scoring.sparse import SparseQuery, best_rows, score_rows
-from plait.search.eligible import FEW, Eligible, eligible
-from plait.search.generator import BEST, Allowed, Rows, by_document, missing_strand
+from plait.search.filtering import FEW, Eligible, eligible
 from plait.search.ranking import QueryBatch, Ranking, merge
+from plait.search.retriever import BEST, Allowed, Rows, by_document, missing_embeddings
 from plait.search.trace import Stage, Trace
+from plait.storage.segment import Segment
+from plait.storage.store import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ def scored(segment: Segment, base: int, rows: Rows, query: SparseQuery, k: int, 
 
 def sparse_queries(snapshot: Snapshot, batch: QueryBatch) -> list[SparseQuery]:
     """The terms of each query that have a weight, fit to be scored."""
-    queries, vocabulary = batch.strands.sparse, snapshot.shape.sparse
+    queries, vocabulary = batch.embeddings.sparse, snapshot.shape.sparse
     if queries is None or vocabulary is None:
-        raise missing_strand("sparse", snapshot)
+        raise missing_embeddings("sparse", snapshot)
     found = []
     for number in range(len(queries)):
         terms, weights = queries[number]

@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plait.encode.passages import with_title
+from plait.encode.chunking import with_title
 from plait.encode.protocol import TokenReader
-from plait.index.store import StoredDocument
 from plait.records import Span
+from plait.storage.store import StoredDocument
 
 
 @dataclass(frozen=True, slots=True)

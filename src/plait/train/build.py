@@ -25,13 +25,13 @@ from plait.train.encoded import Loss
 from plait.train.forms import terms_of_forms
 from plait.train.graph_states import GraphStates
 from plait.train.heads import SparseHead
+from plait.train.idf import rarity
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
 from plait.train.objective import RetroMaeConfig, make_objective, read_objective
 from plait.train.optimiser import OptimiserConfig
+from plait.train.param_groups import parameter_groups
 from plait.train.parts import Parts
-from plait.train.rarity import rarity
-from plait.train.rates import parameter_groups
 from plait.train.reading import Reading
 from plait.train.recipe import Recipe
 from plait.train.retromae.masking import MaskedBatch, MaskingConfig, mask_batch, read_words
@@ -125,11 +125,11 @@ def _where(place: Place) -> str:
 
 
 def _check_strand(objective: Any, model: ModelConfig, place: Place) -> None:
-    strand = getattr(objective, "strand", None) or ("multi" if "Xtr" in type(objective).__name__ else None)
-    if strand is not None and getattr(model, strand) is None:
+    kind = getattr(objective, "kind", None) or ("multi" if "Xtr" in type(objective).__name__ else None)
+    if kind is not None and getattr(model, kind) is None:
         raise ConfigError(
-            f"{place.of('strand')}: the objective trains the {strand} strand, and the model has no such head; add "
-            f"[model.{strand}]"
+            f"{place.of('kind')}: the objective trains the {kind} strand, and the model has no such head; add "
+            f"[model.{kind}]"
         )
 
 

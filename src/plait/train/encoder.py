@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.batches import by_length
-from plait.encode.protocol import OnBatch, StrandShape
+from plait.encode.protocol import EmbeddingSpec, OnBatch
 from plait.encode.terms import Terms, joined, strand_of
 from plait.records import Span
-from plait.strands import MultiVectors, Strands
 from plait.train.encoded import Encoded, Tokens
 from plait.train.model_config import SparseHeadConfig
 
@@ -44,9 +44,9 @@ class TorchEncoder:
         sparse: SparseHeadConfig | None = None,
     ) -> None:
         self._model, self._texts, self._device, self._fingerprint = model, texts, device, fingerprint
-        self._sparse = {} if sparse is None else {"repeats": sparse.repeats, "damping": sparse.damping}
+        self._sparse = {} if sparse is None else {"query_tf": sparse.query_tf, "length_norm": sparse.length_norm}
         probe = self._pass(["probe"], self._texts.queries, is_query=True)
-        self._shape = StrandShape(
+        self._shape = EmbeddingSpec(
             dense=None if probe.dense is None else probe.dense.shape[1],
             sparse=None if probe.sparse is None else vocabulary,
             multi=None if probe.multi is None else probe.multi.shape[2],
@@ -57,17 +57,17 @@ class TorchEncoder:
         return self._fingerprint
 
     @property
-    def shape(self) -> StrandShape:
+    def shape(self) -> EmbeddingSpec:
         return self._shape
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
         return [Span(0, len(text))]
 
-    def encode_queries(self, texts: Sequence[str]) -> Strands:
+    def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         return self._encode(texts, self._texts.queries, is_query=True, on_batch=None)
 
-    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Embeddings:
         return self._encode(texts, self._texts.documents, is_query=False, on_batch=on_batch)
 
     def _encode(
@@ -77,7 +77,7 @@ class TorchEncoder:
         *,
         is_query: bool,
         on_batch: OnBatch | None,
-    ) -> Strands:
+    ) -> Embeddings:
         dense = None if self._shape.dense is None else np.zeros((len(texts), self._shape.dense), np.float32)
         rows: list[NDArray[np.float32]] = [np.zeros((0, self._shape.multi or 0), np.float32)] * len(texts)
         terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
@@ -100,7 +100,7 @@ class TorchEncoder:
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = None if self._shape.multi is None else MultiVectors.from_items(rows, dim=self._shape.multi)
-        return Strands(dense=dense, sparse=joined(terms) if self._shape.sparse is not None else None, multi=multi)
+        return Embeddings(dense=dense, sparse=joined(terms) if self._shape.sparse is not None else None, multi=multi)
 
     def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
         training = self._model.training

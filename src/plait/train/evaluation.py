@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from plait.encode.protocol import Encoder
-from plait.engine import open_index
 from plait.errors import InputError
 from plait.evaluate import load_beir, measure
+from plait.index import open_index
+from plait.readers import documents_from
 from plait.records import Document
-from plait.sources import documents_from
 from plait.train.recipe import EvaluationConfig
 
 

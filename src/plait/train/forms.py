@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.index.stemming import stem_word
+from plait.text.stemming import stem_word
 
 _BEGINNINGS = ("▁", "Ġ")  # what the first token of a word begins with: SentencePiece, byte-level BPE
 _SHORTEST = 3  # letters: the stems of shorter words say little

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plait.encode.card import read_card
 from plait.encode.load import file_of, find, record_of, session_options
+from plait.encode.model_card import read_card
 from plait.errors import ModelError
 from plait.train.encoded import Tokens
 from plait.train.export.late import LATE

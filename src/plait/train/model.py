@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from plait.train.backbone import Backbone
 from plait.train.encoded import Encoded, Tokens
 from plait.train.heads import FixedMixer, MultiHead, SparseHead, pool
-from plait.train.late import LateLayers
 from plait.train.model_config import ModelConfig
+from plait.train.token_adapter import LateLayers
 
 
 class Model(nn.Module):

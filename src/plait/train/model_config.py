@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from plait.encode.card import POOLINGS, DocumentReading, Expansion, QueryReading
+from plait.encode.model_card import POOLINGS, DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError
-from plait.index.stemming import ENGLISH, STEMMED
+from plait.text.stemming import ENGLISH, STEMMED
 
 STEMMERS = STEMMED | ENGLISH
 MIXERS = ("positions", "flat")
@@ -41,16 +41,16 @@ class SparseHeadConfig:
     prior: bool = False  # whether how rare an id is counts beside its state; the recipe says where that is counted
     forms: str = ""  # a language, "en": words of one stem are one term. Empty: every id is its own
     gain: float = 1.0  # how much at first: scores go with its square, and should suit the temperature
-    # What the trained model is searched with, not trained with; see SparseStrand in plait.encode.card.
-    damping: float = 0.0
-    repeats: float = 0.0
+    # What the trained model is searched with, not trained with; see SparseSpec in plait.encode.model_card.
+    length_norm: float = 0.0
+    query_tf: float = 0.0
 
     def __post_init__(self) -> None:
         if self.hidden < 0:
             raise ConfigError(f"hidden is {self.hidden}; it must be 0 or more")
         if not self.gain > 0:
             raise ConfigError(f"gain is {self.gain}; it must be above 0")
-        for name, value in (("damping", self.damping), ("repeats", self.repeats)):
+        for name, value in (("length_norm", self.length_norm), ("query_tf", self.query_tf)):
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} is {value}; it must be from 0 to 1")
         if self.forms and self.forms not in STEMMERS:

@@ -12,11 +12,11 @@ from torch import Tensor
 from plait.errors import ConfigError, InputError
 from plait.train.encoded import Encoded
 from plait.train.facts import BatchFacts, Objective
-from plait.train.objectives.contrastive import contrastive
-from plait.train.objectives.distillation import distillation, in_batch, own_lists
-from plait.train.objectives.m3 import M3Config, m3, sum_of
-from plait.train.objectives.margin_mse import margin_mse
-from plait.train.objectives.xtr import xtr_scores
+from plait.train.losses.contrastive import contrastive
+from plait.train.losses.distillation import distillation, in_batch, own_lists
+from plait.train.losses.m3 import M3Config, m3, sum_of
+from plait.train.losses.margin_mse import margin_mse
+from plait.train.losses.xtr import xtr_scores
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
 from plait.train.toml import Place, read_section, unknown_name
 
@@ -35,38 +35,38 @@ class Summed:
 class ContrastiveConfig:
     """Cross-entropy of the positive against all passages of the batch."""
 
-    strand: str = "dense"
+    kind: str = "dense"
     temperature: float = 0.02
     reduce: str = "mean"  # of MaxSim over query rows; "sum" wants a temperature near 1
 
     def __post_init__(self) -> None:
-        _check(self.strand, self.temperature)
+        _check(self.kind, self.temperature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillationConfig:
     """ColBERTv2: the teacher's distribution over each query's list, and the positive against other queries' lists."""
 
-    strand: str = "multi"
+    kind: str = "multi"
     temperature: float = 1.0
     alpha: float = 1.0  # what teacher scores are multiplied by
     in_batch: float = 1.0  # the weight of the second term; 0 leaves it out
     reduce: str = "sum"
 
     def __post_init__(self) -> None:
-        _check(self.strand, self.temperature)
+        _check(self.kind, self.temperature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarginConfig:
     """MarginMSE: the student's margins are to be the teacher's."""
 
-    strand: str = "dense"
+    kind: str = "dense"
     scale: float = 1.0  # what student scores are multiplied by: cosines are small, logits are not
     reduce: str = "sum"
 
     def __post_init__(self) -> None:
-        _check(self.strand, self.scale)
+        _check(self.kind, self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def make_objective(config: Any) -> Objective:
 
 def _contrastive(config: ContrastiveConfig) -> Objective:
     def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        scores = _scores(config.strand, queries, documents, config.reduce)
+        scores = _scores(config.kind, queries, documents, config.reduce)
         return Summed(contrastive(scores, facts.positive, temperature=config.temperature, excluded=~facts.allowed))
 
     return objective
@@ -155,7 +155,7 @@ def _contrastive(config: ContrastiveConfig) -> Objective:
 
 def _distillation(config: DistillationConfig) -> Objective:
     def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        scores = _scores(config.strand, queries, documents, config.reduce)
+        scores = _scores(config.kind, queries, documents, config.reduce)
         learned = distillation(
             own_lists(scores),
             _teacher(facts),
@@ -174,7 +174,7 @@ def _distillation(config: DistillationConfig) -> Objective:
 
 def _margin(config: MarginConfig) -> Objective:
     def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        scores = own_lists(_scores(config.strand, queries, documents, config.reduce)) * config.scale
+        scores = own_lists(_scores(config.kind, queries, documents, config.reduce)) * config.scale
         return Summed(margin_mse(scores, _teacher(facts), known=own_lists(facts.allowed)))
 
     return objective
@@ -234,10 +234,10 @@ _MAKERS: dict[type, Callable[[Any], Objective]] = {
 }
 
 
-def _scores(strand: str, queries: Encoded, documents: Encoded, reduce: Any) -> Tensor:
-    if strand == "multi":
+def _scores(kind: str, queries: Encoded, documents: Encoded, reduce: Any) -> Tensor:
+    if kind == "multi":
         return maxsim_scores(queries, documents, reduce=reduce)
-    return (dense_scores if strand == "dense" else sparse_scores)(queries, documents)
+    return (dense_scores if kind == "dense" else sparse_scores)(queries, documents)
 
 
 def _teacher(facts: BatchFacts) -> Tensor:
@@ -249,8 +249,8 @@ def _teacher(facts: BatchFacts) -> Tensor:
     return facts.teacher
 
 
-def _check(strand: str, scale: float) -> None:
-    if strand not in STRANDS:
-        raise ConfigError(f"strand is {strand!r}; choose one of {', '.join(STRANDS)}")
+def _check(kind: str, scale: float) -> None:
+    if kind not in STRANDS:
+        raise ConfigError(f"kind is {kind!r}; choose one of {', '.join(STRANDS)}")
     if scale <= 0:
         raise ConfigError(f"temperature or scale is {scale}; it must be above 0")

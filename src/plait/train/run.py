@@ -14,26 +14,26 @@ from typing import Any
 import torch
 
 from plait.errors import ConfigError
-from plait.train import resume
+from plait.train import run_state as resume
 from plait.train.batching.collate import TextBatch
 from plait.train.batching.gather import copy_weights, n_processes, on_any
+from plait.train.batching.grad_cache import step_of
 from plait.train.batching.plan import Position
-from plait.train.batching.steps import step_of
 from plait.train.batching.stream import Stream
 from plait.train.curves import Curves, plot
-from plait.train.data.pool import Pool
+from plait.train.data.example_store import Pool
 from plait.train.devices import Device, InPrecision, seed_all
 from plait.train.encoded import Loss
 from plait.train.encoder import TorchEncoder, moved
 from plait.train.evaluation import Judged, evaluate, read_judged
 from plait.train.facts import facts_of
 from plait.train.loop import StepReport, steps
+from plait.train.mining_rounds import end_of, round_at, round_pool
 from plait.train.objective import Summed
 from plait.train.optimiser import make_optimiser, rate_at
 from plait.train.parts import Joint, Parts
 from plait.train.recipe import Recipe, parse_recipe
-from plait.train.resume import State
-from plait.train.rounds import end_of, round_at, round_pool
+from plait.train.run_state import State
 from plait.train.stop import Stop
 
 RECIPE, VERSIONS, CURVES, PICTURE = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"

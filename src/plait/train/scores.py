@@ -82,7 +82,7 @@ def token_similarities(queries: Encoded, documents: Encoded) -> Tensor:
     return torch.einsum("qid,pjd->qipj", _strand(queries.multi, "multi"), _strand(documents.multi, "multi"))
 
 
-def _strand(strand: Tensor | None, name: str) -> Tensor:
-    if strand is None:
+def _strand(kind: Tensor | None, name: str) -> Tensor:
+    if kind is None:
         raise InputError(f"the model gives no {name} strand; add its head to the model, or train another strand")
-    return strand
+    return kind

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from plait.encode.card import read_card
 from plait.encode.load import file_of, find, record_of
+from plait.encode.model_card import read_card
 from plait.errors import ConfigError
 from plait.train.checkpoint import DESCRIPTION, load
 from plait.train.model import Model

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 
-from plait.encode.reader import Reader
+from plait.encode.tokenizer import Reader
 from plait.errors import ModelError
 from plait.train.encoded import Tokens
 from plait.train.model_config import ModelConfig

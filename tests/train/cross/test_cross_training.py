@@ -11,9 +11,9 @@ import torch
 from typer.testing import CliRunner
 
 from plait.cli.app import app
-from plait.cross.encoder import load_cross
-from plait.cross.pairs import PairReader
 from plait.errors import ConfigError, InputError, ModelError
+from plait.rerank.cross_encoder import load_cross
+from plait.rerank.pairs import PairReader
 from plait.train.build import build, check_plan
 from plait.train.cross.checkpoint import is_trained_cross, load
 from plait.train.cross.config import CrossConfig, CrossEntropyConfig

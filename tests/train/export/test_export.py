@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 import plait
 from plait.cli.app import app
-from plait.encode.card import CARD_NAME
-from plait.encode.encoder import OnnxEncoder
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import load, verify
-from plait.encode.protocol import StrandShape
+from plait.encode.model_card import CARD_NAME
+from plait.encode.onnx import OnnxEncoder
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Document
-from plait.strands import MultiVectors, SparseRows, Strands
 from plait.train.build import build
 from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
 from plait.train.export.parity import Difference, Parity, check_rounded, check_same, compare
@@ -52,7 +52,7 @@ MARKED = [
 LATE = ["model.late={n_layers = 2, dim = 8}"]
 RARE = ["model.sparse={hidden = 3, prior = true}", f"model.rarity=['{RECIPES / 'tiny-data'}']"]
 FORMS = ["model.sparse={forms = 'en', prior = true}", RARE[1]]
-DAMPED = ["model.sparse={damping = 0.2, repeats = 0.5}"]
+DAMPED = ["model.sparse={length_norm = 0.2, query_tf = 0.5}"]
 Train = Callable[..., Path]
 
 
@@ -80,21 +80,21 @@ def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_run(run, tmp_path_factory.mktemp("models") / "woven", config)
 
 
-def strands(given: Strands) -> tuple[np.ndarray, SparseRows, MultiVectors]:
+def embeddings(given: Embeddings) -> tuple[np.ndarray, SparseVectors, MultiVectors]:
     assert given.dense is not None
     assert given.sparse is not None
     assert given.multi is not None
     return given.dense, given.sparse, given.multi
 
 
-def assert_equal(one: Strands, other: Strands) -> None:
+def assert_equal(one: Embeddings, other: Embeddings) -> None:
     assert len(one) == len(other)
-    np.testing.assert_allclose(strands(one)[0], strands(other)[0], atol=1e-5)
+    np.testing.assert_allclose(embeddings(one)[0], embeddings(other)[0], atol=1e-5)
     for field in ("terms", "offsets"):
-        np.testing.assert_array_equal(getattr(strands(one)[1], field), getattr(strands(other)[1], field))
-    np.testing.assert_allclose(strands(one)[1].weights, strands(other)[1].weights, atol=1e-5)
-    np.testing.assert_array_equal(strands(one)[2].offsets, strands(other)[2].offsets)
-    np.testing.assert_allclose(strands(one)[2].values, strands(other)[2].values, atol=1e-5)
+        np.testing.assert_array_equal(getattr(embeddings(one)[1], field), getattr(embeddings(other)[1], field))
+    np.testing.assert_allclose(embeddings(one)[1].weights, embeddings(other)[1].weights, atol=1e-5)
+    np.testing.assert_array_equal(embeddings(one)[2].offsets, embeddings(other)[2].offsets)
+    np.testing.assert_allclose(embeddings(one)[2].values, embeddings(other)[2].values, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_pat
     assert_equal(encoder.encode_documents(TEXTS), twin.encode_documents(TEXTS))
     assert_equal(encoder.encode_queries(TEXTS), twin.encode_queries(TEXTS))
     assert encoder.encode_documents(TEXTS).truncated == 1
-    n_rows = np.diff(strands(encoder.encode_documents(TEXTS))[2].offsets)
+    n_rows = np.diff(embeddings(encoder.encode_documents(TEXTS))[2].offsets)
     assert (set(n_rows.tolist()) == {4}) == (changes is FIXED)
 
 
 def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
     model = read_trained(run).model
     texts = Texts(read_trained(run).tokenizer, model.config)
-    sparse = strands(load(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
+    sparse = embeddings(load(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
     for item, text in enumerate(TEXTS):
         tokens = texts.tokens([text], is_query=False)
         weights = model(tokens, is_query=False).sparse[0].tolist()
@@ -132,7 +132,7 @@ def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, ru
 def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
     export_run(train(*FORMS), tmp_path / "model", ExportConfig(n_threads=1))
     encoder = load(tmp_path / "model", n_threads=1)
-    rows = strands(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
+    rows = embeddings(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
     own = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
     named = [{encoder.term(number) for number in terms} for terms in own]
     assert all("cells" not in terms for terms in named)
@@ -159,7 +159,7 @@ def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
 ) -> None:
     shutil.copytree(exported.folder, tmp_path / "model")
     card = json.loads((tmp_path / "model" / CARD_NAME).read_text())
-    card["strands"]["sparse"]["forms"] = True
+    card["embeddings"]["sparse"]["forms"] = True
     (tmp_path / "model" / CARD_NAME).write_text(json.dumps(card))
     with pytest.raises(ModelError, match="should have an output 'terms'"):
         load(tmp_path / "model", n_threads=1)
@@ -169,12 +169,12 @@ def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Expo
     assert verify(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
     encoder = load(exported.folder, n_threads=1)
     assert encoder.name == "woven"
-    assert encoder.shape == StrandShape(dense=64, sparse=30522, multi=32)
+    assert encoder.shape == EmbeddingSpec(dense=64, sparse=30522, multi=32)
     assert encoder.card.licence == "MIT"
     assert encoder.term(2088) == "world"
     full = load(exported.folder, precision="fp32", n_threads=1)
     assert full.fingerprint == encoder.fingerprint == exported.card.fingerprint
-    assert min(seen.cosine for seen in compare(full, encoder, TEXTS, TEXTS).strands.values()) > 0.99
+    assert min(seen.cosine for seen in compare(full, encoder, TEXTS, TEXTS).embeddings.values()) > 0.99
 
 
 def test_the_page_is_written_from_the_run(exported: Exported) -> None:

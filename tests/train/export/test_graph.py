@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from plait.encode.card import DocumentReading
+from plait.encode.model_card import DocumentReading
 from plait.errors import ModelError
 from plait.train.backbone import make_backbone
 from plait.train.export.graph import build_graph, check_family

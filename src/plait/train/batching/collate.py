@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-from plait.train.data.pool import Pool, Pooled
+from plait.train.data.example_store import Pool, Pooled
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from plait.train.batching.parts import from_tensors, padded, tensors_of
+from plait.train.batching.microbatches import from_tensors, padded, tensors_of
 from plait.train.encoded import Encoded
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plait.errors import ConfigError
 from plait.train.batching.config import BatchingConfig
-from plait.train.data.pool import Pool
+from plait.train.data.example_store import Pool
 
 Batch = list[int]  # numbers of examples
 

@@ -10,7 +10,7 @@ from plait.train.batching.collate import TextBatch, choose, collate
 from plait.train.batching.config import BatchingConfig
 from plait.train.batching.gather import n_processes, process
 from plait.train.batching.plan import Batch, Position, plan_epoch, share_of
-from plait.train.data.pool import Pool
+from plait.train.data.example_store import Pool
 
 
 class Stream:

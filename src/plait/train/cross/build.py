@@ -9,13 +9,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from plait.cross.pairs import PairReader
-from plait.cross.reranker import Reranker
-from plait.encode.card import DocumentReading, QueryReading
 from plait.encode.load import bundled_models, find
-from plait.engine import open_index
+from plait.encode.model_card import DocumentReading, QueryReading
 from plait.errors import ConfigError
 from plait.evaluate import measure
+from plait.index import open_index
+from plait.rerank.pairs import PairReader
+from plait.rerank.reranker import Reranker
 from plait.train.backbone import Backbone, load_backbone, make_backbone
 from plait.train.batching.collate import TextBatch
 from plait.train.cross.checkpoint import save
@@ -30,8 +30,8 @@ from plait.train.mining.negatives import WordsOnly
 from plait.train.model_config import DenseHeadConfig, ModelConfig
 from plait.train.objective import Summed
 from plait.train.optimiser import OptimiserConfig
+from plait.train.param_groups import parameter_groups
 from plait.train.parts import Parts
-from plait.train.rates import parameter_groups
 from plait.train.reading import Reading
 from plait.train.recipe import EvaluationConfig, Recipe
 from plait.train.texts import Texts, load_tokenizer, with_markers

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from plait.cross.pairs import PairReader
-from plait.encode.card import CROSS_KIND
+from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError, ModelError
+from plait.rerank.pairs import PairReader
 from plait.train.backbone import make_backbone
 from plait.train.checkpoint import BACKBONE, DESCRIPTION, FORMAT, WEIGHTS
 from plait.train.cross.config import CrossConfig

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from plait.cross.card import Markers, PairReading
-from plait.encode.card import CROSS_KIND
+from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError
+from plait.rerank.card import Markers, PairReading
 from plait.train.recipe import Recipe
 from plait.train.toml import read_section
 
@@ -82,7 +82,7 @@ class CrossConfig:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How pairs are read: what `plait.cross.pairs.PairReader` asks for."""
+    """How pairs are read: what `plait.rerank.pairs.PairReader` asks for."""
 
     name: str
     pair: PairReading

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from plait.cross.card import CrossCard, PairReading
-from plait.cross.encoder import OUTPUT, load_cross
-from plait.cross.pairs import Pair, PairReader
-from plait.encode.card import CARD_NAME, FileRecord
+from plait.encode.model_card import CARD_NAME, FileRecord
 from plait.errors import ConfigError, ModelError
+from plait.rerank.card import CrossCard, PairReading
+from plait.rerank.cross_encoder import OUTPUT, load_cross
+from plait.rerank.pairs import Pair, PairReader
 from plait.train.cross.checkpoint import is_trained_cross, load
 from plait.train.cross.model import PairTokens, takes_sides
 from plait.train.cross.scorer import padded

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from plait.errors import ConfigError
 from plait.train.backbone import Backbone
 from plait.train.cache import Source
-from plait.train.cross.apart import Apart
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.joint import JointBlock
+from plait.train.cross.split_encoder import Apart
 from plait.train.families import family_of
 from plait.train.layer import taken
 

@@ -10,8 +10,8 @@ from plait.errors import InputError
 from plait.train.batching.collate import TextBatch
 from plait.train.batching.gather import process
 from plait.train.cross.config import CrossEntropyConfig
+from plait.train.losses.distillation import distillation
 from plait.train.objective import Summed
-from plait.train.objectives.distillation import distillation
 
 
 def list_loss(scores: Tensor, known: Tensor, teacher: Tensor | None, config: CrossEntropyConfig) -> Summed:

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plait.cross.encoder import BATCH_TOKENS
-from plait.cross.pairs import PairReader
 from plait.encode.batches import by_length, pad
 from plait.errors import ConfigError
+from plait.rerank.cross_encoder import BATCH_TOKENS
+from plait.rerank.pairs import PairReader
 from plait.train.cross.model import CrossModel, nearest_between
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plait.cross.encoder import BATCH_TOKENS, OnBatch
-from plait.cross.pairs import Pair, PairIds, PairReader
 from plait.encode.batches import by_length, pad
+from plait.rerank.cross_encoder import BATCH_TOKENS, OnBatch
+from plait.rerank.pairs import Pair, PairIds, PairReader
 from plait.train.cross.model import CrossModel, PairTokens
 
 

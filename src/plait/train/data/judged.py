@@ -8,7 +8,7 @@ from pathlib import Path
 from plait.errors import InputError
 from plait.evaluate.beir import load_beir
 from plait.train.data.example import Example, Passage
-from plait.train.data.lists import found
+from plait.train.data.nway import found
 from plait.train.data.texts import store_of
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.errors import InputError, SourceError
-from plait.sources.lines import Line, opened, read_lines
+from plait.readers.lines import Line, opened, read_lines
 from plait.train.data.example import Example
 
 Make = Callable[[Line], Example | None]  # None is a line to pass over, such as a header

@@ -9,7 +9,7 @@ from pathlib import Path
 from plait.errors import ConfigError
 from plait.train.data.example import Example
 from plait.train.data.judged import read_beir
-from plait.train.data.lists import read_columns, read_flag, read_nway, read_triples
+from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples
 from plait.train.data.unlabelled import read_adjacent, read_texts, read_titles
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plait.closing import Closing
 from plait.errors import InputError
-from plait.sources import documents_from
+from plait.readers import documents_from
 
 _CHUNK = 500  # ids in one statement: SQLite allows about a thousand
 

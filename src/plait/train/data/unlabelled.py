@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from plait.sources import documents_from
+from plait.readers import documents_from
 from plait.train.data.example import Example, Passage
 from plait.train.data.texts import titled
 

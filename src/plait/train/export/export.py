@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plait.encode.card import CARD_NAME, FORMAT, ModelCard, parse_card
-from plait.encode.encoder import OnnxEncoder
 from plait.encode.load import load
+from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
+from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
 from plait.evaluate import JudgedSet
 from plait.train.encoder import TorchEncoder
@@ -110,7 +110,7 @@ def _write(draft: Path, trained: Trained, config: ExportConfig, on_stage: Callab
         "format": FORMAT,
         "name": config.name or model.name,
         "version": "1",
-        "strands": strands_of(trained.model, sparse_apart=config.sparse_apart),
+        "embeddings": strands_of(trained.model, sparse_apart=config.sparse_apart),
         "query": asdict(model.query),
         "document": {**asdict(model.document), "overlap": overlap_of(trained.model, on_stage)},
         "similarity": "cosine",
@@ -139,15 +139,15 @@ def overlap_of(model: Model, on_stage: Callable[[str], None]) -> int:
 def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
     """The strands of a model, as its card names them."""
     config = model.config
-    strands: dict[str, Any] = {}
+    embeddings: dict[str, Any] = {}
     if config.dense is not None:
-        strands["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
+        embeddings["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
     if config.sparse is not None:
-        strands["sparse"] = {"vocabulary": n_ids_of(model)}
-        strands["sparse"] |= {"forms": True} if config.sparse.forms else {}
-        strands["sparse"] |= {"apart": True} if sparse_apart else {}
-        given = {"damping": config.sparse.damping, "repeats": config.sparse.repeats}
-        strands["sparse"] |= {name: value for name, value in given.items() if value}
+        embeddings["sparse"] = {"vocabulary": n_ids_of(model)}
+        embeddings["sparse"] |= {"forms": True} if config.sparse.forms else {}
+        embeddings["sparse"] |= {"apart": True} if sparse_apart else {}
+        given = {"length_norm": config.sparse.length_norm, "query_tf": config.sparse.query_tf}
+        embeddings["sparse"] |= {name: value for name, value in given.items() if value}
     if config.multi is not None:
         multi: dict[str, Any] = {"dim": config.multi.dim, "special_rows": config.multi.special_rows}
         multi["skip"] = list(config.multi.skip)
@@ -155,8 +155,8 @@ def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
             multi["first_row"] = False
         if config.multi.fixed is not None:
             multi["fixed"] = config.multi.fixed.n_vectors
-        strands["multi"] = multi
-    return strands
+        embeddings["multi"] = multi
+    return embeddings
 
 
 def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncoder:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from plait.encode.card import CARD_NAME
+from plait.encode.model_card import CARD_NAME
 from plait.errors import ConfigError
 
 

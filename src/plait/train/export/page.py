@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plait.encode.card import ModelCard
+from plait.encode.model_card import ModelCard
 from plait.train.export.parity import LEAST_COSINE, TOLERANCE, Parity
 from plait.train.export.ranking import MEASURE, Ranking
 from plait.train.export.trained import Trained
@@ -39,10 +39,10 @@ def _strands(card: ModelCard) -> str:
         lines.append(f"- `dense`: {card.dense.dim} dimensions, {pooled};")
     if card.sparse:
         more = ", forms of a word being one" if card.sparse.forms else ""
-        if card.sparse.damping:
-            more += f"; the weights of a passage are divided by their sum to the power {card.sparse.damping:g}"
-        if card.sparse.repeats:
-            more += f"; of a term that a query repeats, {card.sparse.repeats:g} counts by the sum of its weights"
+        if card.sparse.length_norm:
+            more += f"; the weights of a passage are divided by their sum to the power {card.sparse.length_norm:g}"
+        if card.sparse.query_tf:
+            more += f"; of a term that a query repeats, {card.sparse.query_tf:g} counts by the sum of its weights"
         more += "; hybrid search leaves it out unless it is given a weight" if card.sparse.apart else ""
         lines.append(f"- `sparse`: a weight for each token, of {card.sparse.vocabulary:,} terms{more};")
     if card.multi:
@@ -128,7 +128,7 @@ def _checks(checks: Checks) -> str:
         "",
         _table(
             ["strand", "largest difference"],
-            [[name, f"{seen.largest:.1e}"] for name, seen in checks.fp32.strands.items()],
+            [[name, f"{seen.largest:.1e}"] for name, seen in checks.fp32.embeddings.items()],
         ),
     ]
     if checks.int8 is not None:
@@ -138,18 +138,18 @@ def _checks(checks: Checks) -> str:
             "",
             _table(
                 ["strand", "mean cosine", "largest difference"],
-                [[name, f"{seen.cosine:.4f}", f"{seen.largest:.1e}"] for name, seen in checks.int8.strands.items()],
+                [[name, f"{seen.cosine:.4f}", f"{seen.largest:.1e}"] for name, seen in checks.int8.embeddings.items()],
             ),
         ]
     if checks.ranking is None:
         return "\n".join([*lines, "", "What rounding costs in ranks was not measured (`plait export --data`)."])
     ranking = checks.ranking
-    strands = list(next(iter(ranking.values.values())))
+    embeddings = list(next(iter(ranking.values.values())))
     rows: list[list[Any]] = [
-        [precision, *(f"{values[strand]:.4f}" for strand in strands)] for precision, values in ranking.values.items()
+        [precision, *(f"{values[kind]:.4f}" for kind in embeddings)] for precision, values in ranking.values.items()
     ]
     title = f"{MEASURE} on {ranking.data} ({ranking.split}, {ranking.n_queries:,} queries); all texts are scored:"
-    return "\n".join([*lines, "", title, "", _table(["precision", *strands], rows)])
+    return "\n".join([*lines, "", title, "", _table(["precision", *embeddings], rows)])
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import Encoder
 from plait.errors import ModelError
-from plait.strands import MultiVectors, SparseRows, Strands
 
 # Rows have length one. The two add in different orders, and twelve layers make of that some 1e-6.
 TOLERANCE = 1e-4
@@ -30,7 +30,7 @@ class Difference:
 class Parity:
     """All strands, over queries and documents."""
 
-    strands: dict[str, Difference]
+    embeddings: dict[str, Difference]
     n_texts: int
 
 
@@ -52,7 +52,7 @@ def compare(one: Encoder, other: Encoder, queries: Sequence[str], documents: Seq
 
 def check_same(parity: Parity) -> None:
     """Refuses a graph that computes something else than torch does."""
-    for name, seen in parity.strands.items():
+    for name, seen in parity.embeddings.items():
         if not seen.largest <= TOLERANCE:
             raise ModelError(
                 f"the {name} strand of the graph is {seen.largest:.2g} away from torch's, and {TOLERANCE:.0e} is "
@@ -62,7 +62,7 @@ def check_same(parity: Parity) -> None:
 
 def check_rounded(parity: Parity) -> None:
     """Refuses an int8 graph that rounding has made another model."""
-    for name, seen in parity.strands.items():
+    for name, seen in parity.embeddings.items():
         if not seen.cosine >= LEAST_COSINE:
             raise ModelError(
                 f"rounded to int8, the {name} strand has a mean cosine of {seen.cosine:.3f} with what it was, and "
@@ -73,9 +73,9 @@ def check_rounded(parity: Parity) -> None:
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
-def _pairs(one: Strands, other: Strands, name: str) -> list[Pair]:
+def _pairs(one: Embeddings, other: Embeddings, name: str) -> list[Pair]:
     first, second = one.present()[name], other.present().get(name)
-    if isinstance(first, SparseRows) and isinstance(second, SparseRows):
+    if isinstance(first, SparseVectors) and isinstance(second, SparseVectors):
         return [_spread(first, second, item) for item in range(len(first))]
     if isinstance(first, MultiVectors) and isinstance(second, MultiVectors):
         if not np.array_equal(first.offsets, second.offsets):
@@ -86,7 +86,7 @@ def _pairs(one: Strands, other: Strands, name: str) -> list[Pair]:
     raise ModelError(f"only one of the two has a {name} strand")
 
 
-def _spread(one: SparseRows, other: SparseRows, item: int) -> Pair:
+def _spread(one: SparseVectors, other: SparseVectors, item: int) -> Pair:
     """The terms of one text, those of both, as rows: 0 where one of them lacks a term."""
     found = []
     terms = np.union1d(*(rows.terms[rows.offsets[item] : rows.offsets[item + 1]] for rows in (one, other)))

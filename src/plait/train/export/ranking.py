@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import Encoder
 from plait.errors import InputError
 from plait.evaluate import JudgedSet, load_beir, measure
 from plait.scoring.maxsim import maxsim
-from plait.strands import SparseRows, Strands
 
 MEASURE, K = "nDCG@10", 10
 TEXTS_AT_ONCE = 256
@@ -49,7 +49,7 @@ def measure_ranks(
     for precision, encoder in encoders.items():
         on_stage(f"searching {beir.name} with {precision}")
         values[precision] = {
-            strand: measure(run, beir.qrels, [MEASURE])[MEASURE] for strand, run in _runs(encoder, beir).items()
+            kind: measure(run, beir.qrels, [MEASURE])[MEASURE] for kind, run in _runs(encoder, beir).items()
         }
     return Ranking(beir.name, beir.split, len(beir.queries), values)
 
@@ -57,32 +57,32 @@ def measure_ranks(
 def _runs(encoder: Encoder, beir: JudgedSet) -> dict[str, dict[str, Ranked]]:
     """The best texts of each query, by strand."""
     queries = encoder.encode_queries(list(beir.queries.values()))
-    runs: dict[str, dict[str, Ranked]] = {strand: {id: [] for id in beir.queries} for strand in queries.present()}
+    runs: dict[str, dict[str, Ranked]] = {kind: {id: [] for id in beir.queries} for kind in queries.present()}
     documents = beir.documents()
     while some := list(itertools.islice(documents, TEXTS_AT_ONCE)):
         given = encoder.encode_documents([f"{document.title} {document.text}".strip() for document in some])
-        for strand, run in runs.items():
-            for id, scores in zip(run, scores_of(queries, given, strand), strict=True):
+        for kind, run in runs.items():
+            for id, scores in zip(run, scores_of(queries, given, kind), strict=True):
                 found = [(document.id, float(score)) for document, score in zip(some, scores, strict=True)]
                 run[id] = sorted([*run[id], *found], key=lambda hit: (-hit[1], hit[0]))[:K]
     return runs
 
 
-def scores_of(queries: Strands, documents: Strands, strand: str) -> NDArray[np.float32]:
+def scores_of(queries: Embeddings, documents: Embeddings, kind: str) -> NDArray[np.float32]:
     """(queries, documents), exactly, by one strand of both."""
-    if strand == "dense" and queries.dense is not None and documents.dense is not None:
+    if kind == "dense" and queries.dense is not None and documents.dense is not None:
         return queries.dense @ documents.dense.T
-    if strand == "sparse" and queries.sparse is not None and documents.sparse is not None:
+    if kind == "sparse" and queries.sparse is not None and documents.sparse is not None:
         # A column for each term of the queries: all others score nothing.
         terms = np.unique(queries.sparse.terms)
         return _spread(queries.sparse, terms) @ _spread(documents.sparse, terms).T
-    if strand == "multi" and queries.multi is not None and documents.multi is not None:
+    if kind == "multi" and queries.multi is not None and documents.multi is not None:
         rows = [queries.multi[item].astype(np.float32) for item in range(len(queries.multi))]
         return np.stack([maxsim(own, documents.multi) for own in rows])
-    raise InputError(f"queries and documents do not both have a {strand} strand")
+    raise InputError(f"queries and documents do not both have a {kind} strand")
 
 
-def _spread(rows: SparseRows, terms: NDArray[np.int32]) -> NDArray[np.float32]:
+def _spread(rows: SparseVectors, terms: NDArray[np.int32]) -> NDArray[np.float32]:
     """(items, terms): the weights of the named terms."""
     spread = np.zeros((len(rows), len(terms)), np.float32)
     items = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))

@@ -19,10 +19,10 @@ from plait.train.export.modernbert import TURNS
 from plait.train.export.outputs import Heads, Mixture, SparseMap
 from plait.train.families import family_of
 from plait.train.heads import SparseHead
-from plait.train.late import LateLayers
 from plait.train.layer import Layer
 from plait.train.model import Model
 from plait.train.model_config import N_SMALL_HEADS
+from plait.train.token_adapter import LateLayers
 
 
 def backbone_of(model: Model) -> tuple[Weights, Mapping[str, Any]]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from plait.encode.card import CARD_NAME, DocumentReading, QueryReading
 from plait.encode.load import bundled_models, load
+from plait.encode.model_card import CARD_NAME, DocumentReading, QueryReading
 from plait.encode.protocol import Encoder
 from plait.train import checkpoint
 from plait.train.backbone import load_backbone

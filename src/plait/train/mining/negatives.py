@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from plait.encode.protocol import Encoder, OnBatch, StrandShape
-from plait.engine import Index, open_index
+from plait.embeddings import Embeddings
+from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.errors import InputError
+from plait.index import Index, open_index
+from plait.readers import documents_from
 from plait.records import Span
-from plait.sources import documents_from
-from plait.strands import Strands
 from plait.train.data.example import Example, Passage, digest
 from plait.train.data.texts import TextStore, titled
 from plait.train.mining.config import MiningConfig
@@ -28,19 +28,19 @@ class WordsOnly:
     """An encoder without strands: an index that is made with it holds full text alone, for BM25."""
 
     fingerprint = "words only"
-    shape = StrandShape()
+    shape = EmbeddingSpec()
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
         return [Span(0, len(text))]
 
-    def encode_queries(self, texts: Sequence[str]) -> Strands:
+    def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         del texts
-        return Strands()
+        return Embeddings()
 
-    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Strands:
+    def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Embeddings:
         del texts, on_batch
-        return Strands()
+        return Embeddings()
 
 
 def corpus_path(given: str | Path) -> Path:

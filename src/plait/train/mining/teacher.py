@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.cross.encoder import load_cross
-from plait.encode.card import CARD_NAME
+from plait.encode.model_card import CARD_NAME
 from plait.encode.protocol import Encoder
 from plait.errors import ModelError
+from plait.rerank.cross_encoder import load_cross
 from plait.scoring.maxsim import maxsim
 from plait.train.data.example import Example, digest
 from plait.train.mining.config import MiningConfig

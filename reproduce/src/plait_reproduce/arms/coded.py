@@ -1,0 +1,76 @@
+"""A set's multi vectors under plait's codec, made once for each number of bits and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.codebook import Codebook
+from plait.codec.coded_items import CodedItems
+from plait.codec.postings import Postings
+from plait.codec.residual import ResidualCodec
+from plait.codec.train import cells_for, fit, nearest, sample_places, sample_size
+from plait.embeddings import MultiVectors
+from plait.scoring.residual import CodedRows
+from plait_reproduce.arrays import Arrays
+from plait_reproduce.workbench import Workbench
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """Items that methods search, and what they weigh."""
+
+    items: CodedItems
+    bytes_of_codes: int  # codes, cells, lengths and factors of all rows
+    bytes_of_centroids: int
+    bytes_of_postings: int
+
+    @property
+    def n_bytes(self) -> int:
+        return self.bytes_of_codes + self.bytes_of_centroids + self.bytes_of_postings
+
+
+def coded_rows(workbench: Workbench, rows: MultiVectors, key: str, *, bits: int, n_cells: int | None = None) -> Coded:
+    """The rows under a codec of `bits`; `key` names the rows."""
+    cells = n_cells or cells_for(len(rows.values))
+
+    def make() -> Arrays:
+        return _made(rows, bits, cells, workbench.n_threads or 1)
+
+    kept = workbench.arrays.get("codes", {"rows": key, "bits": bits, "cells": cells}, make)
+    codebook = Codebook(kept["centroids"], float(kept["numbers"][0]), float(kept["numbers"][1]))
+    codec = ResidualCodec(codebook, bits, kept["steps"], kept["length_table"], kept["factor_table"])
+    coded = CodedRows(
+        bits, kept["codes"], kept["cells"], kept["lengths"], codec.lengths, kept["factors"], codec.factors
+    )
+    postings = Postings.of(kept["cells"], rows.offsets, len(codebook))
+    items = CodedItems(codec, coded, rows.offsets, postings)
+    return Coded(
+        items,
+        sum(int(kept[name].nbytes) for name in ("codes", "cells", "lengths", "factors")),
+        int(kept["centroids"].nbytes),
+        int(postings.items.nbytes + postings.offsets.nbytes),
+    )
+
+
+def _made(rows: MultiVectors, bits: int, n_cells: int, n_threads: int) -> Arrays:
+    places = sample_places(len(rows.values), sample_size(len(rows.values), n_cells), seed=0)
+    sample: NDArray[Any] = rows.values[places]
+    codec = fit(sample, bits=bits, n_cells=n_cells, n_threads=n_threads).codec
+    floats = np.asarray(rows.values, np.float32)
+    coded = codec.encode(floats, nearest(codec.codebook).cells(floats, n_threads=n_threads))
+    assert coded.cells is not None
+    return {
+        "centroids": codec.codebook.centroids,
+        "numbers": np.array([codec.codebook.scale, codec.codebook.longest]),
+        "steps": codec.steps,
+        "length_table": codec.lengths,
+        "factor_table": codec.factors,
+        "codes": coded.codes,
+        "cells": coded.cells,
+        "lengths": coded.lengths,
+        "factors": coded.factors,
+    }

@@ -1,0 +1,173 @@
+"""Nearest neighbours of an expensive scorer with few calls of it, on one score matrix: queries by entities.
+
+The scorer is exact MaxSim, which stands in for a cross-encoder: it is known for all pairs, so recall is exact. Queries
+are split once into anchors, dev and test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.cur.adacur import AdaptiveCur, RoundsConfig, retrieve_and_rerank
+from plait.cur.anchors import random_anchors
+from plait.cur.anncur import Anncur, fit_cur
+from plait.cur.calls import Calls, Found, Items
+from plait.cur.choosing import CUTS, choose
+from plait.cur.matrix import ScoreMatrix
+from plait.cur.measures import top_k_recall
+from plait_reproduce.experiment import Outcome, Settings
+from plait_reproduce.sets import in_hash_order
+from plait_reproduce.workbench import Workbench
+
+SET = "entities"
+N_DEV, N_TEST = 60, 150
+
+Search = Callable[[int, Calls, int], Found]  # a query of the matrix, its calls, k
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """A score matrix with what retrieves first; queries are row numbers."""
+
+    scores: NDArray[np.float32]  # (queries, items)
+    dense_queries: NDArray[np.float32]
+    dense_items: NDArray[np.float32]
+    words: list[Items]  # BM25's items for each query, best first, then the others
+    anchors: list[int]  # queries that may be used for indexing
+    dev: list[int]
+    test: list[int]
+
+    @property
+    def n_items(self) -> int:
+        return int(self.scores.shape[1])
+
+    def matrix(self, n_queries: int) -> ScoreMatrix:
+        return ScoreMatrix(self.scores[self.anchors[:n_queries]])
+
+    def dense_order(self, query: int) -> Items:
+        scores = self.dense_items @ self.dense_queries[query]
+        return np.argsort(-scores, kind="stable").astype(np.int64)
+
+    def recalls(self, search: Search, *, budget: int, k: int, queries: list[int] | None = None) -> dict[str, float]:
+        """Top-k recall with a budget, for each test query."""
+        found = {}
+        for query in self.test if queries is None else queries:
+            own = self.scores[query]
+            answer = search(query, Calls(own.__getitem__, budget), k)
+            found[str(query)] = top_k_recall(answer, own, k)
+        return found
+
+
+def bench(workbench: Workbench) -> Bench:
+    encoded = workbench.encoded(SET)
+    assert encoded.documents.dense is not None
+    assert encoded.queries.dense is not None
+    run = workbench.bm25(SET)
+    numbers = {id: number for number, id in enumerate(encoded.document_ids)}
+    everything = np.random.default_rng(0).permutation(len(numbers))
+    words = []
+    for query in encoded.query_ids:
+        first = [numbers[id] for id, _ in run[query]]
+        words.append(np.fromiter(dict.fromkeys([*first, *everything.tolist()]), np.int64))
+    place = {query: number for number, query in enumerate(encoded.query_ids)}
+    order = [place[query] for query in in_hash_order(encoded.query_ids)]
+    return Bench(
+        workbench.maxsim(encoded),
+        encoded.queries.dense,
+        encoded.documents.dense,
+        words,
+        anchors=order[N_DEV + N_TEST :],
+        dev=order[:N_DEV],
+        test=order[N_DEV : N_DEV + N_TEST],
+    )
+
+
+def anncur(own: Bench, *, n_queries: int, budget: int, k: int) -> tuple[Search, dict[str, float]]:
+    """ANNCUR with random anchors; dev queries choose the split of the budget and the cut."""
+    matrix = own.matrix(n_queries)
+    anchors = random_anchors(own.n_items, min(budget, own.n_items), seed=0)
+    choice = choose(matrix, anchors, own.scores[own.dev], budget=budget, k=k)
+    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], cut=choice.cut))
+    return lambda _query, calls, k: method.search(calls, k), {"anchors": choice.n_anchors, "cut": choice.cut}
+
+
+def rerank(own: Bench, order: Callable[[int], Items]) -> Search:
+    del own
+    return lambda query, calls, k: retrieve_and_rerank(calls, k, first=order(query))
+
+
+def adacur(own: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str = "random") -> Search:
+    """Rounds over the columns of R, beginning at random items or at the dense encoder's."""
+    vectors = np.ascontiguousarray(own.matrix(n_queries).values.T)
+    method = AdaptiveCur(vectors, RoundsConfig(n_rounds=n_rounds, cut=cut))
+    start = random_anchors(own.n_items, own.n_items, seed=0)
+    return lambda query, calls, k: method.search(calls, k, first=start if first == "random" else own.dense_order(query))
+
+
+def axn(own: Bench, *, n_rounds: int, mix: float, cut: float = 1e-2) -> Search:
+    """Rounds over the dense vectors themselves, beginning with the dense encoder's candidates."""
+    method = AdaptiveCur(own.dense_items, RoundsConfig(n_rounds=n_rounds, mix=mix, cut=cut), scale=None)
+    return lambda query, calls, k: method.search(calls, k, first=own.dense_order(query), query=own.dense_queries[query])
+
+
+def best_on_dev(own: Bench, searches: Mapping[float, Search], *, budget: int, k: int) -> float:
+    """The setting with the best mean recall on dev; of equals the first."""
+    means = {
+        value: float(np.mean(list(own.recalls(search, budget=budget, k=k, queries=own.dev).values())))
+        for value, search in searches.items()
+    }
+    return max(means, key=lambda value: means[value])
+
+
+def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
+    """DE, BM25 and ANNCUR. Settings: n_queries, budget, k."""
+    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    search, chosen = anncur(own, n_queries=settings["n_queries"], **spent)
+    each = {"anncur": own.recalls(search, **spent)}
+    each["dense"] = own.recalls(rerank(own, own.dense_order), **spent)
+    each["bm25"] = own.recalls(rerank(own, lambda query: own.words[query]), **spent)
+    return Outcome(each, chosen)
+
+
+def by_split(workbench: Workbench, settings: Settings) -> Outcome:
+    """ANNCUR with a given share of calls for anchors, the cut chosen on dev. Settings: n_queries, budget, k, share."""
+    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    n_anchors = max(1, round(settings["share"] * settings["budget"]))
+    anchors, matrix = random_anchors(own.n_items, n_anchors, seed=0), own.matrix(settings["n_queries"])
+
+    def search_with(cut: float) -> Search:
+        method = Anncur(fit_cur(matrix, anchors, cut=cut))
+        return lambda _query, calls, k: method.search(calls, k)
+
+    searches = {cut: search_with(cut) for cut in CUTS}
+    cut = best_on_dev(own, searches, **spent)
+    recalls = own.recalls(searches[cut], **spent)
+    on_dev = own.recalls(searches[cut], **spent, queries=own.dev)
+    return Outcome({"anncur": recalls, "dev": on_dev}, {"cut": cut, "anchors": n_anchors})
+
+
+def in_rounds(workbench: Workbench, settings: Settings) -> Outcome:
+    """ADACUR by rounds. Settings: n_queries, budget, k, n_rounds, first."""
+    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+
+    def search_with(cut: float) -> Search:
+        return adacur(own, n_queries=settings["n_queries"], n_rounds=settings["n_rounds"], cut=cut,
+                      first=settings["first"])  # fmt: skip
+
+    searches = {cut: search_with(cut) for cut in (5e-2, 1e-2, 1e-3)}
+    cut = best_on_dev(own, searches, **spent)
+    return Outcome({"adacur": own.recalls(searches[cut], **spent)}, {"cut": cut})
+
+
+def on_dense(workbench: Workbench, settings: Settings) -> Outcome:
+    """AXN beside retrieve-and-rerank. Settings: budget, k, n_rounds; lambda is chosen on dev."""
+    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    searches = {mix: axn(own, n_rounds=settings["n_rounds"], mix=mix) for mix in (0.0, 0.5, 0.8)}
+    mix = best_on_dev(own, searches, **spent)
+    each = {"axn": own.recalls(searches[mix], **spent)}
+    each["dense"] = own.recalls(rerank(own, own.dense_order), **spent)
+    return Outcome(each, {"lambda": mix})

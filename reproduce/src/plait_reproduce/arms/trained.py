@@ -1,0 +1,208 @@
+"""Arms that train a small tower over a frozen encoder and measure what came of it. torch is imported when one runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.codec.pooling import Pooling, pool
+from plait.embeddings import Embeddings, MultiVectors
+from plait.scoring.maxsim import maxsim
+from plait_reproduce.arms.measuring import DEPTH, Ranked, measured
+from plait_reproduce.arms.retrieved import FILLINGS, nearest, owners_of, shares
+from plait_reproduce.encoded import EncodedSet
+from plait_reproduce.experiment import Outcome, Settings
+from plait_reproduce.sets import CutSet, in_hash_order
+from plait_reproduce.workbench import Workbench
+
+if TYPE_CHECKING:
+    from plait_reproduce.train.losses import Recipe
+    from plait_reproduce.train.towers import Tower
+
+SETS = ("squad-train", "squad-test", "climate-small")
+TEST, OTHER = "squad-test", "climate-small"
+DEV_SHARE = 3  # one in so many of the test set's queries chooses the rate, and is not measured
+SIZES = (3, 10, 30, 100, 1000)  # k'
+JUDGED = 3  # of some 40,000 rows: the share that 40,000 are of the 600 million of MS MARCO
+RANKS = (1, 3, 10, 30, 100)
+
+Each = dict[str, dict[str, float]]
+
+
+def tokens(workbench: Workbench, settings: Settings) -> Outcome:
+    """A tower of token rows under exact MaxSim (`full/...`) and under XTR's scoring (`filling@k'/...`). `gold@r` and
+    `same@r` are the shares of rows up to rank r that are the answer's, and that are the query row's own token.
+    Settings: recipe, seed."""
+    tower, facts = chosen_tower(workbench, settings)
+    encoded = encoded_by(workbench, tower, TEST, part="test")
+    each = labelled(encoded, "full", exact(encoded))
+    rows, owners = np.asarray(encoded.document_rows.values, np.float32), owners_of(encoded.document_rows)
+    query_tokens, document_tokens = token_ids(workbench, TEST, part="test")
+    numbers = {id: number for number, id in enumerate(encoded.document_ids)}
+    found: dict[str, list[Ranked]] = {}
+    for number, query in enumerate(encoded.query_ids):
+        own = nearest(encoded.query_rows(number), rows, owners, max(SIZES))
+        for size in SIZES:
+            for filling in FILLINGS if size == JUDGED else FILLINGS[:1]:
+                found.setdefault(f"{filling}@{size}", []).append(own.ranked(size, filling, DEPTH))
+        answers = [numbers[id] for id, grade in encoded.texts.qrels[query].items() if grade > 0]
+        marked = {"gold": np.isin(own.owners, answers),
+                  "same": document_tokens[own.rows] == query_tokens[number][:, None]}  # fmt: skip
+        for kind, marks in marked.items():
+            for rank, share in zip(RANKS, shares(marks, RANKS), strict=True):
+                each.setdefault(f"{kind}@{rank}", {})[query] = share
+    for label, ranked_ in found.items():
+        each.update(labelled(encoded, label, ranked_))
+    return Outcome(each, {**facts, "rows": len(rows)})
+
+
+def fixed(workbench: Workbench, settings: Settings) -> Outcome:
+    """A tower under exact MaxSim, on the set that it learned for (`here/...`) and on another (`there/...`). `pooled`
+    reduces the rows of documents after training. Settings: recipe, seed, pooled (way and number, or None)."""
+    tower, facts = chosen_tower(workbench, settings)
+    each: Each = {}
+    for label, name, part in (("here", TEST, "test"), ("there", OTHER, "all")):
+        encoded = encoded_by(workbench, tower, name, part=part)
+        if settings["pooled"]:
+            rows = reduced(encoded.document_rows, *settings["pooled"])
+            documents = Embeddings(dense=None, sparse=None, multi=rows)
+            encoded = EncodedSet(encoded.texts, documents, encoded.queries, encoded.owners, "")
+        each.update(labelled(encoded, label, exact(encoded)))
+        facts[f"rows {label}"] = len(encoded.document_rows.values) / len(encoded.document_rows)
+    return Outcome(each, facts)
+
+
+def masked(workbench: Workbench, settings: Settings) -> Outcome:
+    """A tower under exact MaxSim, with queries as its recipe fills them (`own/...`) and with the same weights and the
+    query's tokens alone (`bare/...`). Settings: recipe, seed."""
+    tower, facts = chosen_tower(workbench, settings)
+    each: Each = {}
+    for label, masks in (("own", settings["recipe"].get("masks", 0)), ("bare", 0)):
+        encoded = encoded_by(workbench, tower, TEST, part="test", masks=masks)
+        each.update(labelled(encoded, label, exact(encoded)))
+    return Outcome(each, facts)
+
+
+def embeddings(workbench: Workbench, settings: Settings) -> Outcome:
+    """A tower of three strands, each by itself (`dense/...`). Settings: recipe, seed."""
+    tower, facts = chosen_tower(workbench, settings)
+    encoded = encoded_by(workbench, tower, TEST, part="test")
+    each: Each = {}
+    for name, scores in _strands(workbench, tower, "test").items():
+        each.update(labelled(encoded, name, ranked(scores)))
+    return Outcome(each, facts)
+
+
+def _strands(workbench: Workbench, tower: Tower, part: str) -> dict[str, NDArray[np.float32]]:
+    from plait_reproduce.train.data import states_of
+    from plait_reproduce.train.embedding_kinds import strand_scores
+
+    queries, documents = states_of(workbench, TEST)
+    return strand_scores(tower, queries.some(part_places(workbench.texts(TEST), part)), documents)
+
+
+def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[str, float]]:
+    """The tower of a recipe and a seed, at the rate that dev queries choose with seed 0."""
+    from plait_reproduce.train.losses import Recipe
+    from plait_reproduce.train.recipes import RATES, trained
+
+    recipe = Recipe(**settings["recipe"])
+    on_dev = {lr: dev_quality(workbench, recipe, lr) for lr in RATES}
+    lr = max(RATES, key=lambda own: on_dev[own])
+    tower = trained(workbench, recipe, seed=settings["seed"], lr=lr)
+    return tower, {"rate": lr, **{f"dev at {own:g}": value for own, value in on_dev.items()}}
+
+
+def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
+    """nDCG@10 over dev queries, with seed 0, by the scoring that the recipe is meant for: retrieved tokens for XTR's
+    objective, the mean of all strands for M3's, else exact MaxSim; kept."""
+    from plait_reproduce.train.recipes import key_of, trained
+
+    def make() -> dict[str, NDArray[Any]]:
+        tower = trained(workbench, recipe, seed=0, lr=lr)
+        encoded = encoded_by(workbench, tower, TEST, part="dev", masks=recipe.masks)
+        if recipe.objective == "m3":
+            ways = [ranked(scores) for scores in _strands(workbench, tower, "dev").values()]
+        else:
+            ways = [by_retrieved(encoded) if recipe.objective in ("xtr", "unmasked") else exact(encoded)]
+        values = [value for found in ways for value in labelled(encoded, "dev", found)["dev/nDCG@10"].values()]
+        return {"value": np.mean(values, keepdims=True)}
+
+    key = {**key_of(workbench, recipe, seed=0, lr=lr), "test": workbench.key(TEST), "share": DEV_SHARE, "by": "own"}
+    return float(workbench.arrays.get("dev", key, make)["value"][0])
+
+
+def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, masks: int = 0) -> EncodedSet:
+    """A set as a tower's rows, with the queries of a part: dev, test or all; filled up to `masks` tokens."""
+    from plait_reproduce.train.data import states_of
+
+    queries, documents = states_of(workbench, name, masks=masks)
+    texts = workbench.texts(name)
+    places = part_places(texts, part)
+    chosen = [list(texts.queries)[place] for place in places]
+    kept = CutSet(name, texts.documents, {id: texts.queries[id] for id in chosen},
+                  {id: texts.qrels[id] for id in chosen})  # fmt: skip
+    return EncodedSet(
+        kept,
+        Embeddings(dense=None, sparse=None, multi=tower.rows(documents, is_query=False)),
+        Embeddings(dense=None, sparse=None, multi=tower.rows(queries.some(places), is_query=True)),
+        np.arange(len(texts.documents)),
+        "",
+    )
+
+
+def part_places(texts: CutSet, part: str) -> list[int]:
+    """Which of a set's queries belong to a part."""
+    dev = set(in_hash_order(texts.queries)[::DEV_SHARE])
+    return [place for place, id in enumerate(texts.queries) if part == "all" or (id in dev) == (part == "dev")]
+
+
+def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
+    """The token of each row: of each query, and of all documents end to end."""
+    from plait_reproduce.train.data import states_of
+
+    queries, documents = states_of(workbench, name)
+    owned = [queries.of(place) for place in part_places(workbench.texts(name), part)]
+    return [queries.ids[own][queries.kept[own]] for own in owned], documents.ids[documents.kept]
+
+
+def exact(encoded: EncodedSet) -> list[Ranked]:
+    """What exhaustive MaxSim finds for each query."""
+    queries = range(len(encoded.query_ids))
+    return ranked(np.stack([maxsim(encoded.query_rows(query), encoded.document_rows) for query in queries]))
+
+
+def by_retrieved(encoded: EncodedSet) -> list[Ranked]:
+    """What XTR's scoring finds for each query at the k' that is judged."""
+    rows, owners = np.asarray(encoded.document_rows.values, np.float32), owners_of(encoded.document_rows)
+    return [
+        nearest(encoded.query_rows(query), rows, owners, JUDGED).ranked(JUDGED, "last", DEPTH)
+        for query in range(len(encoded.query_ids))
+    ]
+
+
+def ranked(scores: NDArray[np.float32]) -> list[Ranked]:
+    """Scores (queries, documents) as rankings."""
+    orders = [np.argsort(-own, kind="stable")[:DEPTH] for own in scores]
+    return [(order, own[order]) for order, own in zip(orders, scores, strict=True)]
+
+
+def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
+    """At most so many rows of each document: means of equal segments, the first ones, or pooled by Ward's method."""
+    if way == "ward":
+        return pool(rows, Pooling(fixed=n_rows))
+    items = []
+    for number in range(len(rows)):
+        own = np.asarray(rows[number], np.float32)
+        if way == "segments":
+            own = np.stack([part.mean(axis=0) for part in np.array_split(own, min(n_rows, len(own)))])
+            own = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-9)
+        items.append(own[:n_rows])
+    return MultiVectors.from_items(items)
+
+
+def labelled(encoded: EncodedSet, label: str, found: list[Ranked]) -> Each:
+    """`label/measure` of each query."""
+    return {f"{label}/{name}": own for name, own in measured(encoded, encoded.run_of_found(found)).items()}

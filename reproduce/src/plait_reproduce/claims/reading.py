@@ -1,0 +1,113 @@
+"""Reading the outcomes of arms that are named `arm/set`, over all sets of a claim together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plait.evaluate.compare import Mean
+from plait_reproduce.estimates import Each, Estimate, mean, pooled_difference, ratio
+from plait_reproduce.experiment import Line, Outcome, Table, as_mean
+from plait_reproduce.sets import in_hash_order
+
+Outcomes = Mapping[str, Outcome]
+QUALITY = "nDCG@10"
+
+
+class Across:
+    """The outcomes of some sets. An estimate over all of them counts each query once."""
+
+    def __init__(self, outcomes: Outcomes, sets: Sequence[str]) -> None:
+        self._outcomes, self._sets = outcomes, tuple(sets)
+
+    def each(self, arm: str, measure: str = QUALITY) -> list[Each]:
+        """The values of each set's queries."""
+        return [self._outcomes[f"{arm}/{name}"].each[measure] for name in self._sets]
+
+    def fact(self, arm: str, name: str) -> float:
+        """The sum over the sets of a fact; 0 where a set does not have it."""
+        return sum(self._outcomes[f"{arm}/{own}"].facts.get(name, 0.0) for own in self._sets)
+
+    def facts(self, arm: str, name: str) -> list[float]:
+        return [self._outcomes[f"{arm}/{own}"].facts[name] for own in self._sets]
+
+    def mean(self, arm: str, measure: str = QUALITY) -> Estimate:
+        return mean(_together(self.each(arm, measure)))
+
+    def means(self, arm: str, measure: str = QUALITY) -> list[Mean]:
+        """One for each set, as bars take them."""
+        return [as_mean(mean(own)) for own in self.each(arm, measure)]
+
+    def less(self, arm: str, base: str, measure: str = QUALITY) -> Estimate:
+        """`arm` minus `base`, paired by query."""
+        return pooled_difference(self.each(arm, measure), self.each(base, measure))
+
+    def between(self, arm: tuple[str, str], base: tuple[str, str]) -> Estimate:
+        """(arm, measure) minus (arm, measure)."""
+        return pooled_difference(self.each(*arm), self.each(*base))
+
+    def less_within(self, arm: str, measure: str, base: str) -> Estimate:
+        """One measure of an arm minus another of its measures."""
+        return self.between((arm, measure), (arm, base))
+
+    def less_of_differences(self, arms: tuple[str, str], bases: tuple[str, str], measure: str = QUALITY) -> Estimate:
+        """(arm - arm) minus (base - base): how much more one pair differs than the other."""
+        first, second = (_gaps(self.each(own[0], measure), self.each(own[1], measure)) for own in (arms, bases))
+        return pooled_difference(first, second)
+
+    def times_within(self, arm: str, measure: str, base: str) -> Estimate:
+        """The sum of one measure of an arm over that of another."""
+        return ratio(_together(self.each(arm, measure)), _together(self.each(arm, base)))
+
+    def table_of(self, title: str, arm: str, measures: Mapping[str, str]) -> Table:
+        """A row for each measure of one arm, named, and a column for each set."""
+        rows = [
+            [label, *(f"{mean(own).value:.3f}" for own in self.each(arm, name))] for name, label in measures.items()
+        ]
+        return Table(title, ["", *self._sets], rows)
+
+    def table(self, title: str, arms: Mapping[str, str], measure: str = QUALITY) -> Table:
+        """A row for each arm, named, and a column for each set."""
+        rows = [[label, *(f"{mean(own).value:.3f}" for own in self.each(arm, measure))] for arm, label in arms.items()]
+        return Table(title, ["", *self._sets], rows)
+
+    def line(self, label: str, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> Line:
+        """A curve through arms, with a band."""
+        points = [self.mean(arm, measure) for arm in arms]
+        return Line(label, list(x), [own.value for own in points], [own.low for own in points],
+                    [own.high for own in points])  # fmt: skip
+
+    def line_of(self, label: str, arm: str, measures: Sequence[str], x: Sequence[float], *, only: str) -> Line:
+        """A curve through measures of one arm, on one set, with a band."""
+        found = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
+        return Line(label, list(x), [own.value for own in found], [own.low for own in found],
+                    [own.high for own in found])  # fmt: skip
+
+    def lines(self, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> list[Line]:
+        """A curve for each set."""
+        return [Across(self._outcomes, [name]).line(name, arms, x, measure) for name in self._sets]
+
+
+def halves(outcomes: Outcomes, sets: Sequence[str]) -> tuple[Across, Across]:
+    """The same outcomes on half of each set's queries and on the other half: one to choose by, one to measure."""
+
+    def half(own: Outcome, start: int) -> Outcome:
+        return Outcome(
+            {name: {query: each[query] for query in in_hash_order(each)[start::2]} for name, each in own.each.items()},
+            own.facts,
+        )
+
+    first, second = ({name: half(own, start) for name, own in outcomes.items()} for start in (0, 1))
+    return Across(first, sets), Across(second, sets)
+
+
+def points(estimate: Estimate) -> str:
+    """A difference in hundredths: what the papers call points."""
+    return f"{100 * estimate.value:+.1f}"
+
+
+def _together(parts: Sequence[Each]) -> dict[str, float]:
+    return {f"{place}/{query}": value for place, own in enumerate(parts) for query, value in own.items()}
+
+
+def _gaps(above: Sequence[Each], below: Sequence[Each]) -> list[Each]:
+    return [{query: own[query] - other[query] for query in own} for own, other in zip(above, below, strict=True)]

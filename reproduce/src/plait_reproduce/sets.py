@@ -1,0 +1,152 @@
+"""The sets that experiments use, cut to a size that a small machine can encode, always in the same way.
+
+A cut takes queries in the order of a hash of their ids, then every document that is relevant to them, then others in
+the order of a hash, until it is full. So a cut is a random sample that holds all answers: easier than the whole set,
+by as much for one arm as for the other. Where documents are long, they are drawn first and the queries are theirs. A
+set of long documents can also be made of short ones, several of which are put end to end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from plait.errors import ConfigError, InputError
+from plait.evaluate import load_beir
+from plait.evaluate.qrels import Qrels
+from plait.evaluate.run_cache import hash_of
+from plait.records import Document
+
+TIERS = ("quick", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How much of a set is used in each tier."""
+
+    folder: str  # below the folder of all data
+    split: str = "test"
+    documents: tuple[int, int]  # at most; quick and full
+    queries: tuple[int, int]
+    length: int = 180  # tokens of a document that are read
+    passages: bool = False  # longer documents are split into passages of this length rather than cut
+    documents_first: bool = False  # documents are drawn, and queries that they answer
+    queries_from: str = ""  # another folder whose queries, of the same ids, are asked instead
+    joined: int = 1  # so many documents, drawn at random, become one; what answers a query is then the whole of it
+
+    def sizes(self, tier: str) -> tuple[int, int]:
+        """Documents and queries."""
+        place = TIERS.index(tier)
+        return self.documents[place], self.queries[place]
+
+
+SETS: Mapping[str, Cut] = {
+    "scifact": Cut(folder="scifact", documents=(600, 5183), queries=(300, 300)),
+    "cranfield": Cut(folder="cranfield", documents=(1000, 1400), queries=(225, 225)),
+    "clapnq": Cut(folder="clapnq-dev", documents=(596, 596), queries=(300, 300)),
+    "climate": Cut(folder="climate-fever-sent", documents=(2000, 5240), queries=(300, 1061)),
+    "boolq": Cut(folder="boolq", documents=(1500, 5483), queries=(400, 1970)),
+    "cacm": Cut(folder="cacm", documents=(1500, 3204), queries=(52, 52)),
+    "limit": Cut(folder="limit-small", documents=(46, 46), queries=(300, 1000)),
+    "entities": Cut(folder="wikitables-el", split="train", documents=(1000, 8000), queries=(460, 1500), length=64),
+    "covidqa": Cut(
+        folder="covidqa-long",
+        documents=(40, 98),
+        queries=(300, 1380),
+        length=512,
+        passages=True,
+        documents_first=True,
+    ),
+    # Paragraphs about four things, some 500 tokens together: long for an encoder that reads 512 at most.
+    "boolq-long": Cut(folder="boolq", documents=(480, 2000), queries=(300, 1000), length=512, joined=4),
+    # What trained arms learn from, and are tested on: short passages, so that training takes seconds.
+    "squad-train": Cut(folder="squad-sent", split="train", documents=(1000, 4000), queries=(1000, 4000), length=64),
+    "squad-test": Cut(folder="squad-sent", documents=(1200, 5000), queries=(300, 1000), length=64),
+    "climate-small": Cut(folder="climate-fever-sent", documents=(600, 2000), queries=(120, 400), length=64),
+    "xquad-en": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190)),
+    "xquad-de": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/de"),
+    "xquad-es": Cut(folder="xquad/en", documents=(240, 240), queries=(300, 1190), queries_from="xquad/es"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutSet:
+    """The texts of a cut and what is relevant in it."""
+
+    name: str
+    documents: list[Document]
+    queries: dict[str, str]
+    qrels: Qrels  # of these queries and documents alone
+
+    @property
+    def key(self) -> str:
+        """Names the texts: other texts have another key."""
+        texts = [[document.id, document.title, document.text] for document in self.documents]
+        return hash_of([texts, list(self.queries.items()), self.qrels])
+
+
+def named(name: str, sets: Mapping[str, Cut] = SETS) -> Cut:
+    if name not in sets:
+        raise ConfigError(f"there is no set {name!r}; the sets are {', '.join(sets)}")
+    return sets[name]
+
+
+def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
+    """Reads a set and cuts it; InputError says which folder is missing."""
+    folder = data / cut.folder
+    if not folder.is_dir():
+        raise InputError(f"the set {name} is not there: {folder} is no folder; give the folder of all sets with --data")
+    judged = load_beir(folder, cut.split)
+    texts = judged.queries
+    if cut.queries_from:
+        others = load_beir(data / cut.queries_from, cut.split).queries
+        texts = {id: others[id] for id in texts if id in others}
+    n_documents, n_queries = cut.sizes(tier)
+    documents = {document.id: document for document in judged.documents()}
+    if cut.documents_first:
+        drawn = set(in_hash_order(documents)[:n_documents])
+        documents = {id: document for id, document in documents.items() if id in drawn}
+        texts = {id: text for id, text in texts.items() if _answers(judged.qrels[id]) & drawn}
+    chosen = in_hash_order(texts)[:n_queries]
+    relevant = {id for query in chosen for id in _answers(judged.qrels[query])}
+    # Relevant documents first; where they alone are more than fit, all of them are taken.
+    order = sorted(relevant & documents.keys()) + [id for id in in_hash_order(documents) if id not in relevant]
+    kept = set(order[: max(n_documents, len(relevant & documents.keys()))])
+    qrels = {query: {id: grade for id, grade in judged.qrels[query].items() if id in kept} for query in chosen}
+    answered = [query for query in chosen if any(grade > 0 for grade in qrels[query].values())]
+    found = CutSet(
+        name,
+        [documents[id] for id in documents if id in kept],
+        {query: texts[query] for query in answered},
+        {query: qrels[query] for query in answered},
+    )
+    return found if cut.joined == 1 else joined(found, cut.joined)
+
+
+def joined(cut: CutSet, size: int) -> CutSet:
+    """The same queries over documents of `size` documents each, in the order of a hash."""
+    by_id = {document.id: document for document in cut.documents}
+    order = in_hash_order(by_id)
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    names = {id: f"long-{number}" for number, group in enumerate(groups) for id in group}
+    documents = [
+        Document(f"long-{number}", " ".join(f"{by_id[id].title}. {by_id[id].text}".strip(". ") + "." for id in group))
+        for number, group in enumerate(groups)
+    ]
+    qrels: Qrels = {}
+    for query, grades in cut.qrels.items():
+        own = qrels.setdefault(query, {})
+        for id, grade in grades.items():
+            own[names[id]] = max(grade, own.get(names[id], 0))
+    return CutSet(cut.name, documents, cut.queries, qrels)
+
+
+def _answers(grades: Mapping[str, int]) -> set[str]:
+    return {id for id, grade in grades.items() if grade > 0}
+
+
+def in_hash_order(ids: Iterable[str]) -> list[str]:
+    """The ids in an order that is random and always the same."""
+    return sorted(ids, key=lambda id: hashlib.sha256(id.encode()).digest())

@@ -1,0 +1,191 @@
+"""A filter's tree to SQL. What the user wrote travels in parameters; the SQL is made of fixed pieces only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plait.errors import FilterError
+from plait.filters.ast import (
+    And,
+    Columns,
+    Compare,
+    Field,
+    Holds,
+    IsNull,
+    IsTrue,
+    Like,
+    Node,
+    Not,
+    OneOf,
+    Or,
+    Value,
+    is_plain,
+)
+from plait.filters.parser import parse
+
+Parameter = str | int | float
+
+MAX_PARAMETERS = 20_000  # SQLite takes 32,766 in one statement
+MAX_PATTERN = 50_000  # bytes; SQLite's own limit
+
+MAX_ALTERNATIONS = 16  # SQLite's parser has a stack of 100, and each level takes three of it
+_CHAIN = 200
+_NUMBERS = "('integer', 'real')"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An SQL expression over the columns id, title, text and metadata (JSON); 1 or 0 for every row, never NULL."""
+
+    sql: str
+    parameters: tuple[Parameter, ...]
+
+
+def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
+    """The condition that a filter stands for; FilterError, with a caret at the place, if it cannot be read. `columns`
+    are those of the fields that have an index."""
+    return condition_of(parse(text, columns))
+
+
+def condition_of(node: Node) -> Condition:
+    """That of a filter that was read."""
+    condition = _compile(node, MAX_ALTERNATIONS, negated=False)
+    if len(condition.parameters) > MAX_PARAMETERS:
+        raise FilterError(
+            f"the filter compares with too many values ({len(condition.parameters):,} parameters of at most "
+            f"{MAX_PARAMETERS:,}); split it into several searches"
+        )
+    return condition
+
+
+def _compile(node: Node, levels: int, *, negated: bool) -> Condition:
+    """Conditions are true or false, so `not` moves inward by De Morgan's laws and stands before single ones only."""
+    match node:
+        case Not(operand):
+            return _compile(operand, levels, negated=not negated)
+        case And(operands) | Or(operands):
+            if not levels:
+                raise FilterError(f"the filter has and and or within each other more than {MAX_ALTERNATIONS} deep")
+            conditions = [_compile(operand, levels - 1, negated=negated) for operand in operands]
+            return _joined("and" if isinstance(node, And) != negated else "or", conditions)
+        case _:
+            condition = _single(node)
+            return Condition(f"not {condition.sql}", condition.parameters) if negated else condition
+
+
+def _joined(word: str, conditions: Sequence[Condition]) -> Condition:
+    """All of them. SQLite takes a chain of at most 1,000, so a long one is made of shorter ones."""
+    if len(conditions) == 1:
+        return conditions[0]
+    if len(conditions) > _CHAIN:
+        chains = [conditions[start : start + _CHAIN] for start in range(0, len(conditions), _CHAIN)]
+        return _joined(word, [_joined(word, chain) for chain in chains])
+    sql = f" {word} ".join(condition.sql for condition in conditions)
+    return Condition(f"({sql})", tuple(itertools.chain.from_iterable(c.parameters for c in conditions)))
+
+
+def _single(node: Compare | OneOf | Holds | Like | IsNull | IsTrue) -> Condition:
+    match node:
+        case IsNull(field):
+            kind = _kind(field)
+            return Condition(f"({kind.sql} = 'null')", kind.parameters)
+        case IsTrue(field):
+            return _is_bool(field, value=True)
+        case Compare(field, "=", bool(value)):
+            return _is_bool(field, value=value)
+        case Compare(field, operator, value):
+            return _typed(field, value, f"{operator} ?", (value,))
+        case OneOf(field, values):
+            return _one_of(field, values)
+        case Holds(field, value):
+            return _holds(field, value)
+        case Like(field, pattern):
+            if len(pattern.encode()) > MAX_PATTERN:
+                raise FilterError(f"the pattern after like has more than {MAX_PATTERN:,} bytes; make it shorter")
+            return _typed(field, pattern, r"like ? escape '\'", (pattern,))
+
+
+def _one_of(field: Field, values: Sequence[Value]) -> Condition:
+    """One condition for each kind of value, since a comparison stays within a kind."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    texts = [value for value in values if isinstance(value, str)]
+    parts = [
+        _typed(field, group[0], f"in ({', '.join('?' * len(group))})", tuple(group))
+        for group in (numbers, texts)
+        if group
+    ]
+    parts += [_is_bool(field, value=flag) for flag in (True, False) if any(value is flag for value in values)]
+    return _joined("or", parts)
+
+
+def _is_bool(field: Field, *, value: bool) -> Condition:
+    kind = _kind(field)
+    return Condition(f"({kind.sql} = {_bool_kind(value)})", kind.parameters)
+
+
+def _bool_kind(value: bool) -> str:
+    return "'true'" if value else "'false'"
+
+
+def _typed(field: Field, like: Value, comparison: str, parameters: tuple[Parameter, ...]) -> Condition:
+    """The field is of the kind of `like`, and the comparison holds for its value."""
+    kind, value = _kind(field), _value(field)
+    kinds = "('text')" if isinstance(like, str) else _NUMBERS
+    return Condition(
+        f"({kind.sql} in {kinds} and {value.sql} {comparison})", kind.parameters + value.parameters + parameters
+    )
+
+
+def _holds(field: Field, value: Value) -> Condition:
+    kind, array = _kind(field), _value(field)
+    parameters: tuple[Parameter, ...]
+    if isinstance(value, bool):
+        member, parameters = f"item.type = {_bool_kind(value)}", ()
+    else:
+        kinds = "('text')" if isinstance(value, str) else _NUMBERS
+        member, parameters = f"item.type in {kinds} and item.value = ?", (value,)
+    # json_each fails on text that is not JSON, so what is not an array is read as an empty one.
+    items = f"json_each(case {kind.sql} when 'array' then {array.sql} else '[]' end) as item"
+    return Condition(f"exists (select 1 from {items} where {member})", kind.parameters + array.parameters + parameters)
+
+
+# -- fields: two expressions for each, its JSON type ('null' if it is missing) and its value
+
+
+def _kind(field: Field) -> Condition:
+    if field.of_document:
+        return Condition("'text'", ())
+    if field.columns is not None:
+        return Condition(field.columns.kind, ())
+    found = _lookup(field.path, "type")
+    return Condition(f"ifnull({found.sql}, 'null')", found.parameters)
+
+
+def _value(field: Field) -> Condition:
+    if field.of_document:
+        return Condition(f"ifnull({_COLUMNS[field.path[0]]}, '')", ())
+    if field.columns is not None:
+        return Condition(field.columns.value, ())
+    return _lookup(field.path, "value")
+
+
+_COLUMNS = {"id": "id", "title": "title", "text": "text"}
+
+
+def _lookup(path: tuple[str, ...], what: str) -> Condition:
+    if all(is_plain(key) for key in path):
+        function = "json_type" if what == "type" else "json_extract"
+        return Condition(f"{function}(metadata, ?)", ("$" + "".join(f'."{key}"' for key in path),))
+    return _search(path, what)
+
+
+def _search(path: tuple[str, ...], what: str) -> Condition:
+    """For keys that a JSON path cannot name in every version of SQLite: a walk over the members, level by level."""
+    levels = ["json_each(metadata) as level0"]
+    for depth in range(1, len(path)):
+        above = f"level{depth - 1}"
+        levels.append(f"json_each(case {above}.type when 'object' then {above}.value else '{{}}' end) as level{depth}")
+    keys = " and ".join(f"level{depth}.key = ?" for depth in range(len(path)))
+    return Condition(f"(select level{len(path) - 1}.{what} from {', '.join(levels)} where {keys})", path)

@@ -1,0 +1,98 @@
+"""Files that are one document each: plain text and Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, BinaryIO
+
+from plait.errors import DocumentError, SourceError
+from plait.readers.lines import decode
+from plait.records import Document
+from plait.storage.documents import check_document
+
+MAX_FILE = 100_000_000  # bytes
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_ENTRY = re.compile(r"([\w][\w .-]*?)[ \t]*:(?:[ \t]+(.*))?")
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
+
+
+def read_text(stream: BinaryIO, name: str, id: str) -> Document | None:
+    """The whole file as one text; None if it is blank."""
+    return _document(id, _whole(stream, name), "", {}, name)
+
+
+def read_markdown(stream: BinaryIO, name: str, id: str) -> Document | None:
+    """The text below the front matter; the title is that of the front matter, or the first heading."""
+    text, metadata = _whole(stream, name), {}
+    if match := _FRONT_MATTER.match(text):
+        metadata, text = front_matter(match.group(1) or ""), text[match.end() :]
+    title = metadata.pop("title", None)
+    return _document(id, text, heading(text) if title is None else str(title), metadata, name)
+
+
+def _whole(stream: BinaryIO, name: str) -> str:
+    raw = stream.read(MAX_FILE + 1)
+    if len(raw) > MAX_FILE:
+        raise SourceError(f"{name} is longer than {MAX_FILE:,} bytes; split it into several files")
+    return decode(raw, name).replace("\r\n", "\n")
+
+
+def _document(id: str, text: str, title: str, metadata: dict[str, Any], name: str) -> Document | None:
+    if not text.strip() and not title.strip():
+        return None
+    document = Document(id, text, title, metadata)
+    try:
+        check_document(document)
+    except DocumentError as error:
+        raise SourceError(f"{name}: {error}") from None
+    return document
+
+
+def front_matter(block: str) -> dict[str, Any]:
+    """The entries `key: value` of a block. It is not YAML: what is nested or runs over lines is left out."""
+    entries = {}
+    for line in block.split("\n"):
+        if (match := _ENTRY.fullmatch(line.rstrip())) and match.group(2):
+            entries[match.group(1)] = _scalar_or_list(match.group(2).strip())
+    return entries
+
+
+def _scalar_or_list(written: str) -> Any:
+    if written.startswith("[") and written.endswith("]"):
+        return [_scalar(item.strip()) for item in written[1:-1].split(",") if item.strip()]
+    return _scalar(written)
+
+
+def _scalar(written: str) -> Any:
+    if len(written) > 1 and written[0] == written[-1] and written[0] in "'\"":
+        return written[1:-1]
+    if written.lower() in ("true", "false"):
+        return written.lower() == "true"
+    if written.lower() in ("null", "~"):
+        return None
+    if number := _NUMBER.fullmatch(written):
+        return float(written) if number.group(2) else int(written) if len(written) < 20 else written
+    return written
+
+
+def heading(text: str) -> str:
+    """The first heading of a Markdown text, `# so` or underlined, that is not within a code block; else empty."""
+    fence, above = "", ""
+    for line in text.split("\n"):
+        if mark := _FENCE.match(line):
+            if not fence:
+                fence = mark.group(1)
+            elif mark.group(1).startswith(fence):
+                fence = ""
+            above = ""
+        elif not fence:
+            if match := _HEADING.fullmatch(line):
+                return match.group(1)
+            if above and _UNDERLINE.fullmatch(line):
+                return above
+            above = line.strip()
+    return ""

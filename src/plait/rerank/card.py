@@ -1,0 +1,142 @@
+"""The `plait.json` of a cross-encoder: what it is and how it reads pairs. As strict as the card of an encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from plait.encode.model_card import CARD_NAME, CROSS_KIND, FORMAT, FileRecord, Section, file_record
+from plait.errors import ModelError
+
+HEADS = ("cls", "emb", "maxsim", "classifier")
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """[EMB]-CE: a token after the query and one after the document, whose outputs are multiplied."""
+
+    query: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairReading:
+    """How a pair is read: `[CLS] query [SEP] document [SEP]`, or as the model's tokeniser frames pairs."""
+
+    length: int  # in tokens, special ones included
+    query_length: int  # tokens that the query may always have; the document has the rest
+    query_prefix: str = ""
+    document_prefix: str = ""
+    # Where this is not 0 the document has at most so many tokens, and the query at most `query_length`: a text is then
+    # cut in one place whatever stands beside it, and what a model makes of it alone can be kept.
+    document_length: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """What a card holds; a `document_length` of 0 is left out, as in cards from before it."""
+        return {key: value for key, value in asdict(self).items() if key != "document_length" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCard:
+    """All of the `plait.json` of a cross-encoder."""
+
+    name: str
+    version: str
+    head: str  # cls: pooler and one output; emb: two markers; maxsim: nearest tokens; classifier: what the graph does
+    pair: PairReading
+    markers: Markers | None
+    weights: str  # sha256 of the weights before any rounding, so that every precision has the same
+    tokenizer: FileRecord
+    precisions: Mapping[str, FileRecord]
+    languages: tuple[str, ...]
+    licence: str
+    attribution: str
+    source: str
+    made: str
+
+    @property
+    def fingerprint(self) -> str:
+        """The name and a short hash of the weights, the tokeniser and the reading of pairs; not of the precision."""
+        identity = {
+            "weights": self.weights,
+            "tokenizer": self.tokenizer.sha256,
+            "pair": self.pair.to_json(),
+            "markers": asdict(self.markers) if self.markers else None,
+        }
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+        return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def to_json(self) -> dict[str, object]:
+        """What `parse_cross_card` reads."""
+        fields = asdict(self) | {"pair": self.pair.to_json(), "languages": list(self.languages)}
+        return {"format": FORMAT, "kind": CROSS_KIND, **fields}
+
+
+def read_cross_card(folder: Path) -> CrossCard:
+    """The card of a cross-encoder's folder; ModelError if there is none or it is of something else."""
+    path = folder / CARD_NAME
+    if not folder.is_dir():
+        raise ModelError(f"there is no model folder {folder}; give the path of a folder that holds {CARD_NAME}")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        raise ModelError(
+            f"{folder} is not a folder of a cross-encoder: it has no {CARD_NAME}, only {seen}; docs/cross.md says how "
+            f"a reranker of transformers is made into one"
+        ) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
+    return parse_cross_card(raw, str(path))
+
+
+def parse_cross_card(raw: object, where: str) -> CrossCard:
+    """The card in `raw`, which json.loads gave; `where` names it in messages."""
+    if isinstance(raw, dict) and "kind" not in raw:
+        raise ModelError(f"{where} is the card of an encoder; a reranker needs one of kind {CROSS_KIND!r}")
+    top = Section(raw, where)
+    top.take_one_of("kind", (CROSS_KIND,))
+    number = top.take("format", int)
+    if number != FORMAT:
+        raise ModelError(
+            f"{where} has format {number}, and this plait reads format {FORMAT}; "
+            f"{'upgrade plait' if number > FORMAT else 'build the model again'}"
+        )
+    pair, markers = top.section("pair"), top.section_or_none("markers")
+    card = CrossCard(
+        name=top.take("name", str),
+        version=top.take("version", str),
+        head=top.take_one_of("head", HEADS),
+        pair=PairReading(
+            length=pair.take_count("length"),
+            query_length=pair.take_count("query_length"),
+            query_prefix=pair.take("query_prefix", str),
+            document_prefix=pair.take("document_prefix", str),
+            document_length=pair.take_or("document_length", default=0),
+        ),
+        markers=Markers(markers.take("query", str), markers.take("document", str)) if markers else None,
+        weights=top.take("weights", str),
+        tokenizer=file_record(top.section("tokenizer")),
+        precisions=top.each_section("precisions", file_record),
+        languages=top.take_strings("languages"),
+        licence=top.take("licence", str),
+        attribution=top.take("attribution", str),
+        source=top.take("source", str),
+        made=top.take("made", str),
+    )
+    for section in (pair, markers, top):
+        if section is not None:
+            section.close()
+    if (card.head == "emb") != (card.markers is not None):
+        raise ModelError(f"{where} has the head {card.head!r} and markers {card.markers}; emb has them, no other does")
+    if card.pair.document_length < 0:
+        raise ModelError(f"{where} gives the document {card.pair.document_length} tokens; it must be 0 or more")
+    if card.pair.query_length >= card.pair.length:
+        raise ModelError(
+            f"{where} gives the query {card.pair.query_length} of {card.pair.length} tokens, which leaves none for the "
+            f"document"
+        )
+    return card

@@ -1,7 +1,0 @@
-"""Files to documents: JSON lines, BEIR folders, tab-separated text, plain text, Markdown, folders of these. Read as a
-stream, so that a source of any size needs little memory; every error names the file and the line."""
-
-from plait.sources.read import documents_from
-from plait.sources.report import SourceReport
-
-__all__ = ["SourceReport", "documents_from"]

@@ -1,0 +1,51 @@
+"""How rare each id of a vocabulary is: counted once over corpora, and given to the sparse head."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.encode.chunking import with_title
+from plait.errors import InputError
+from plait.evaluate.lines import find
+from plait.readers import documents_from
+from plait.train.texts import Texts
+
+TEXTS_AT_ONCE = 1000
+
+
+def rarity(
+    corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int, forms: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
+    """(n_ids,): the square root of the logarithm of texts over texts with the id, as a part of the largest. The root,
+    because query and document both have it, and their product is to be the logarithm. The first `limit` documents
+    of each BEIR folder are counted, 0 for all. An id that none has is as rare as can be; with `forms` (n_ids,), an id
+    is as rare as the term it counts as."""
+    terms = np.arange(n_ids) if forms is None else forms
+    counts, n_texts = np.zeros(n_ids, np.int64), 0
+    for folder in corpora:
+        for some in _batches(_documents(folder, limit)):
+            n_texts += len(some)
+            for ids in texts.read(some, is_query=False):
+                counts[np.unique(terms[ids])] += 1
+    found = np.log((n_texts + 1) / (counts[terms] + 0.5))
+    part: NDArray[np.float64] = found / np.log((n_texts + 1) / 0.5)
+    return np.asarray(np.sqrt(part.clip(0, 1)), np.float32)
+
+
+def _documents(folder: str, limit: int) -> Iterable[str]:
+    corpus = find(Path(folder), "corpus.jsonl")
+    if corpus is None:
+        raise InputError(f"there is no corpus in {folder}; rarity is counted over the documents of BEIR folders")
+    texts = (with_title(document.title, document.text) for document in documents_from([corpus]))
+    return itertools.islice(texts, limit or None)
+
+
+def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
+    given = iter(texts)
+    while some := list(itertools.islice(given, TEXTS_AT_ONCE)):
+        yield some

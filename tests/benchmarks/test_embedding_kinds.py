@@ -1,0 +1,49 @@
+"""What plans find of a judged set, and that a query which is a text of its corpus does not find itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+import plait
+from embedding_kinds import K, add_drop_self, check_drop_self, found_by_plan
+from encoders import WordEncoder
+from plait.evaluate import JudgedSet
+
+PLANS = ("bm25", "dense", "hybrid")
+N_TEXTS = 2 * K
+
+
+def judged() -> JudgedSet:
+    queries = {f"d{number}": f"plaited vectors of text {number}" for number in range(N_TEXTS)}
+    return JudgedSet("set", "set", "test", None, queries, {id: {"d0": 1} for id in queries})
+
+
+def found(folder: Path, *, drop_self: bool) -> dict[str, dict[str, list[str]]]:
+    asked = judged()
+    with plait.open(folder, create=True, encoder=WordEncoder()) as index:
+        index.add([{"id": id, "text": text} for id, text in asked.queries.items()])
+        runs = found_by_plan(index, asked, PLANS, drop_self=drop_self)
+    return {plan: {query: [id for id, _ in own] for query, own in run.items()} for plan, run in runs.items()}
+
+
+def test_queries_that_are_documents_find_themselves_unless_they_are_dropped(tmp_path: Path) -> None:
+    for plan, run in found(tmp_path / "kept", drop_self=False).items():
+        assert all(len(ids) == K and ids[0] == query for query, ids in run.items()), plan
+
+
+def test_without_themselves_as_many_others_are_found(tmp_path: Path) -> None:
+    for plan, run in found(tmp_path / "dropped", drop_self=True).items():
+        assert all(len(ids) == K and query not in ids for query, ids in run.items()), plan
+
+
+def test_a_set_that_is_not_measured_cannot_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sets", nargs="+")
+    add_drop_self(parser)
+    check_drop_self(parser, parser.parse_args(["--sets", "birco-arguana", "cacm", "--drop-self", "birco-arguana"]))
+    with pytest.raises(SystemExit):
+        check_drop_self(parser, parser.parse_args(["--sets", "birco-arguana", "--drop-self", "arguana"]))
+    assert "--drop-self names arguana" in capsys.readouterr().err

@@ -1,0 +1,314 @@
+"""A CUR index in an index: built, stopped, gone on with, searched with filters and deletes, refused where it must."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+import plait
+from encoders import WordEncoder
+from plait.cli.app import app
+from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_from_file
+from plait.cur.build import CurConfig, build_cur, update_cur
+from plait.cur.index import CurFolder, inner_products, quantised
+from plait.errors import ConfigError, CorruptIndexError, InputError, LockedError, NotAnIndexError, StoreError
+from plait.index import Index
+from plait.rerank.cross_encoder import OnBatch
+from plait.rerank.pairs import Pair
+from plait.search.trace import Trace
+from rerank.small_cross import WordScorer
+
+VOCABULARY = [f"{first}{second}{'o' * (place % 4)}" for place, first in enumerate("bcdfg") for second in "aeiu"]
+ASKED = "ba cooe ducks"
+
+
+def words(n: int, seed: int) -> str:
+    return " ".join(np.random.default_rng(seed).choice(VOCABULARY, n).tolist())
+
+
+QUERIES = [words(4, 1000 + number) for number in range(40)]
+# There are 20 words, so scores have 20 directions: 30 anchors span them.
+SMALL = CurConfig(budget=60, k=5, anchors=30, seed=1)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    opened = plait.open(tmp_path / "ix", create=True, encoder=WordEncoder())
+    opened.add([{"id": f"d{n}", "text": words(12, n), "title": f"title {n}", "even": n % 2 == 0} for n in range(150)])
+    return opened
+
+
+@pytest.fixture
+def built(index: Index) -> Index:
+    build_cur(index._store, WordScorer(), QUERIES, SMALL)
+    return index
+
+
+def recall(index: Index, query: str, found: list[str], k: int) -> float:
+    """How many of the first k found score as well as the k-th best of all does: many documents score the same."""
+    ids = [id for id, _ in index.rank([query], 500, mode="dense")[0]]
+    scores = WordScorer().score([(query, text) for text in index.texts(ids)])
+    least = np.sort(scores)[-k] - 1e-6
+    good = {id for id, score in zip(ids, scores, strict=True) if score >= least}
+    return len(good & set(found[:k])) / k
+
+
+def found(index: Index, query: str, k: int, mode: str, **options: object) -> list[str]:
+    settings: dict[str, object] = {"model": WordScorer(), "budget": 60, **options}
+    return [hit.id for hit in index.search(query, k, mode=mode, options=settings)]
+
+
+@pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
+def test_each_mode_finds_most_of_what_the_cross_encoder_likes_best(built: Index, mode: str) -> None:
+    queries = [words(4, seed) for seed in range(2000, 2010)]
+    shared = [recall(built, query, found(built, query, 5, mode), 5) for query in queries]
+    assert np.mean(shared) >= (0.7 if mode == "axn" else 0.9)  # dense vectors have 16 dimensions, too few for 20 words
+
+
+@pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
+def test_the_budget_is_kept_and_told(built: Index, mode: str) -> None:
+    scorer, trace = WordScorer(), Trace()
+    built.search(QUERIES[0], 5, mode=mode, options={"model": scorer, "budget": 50}, trace=trace)
+    assert scorer.n_pairs == 50
+    calls = [stage.counts["calls"] for stage in trace.stages if "calls" in stage.counts]
+    assert sum(calls) == 50
+    assert len(calls) == (2 if mode == "anncur" else 5)
+
+
+def test_hits_have_exact_scores_and_say_when_they_were_scored(built: Index) -> None:
+    options: dict[str, object] = {"model": WordScorer(), "budget": 60}
+    hits = built.search(QUERIES[1], 5, mode="anncur", options=options, explain=True)
+    expected = WordScorer().score([(QUERIES[1], text) for text in built.texts([hit.id for hit in hits])])
+    np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-5)
+    assert {hit.scores["round"] for hit in hits} <= {1.0, 2.0}
+    assert hits[0].scores["predicted"] == pytest.approx(hits[0].score, abs=1.0)
+    assert hits[0].explanation is not None
+    parts = {part.kind: part for part in hits[0].explanation.parts}
+    assert (parts["anncur"].rank, parts["anncur"].share) == (1, 1.0)
+    assert parts["predicted"].share == 0
+    assert parts["round"].rank == 1  # the best of all is the best of its round
+
+
+def test_filters_and_deletes_hold_even_for_anchors(built: Index) -> None:
+    anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).facts().anchors))
+    for mode in ("anncur", "adacur", "axn"):
+        settings: dict[str, object] = {"model": WordScorer(), "budget": 60}
+        hits = built.search(QUERIES[2], 50, mode=mode, filter="even", options=settings)
+        assert len(hits) > 5
+        assert all(hit.metadata["even"] for hit in hits)
+    built.delete(anchors[:10])
+    for mode in ("anncur", "adacur", "axn"):
+        assert not set(found(built, QUERIES[2], 50, mode)) & set(anchors[:10])
+    assert built.search("ba", 3, mode="anncur", filter="even > 5", options={"model": WordScorer()}) == []
+
+
+def test_documents_that_come_later_are_found_after_an_update(built: Index) -> None:
+    built.add([{"id": "late", "text": f"{QUERIES[3]} {QUERIES[3]} {QUERIES[3]}"}])
+    assert "late" not in found(built, QUERIES[3], 5, "anncur")
+    assert "late" in found(built, QUERIES[3], 5, "axn")
+    scorer = WordScorer()
+    facts = update_cur(built._store, scorer)
+    assert scorer.n_pairs == len(QUERIES)
+    assert facts.n_documents == 151
+    for mode in ("anncur", "adacur"):
+        assert "late" in found(built, QUERIES[3], 5, mode)
+
+
+class Dying(WordScorer):
+    """Stops after so many blocks."""
+
+    def __init__(self, n_blocks: int) -> None:
+        super().__init__()
+        self._left = n_blocks
+
+    def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return super().score(pairs, on_batch=on_batch)
+
+
+def test_a_build_that_was_killed_goes_on_where_it_was(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.cur.build.BLOCK_PAIRS", 10 * len(QUERIES))
+    with pytest.raises(KeyboardInterrupt):
+        build_cur(index._store, Dying(4), QUERIES, SMALL)
+    folder = CurFolder(index.path)
+    with (folder.path / "scores.f32").open("ab") as file:
+        file.write(b"half a row")
+    with pytest.raises(NotAnIndexError, match="40 documents are scored already"):
+        folder.facts()
+    scorer, told = WordScorer(), list[tuple[int, int]]()
+    build_cur(index._store, scorer, QUERIES, SMALL, on_pairs=lambda done, total: told.append((done, total)))
+    assert scorer.n_pairs == 110 * len(QUERIES)
+    assert told[-1] == (scorer.n_pairs, scorer.n_pairs)
+    scores = folder.scores(len(QUERIES))
+    texts = index.texts(index._snapshot().fetch_ids(folder.docs().tolist()))
+    np.testing.assert_allclose(scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
+
+
+def test_a_second_build_scores_nothing_and_other_queries_begin_anew(built: Index) -> None:
+    scorer = WordScorer()
+    build_cur(built._store, scorer, QUERIES, CurConfig(budget=50, k=3, choice="leverage"))
+    assert scorer.n_pairs == 0
+    build_cur(built._store, scorer, QUERIES[:20], SMALL)
+    assert scorer.n_pairs == 150 * 20
+
+
+def test_anchors_can_be_clusters_of_dense_vectors(index: Index) -> None:
+    facts = build_cur(index._store, WordScorer(), QUERIES, CurConfig(budget=60, k=5, anchors=20, choice="clusters"))
+    assert len(set(facts.anchors)) == 20
+
+
+class Changing(WordScorer):
+    """Adds a document to the index while it scores."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._done = path, False
+
+    def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
+        if not self._done:
+            with plait.open(self._path, encoder=WordEncoder()) as other:
+                other.add([{"id": "meanwhile", "text": "ba be bi"}])
+            self._done = True
+        return super().score(pairs, on_batch=on_batch)
+
+
+def test_an_index_that_changes_under_the_build_is_told_and_nothing_is_lost(index: Index) -> None:
+    with pytest.raises(StoreError, match=r"changed while its documents were scored.*run the same command again"):
+        build_cur(index._store, Changing(index.path), QUERIES, SMALL)
+    scorer = WordScorer()
+    assert build_cur(index._store, scorer, QUERIES, SMALL).n_documents == 151
+    assert scorer.n_pairs == len(QUERIES)
+
+
+class Wrong(WordScorer):
+    def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
+        scores = super().score(pairs, on_batch=on_batch)
+        scores[3] = np.nan
+        return scores
+
+
+def test_a_score_that_is_no_number_names_document_and_query(index: Index) -> None:
+    with pytest.raises(InputError, match=r"document 'd0' with the query .* as nan.*fp32"):
+        build_cur(index._store, Wrong(), QUERIES, SMALL)
+
+
+def test_two_builds_at_once_are_refused(index: Index) -> None:
+    class Nested(WordScorer):
+        def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
+            build_cur(index._store, WordScorer(), QUERIES, SMALL)
+            return super().score(pairs, on_batch=on_batch)
+
+    with pytest.raises(LockedError):
+        build_cur(index._store, Nested(), QUERIES, SMALL)
+
+
+def test_searches_that_cannot_work_say_why(built: Index) -> None:
+    other = WordScorer()
+    other.fingerprint = "other"
+    cases: list[tuple[str, dict[str, object], str]] = [
+        ("anncur", {"budget": 3}, r"anchors are scored before"),
+        ("anncur", {"start": "dense"}, "begins with its anchors"),
+        ("anncur", {"n_rounds": 3}, "no setting 'n_rounds'"),
+        ("adacur", {"mix": 0.5}, "mix is a setting of axn"),
+        ("adacur", {"start": "sparse"}, "start is 'sparse'"),
+        ("adacur", {"budget": 0}, "at least 1"),
+        ("adacur", {"model": other}, "cannot be compared"),
+    ]
+    for mode, options, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            found(built, "ba", 3, mode, **options)
+    with pytest.raises(ConfigError, match="no exact search"):
+        built.search("ba", mode="anncur", exact=True)
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        update_cur(built._store, other)
+
+
+def test_an_index_without_a_cur_index_says_how_to_build_it(index: Index) -> None:
+    with pytest.raises(NotAnIndexError, match="plait cur build"):
+        index.search("ba", mode="anncur")
+
+
+def test_damage_is_told(built: Index) -> None:
+    folder = CurFolder(built.path).path
+    (folder / "codes.i8").write_bytes(b"short")
+    with pytest.raises(CorruptIndexError, match=r"codes\.i8 has 5 bytes"):
+        found(built, "ba", 3, "anncur")
+    (folder / "cur.json").write_text("{")
+    with pytest.raises(CorruptIndexError, match="build again"):
+        found(built, "ba", 3, "anncur")
+
+
+def test_codes_keep_inner_products() -> None:
+    rng = np.random.default_rng(0)
+    rows, query = rng.normal(size=(50, 30)).astype(np.float32), rng.normal(size=30)
+    rows[7] = 0
+    found = inner_products(query, *quantised(rows), block=16)
+    np.testing.assert_allclose(found, rows @ query, atol=0.15)
+    assert found[7] == 0
+
+
+# -- anchor queries
+
+
+def test_queries_come_from_lines_and_from_json(tmp_path: Path) -> None:
+    file = tmp_path / "q.txt"
+    file.write_text('one query\n\n{"_id": "1", "text": "two"}\n{"query": "three"}\n')
+    assert queries_from_file(file, fewest=2) == ["one query", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("one\ntwo\n", "has 2 queries, and 5"),
+        ("a\nb\nc\nd\na\n", "more than once"),
+        ('{"id": 3}\n', "line 1: expected 'text'"),
+    ],
+)
+def test_a_file_of_queries_that_cannot_work_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "q.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        queries_from_file(tmp_path / "q.txt", fewest=5)
+
+
+def test_queries_are_made_from_the_corpus(index: Index) -> None:
+    snapshot = index._snapshot()
+    titles = queries_from_corpus(snapshot, "titles", 20)
+    assert len(set(titles)) == 20
+    assert all(title.startswith("title ") for title in titles)
+    assert all(len(text.split()) >= 4 for text in queries_from_corpus(snapshot, "sentences", 20))
+    with pytest.raises(InputError, match=r"have 150 different titles.*sentences"):
+        queries_from_corpus(snapshot, "titles", 151)
+
+
+def test_dev_queries_are_apart_from_the_others() -> None:
+    rows, dev = dev_split(QUERIES)
+    assert sorted(rows + dev) == list(range(40))
+    assert len(dev) == 8
+
+
+# -- the command line
+
+
+def test_the_command_builds_updates_and_searches(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.close()
+    monkeypatch.setattr("plait.rerank.cross_encoder.load_cross", lambda *_given, **_options: WordScorer())
+    monkeypatch.setattr("plait.cur.modes.load_cross", lambda *_given, **_options: WordScorer())
+    (tmp_path / "q.txt").write_text("\n".join(QUERIES))
+    path, run = str(tmp_path / "ix"), CliRunner()
+    built = run.invoke(app, ["cur", "build", path, "--queries", str(tmp_path / "q.txt"), "--budget", "60", "--json"])
+    assert built.exit_code == 0, built.stderr
+    assert json.loads(built.stdout)["documents"] == 150
+    for action in ("update", "info"):
+        assert "150 documents over" in run.invoke(app, ["cur", action, path]).stdout
+    wrong = run.invoke(app, ["cur", "build", path])
+    assert wrong.exit_code == 2
+    assert "--queries FILE, or --from-corpus" in wrong.stderr
+    assert "--budget is for the modes" in run.invoke(app, ["search", path, "ba", "--budget", "9"]).stderr

@@ -1,0 +1,44 @@
+"""What is said of a filter that names a field which no document has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plait.records import Document, Span
+from plait.storage.store import Store
+from storage.samples import make_store, strands_for
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = make_store(tmp_path / "index")
+    documents = [
+        Document("a", "woven", metadata={"language": "en", "year": 2020, "author": {"name": "Ann"}}),
+        Document("b", "wool", metadata={"year": None}),
+    ]
+    with store.writer() as writer:
+        writer.write(documents, [[Span(0, 4)]] * 2, strands_for(2))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("filter", "told"),
+    [
+        ('language = "de" and year > 2030', ""),
+        ('title = "x" or not author.name = "Bea"', ""),
+        ('langauge = "en"', "no document has a field langauge; did you mean language?"),
+        ('author.nmae = "Ann"', "no document has a field author.nmae; did you mean author.name?"),
+        ("zzz and year > 1", "no document has a field zzz; there are language, year, author, author.name"),
+        ("qq = 1 or qq = 2 or not yaer > 3", "no document has a field qq, yaer; did you mean year?"),
+    ],
+)
+def test_what_is_said(store: Store, filter: str, told: str) -> None:
+    with store.snapshot() as snapshot:
+        assert snapshot.unknown_filter_fields(filter) == told
+
+
+def test_of_documents_without_metadata(tmp_path: Path) -> None:
+    with make_store(tmp_path / "empty").snapshot() as snapshot:
+        assert snapshot.unknown_filter_fields("x = 1") == "no document has a field x; the documents have no metadata"

@@ -1,0 +1,111 @@
+"""Items from rows that were found one by one, and the room for it, which every query leaves as it found it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from plait import _core
+from plait.errors import ConfigError, InputError
+from plait.scoring.xtr import FoundRows, ItemTally
+
+
+def random_found(n_items: int, n_query: int, most: int, seed: int, *, n_levels: int = 1000) -> FoundRows:
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, n_query))])
+    scores = rng.integers(-n_levels, n_levels + 1, starts[-1]).astype(np.float32) / np.float32(64)
+    missing = rng.integers(-n_levels, n_levels + 1, n_query).astype(np.float32) / np.float32(64)
+    return FoundRows(rng.integers(0, n_items, starts[-1], np.uint32), scores, starts, missing)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    n_items=st.integers(1, 60),
+    n_query=st.integers(1, 40),
+    most=st.sampled_from([0, 1, 5, 60]),
+    k=st.integers(0, 70),
+    n_levels=st.sampled_from([1, 1000]),
+    seed=st.integers(0, 10000),
+)
+def test_items_equal_their_reference(n_items: int, n_query: int, most: int, k: int, n_levels: int, seed: int) -> None:
+    found = random_found(n_items, n_query, most, seed, n_levels=n_levels)
+    sums = reference.impute(found.items, found.scores, found.starts, found.missing)
+    wanted = sorted(sums, key=lambda item: (-sums[item], item))[:k]
+    tally = ItemTally(n_items)
+    for _ in range(2):  # the second time finds the room as empty as the first
+        items, scores, n_met = tally.best_items(found, k)
+        # Steps of 1/64 are exact in both, so the order is too.
+        assert (items.tolist(), scores.tolist(), n_met) == (wanted, [sums[item] for item in wanted], len(sums))
+        assert not tally._words.any()
+
+
+def test_many_items_are_cut_to_the_best() -> None:
+    found = random_found(20_000, 8, 5000, 3)
+    sums = reference.impute(found.items, found.scores, found.starts, found.missing)
+    for k in (1, 100, 15_000):
+        items, _, _ = ItemTally(20_000).best_items(found, k)
+        assert items.tolist() == sorted(sums, key=lambda item: (-sums[item], item))[:k]
+
+
+def found_of(items: Any, scores: Any, starts: Any, missing: Any) -> FoundRows:
+    return FoundRows(
+        np.asarray(items, np.uint32),
+        np.asarray(scores, np.float32),
+        np.asarray(starts, np.int64),
+        np.asarray(missing, np.float32),
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ([0, 5], [1, 1], [0, 2], [0]),
+        ([0, 2**32 - 1], [1, 1], [0, 2], [0]),
+        ([0, 1], [1], [0, 2], [0]),
+        ([0, 1], [1, 1], [0, 3], [0]),
+        ([0, 1], [1, 1], [0, 1], [0]),
+        ([0, 1], [1, 1], [1, 2], [0]),
+        ([0, 1], [1, 1], [0, 2, 1, 2], [0, 0, 0]),
+        ([0, 1], [1, 1], [0, 2**62, 2], [0, 0]),
+        ([0, 1], [1, 1], [-1, 2], [0]),
+        ([0, 1], [1, 1], [0, 2], [0, 0]),
+        ([0, 1], [1, 1], [], []),
+        ([0, 1], [1, np.nan], [0, 2], [0]),
+        ([0, 1], [1, 1], [0, 2], [np.nan]),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_and_leaves_the_room_empty(wrong: Any) -> None:
+    tally = ItemTally(5)
+    with pytest.raises(InputError):
+        tally.best_items(found_of(*wrong), 3)
+    assert not tally._words.any()
+
+
+def test_arrays_that_do_not_fit_are_refused_by_the_core() -> None:
+    found = found_of([0, 1], [1, 2], [0, 2], [0])
+    right: list[Any] = [found.items, found.scores, found.starts, found.missing]
+    right += [np.zeros((5, 2), np.uint64), np.empty(5, np.uint32), np.empty(3, np.uint32), np.empty(3, np.float32)]
+    assert _core.impute(*right) == (2, 2)
+    changes: list[tuple[int, Any]] = [(4, np.zeros((5, 3), np.uint64)), (5, np.empty(4, np.uint32))]
+    for place, array in [*changes, (7, np.empty(2, np.float32))]:
+        arguments = [*right]
+        arguments[place] = array
+        with pytest.raises(ValueError, match=r"\w"):
+            _core.impute(*arguments)
+    for place in range(len(right)):
+        arguments = [*right]
+        arguments[place] = right[place].astype(np.complex64)
+        with pytest.raises(TypeError):
+            _core.impute(*arguments)
+
+
+def test_no_query_rows_find_nothing_and_a_negative_k_is_refused() -> None:
+    assert ItemTally(3).best_items(found_of([], [], [0], []), 2)[0].tolist() == []
+    with pytest.raises(ConfigError, match="k is -1"):
+        ItemTally(3).best_items(found_of([], [], [0], []), -1)

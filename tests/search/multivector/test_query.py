@@ -1,0 +1,140 @@
+"""Compressed search: with everything read it is exhaustive, and its scores are those of the decoded rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import reference
+from plait.codec import kmeans
+from plait.codec.assign import Nearest
+from plait.codec.codebook import Codebook
+from plait.codec.coded_items import CodedItems
+from plait.codec.postings import Postings
+from plait.codec.residual import ResidualCodec
+from plait.embeddings import MultiVectors
+from plait.errors import ConfigError
+from plait.search.multivector.query import MultiVectorQuery, ProbeConfig
+from plait.search.trace import Trace
+
+
+def unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def corpus(n_items: int = 300, dim: int = 32, seed: int = 0) -> MultiVectors:
+    """Rows around common middles, as token vectors are; items of 0 to 12 rows."""
+    rng = np.random.default_rng(seed)
+    middles = rng.standard_normal((40, dim))
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 13, n_items))]).astype(np.int64)
+    rows = middles[rng.integers(0, 40, offsets[-1])] + 0.6 * rng.standard_normal((offsets[-1], dim))
+    return MultiVectors(unit(rows), offsets)
+
+
+def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bool = False) -> CodedItems:
+    rows = documents.values.astype(np.float32)
+    means = kmeans.train(rows, n_cells)
+    cells = Nearest(means).cells(rows)
+    codebook = Codebook.rounded(means)
+    codec = ResidualCodec.fit(codebook, bits, rows, cells)
+    stored = codec.encode(rows, cells)
+    assert stored.cells is not None
+    second = ResidualCodec.fit(codebook, 8, rows, cells)
+    return CodedItems(
+        codec,
+        stored,
+        documents.offsets,
+        Postings.of(stored.cells, documents.offsets, len(codebook)),
+        fine=(second, second.encode(rows, cells)) if fine else None,
+    )
+
+
+def queries(documents: MultiVectors, n_queries: int = 20) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(9)
+    drawn = [rng.integers(0, len(documents.values), rng.integers(1, 30)) for _ in range(n_queries)]
+    noise = 0.05 * rng.standard_normal((1, documents.dim))
+    return [unit(documents.values[rows].astype(np.float64) + noise) for rows in drawn]
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_scores_are_those_of_the_decoded_rows(bits: int) -> None:
+    documents = corpus()
+    items = coded(documents, bits=bits)
+    decoded = MultiVectors(items.codec.decode(items.rows), documents.offsets)
+    for query in queries(documents, 5):
+        found, scores = MultiVectorQuery(query, items).exhaustive(len(documents))
+        wanted = reference.maxsim(query, decoded)[found]
+        np.testing.assert_allclose(scores, wanted, atol=0.02 * len(query))
+
+
+@pytest.mark.parametrize("fine", [False, True])
+def test_reading_everything_equals_exhaustive_search(fine: bool) -> None:
+    documents = corpus()
+    items = coded(documents, fine=fine)
+    everything = ProbeConfig(n_probe=1000, n_candidates=1000, n_code_scored=1000, n_rescored=1000)
+    for query in queries(documents):
+        found, scores = MultiVectorQuery(query, items).search(10, everything)
+        wanted, wanted_scores = MultiVectorQuery(query, items).exhaustive(10)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(scores, wanted_scores)
+
+
+def recall(items: CodedItems, documents: MultiVectors, config: ProbeConfig | None) -> float:
+    shares = []
+    for query in queries(documents, 40):
+        truth = set(np.argsort(-reference.maxsim(query, documents), kind="stable")[:10].tolist())
+        asked = MultiVectorQuery(query, items)
+        found, _ = asked.exhaustive(10) if config is None else asked.search(10, config)
+        shares.append(len(truth & set(found.tolist())) / 10)
+    return float(np.mean(shares))
+
+
+def test_more_bits_and_fine_codes_come_closer_to_the_floats() -> None:
+    documents = corpus()
+    one, two, four = (recall(coded(documents, bits=bits), documents, None) for bits in (1, 2, 4))
+    fine = recall(coded(documents, fine=True), documents, None)
+    assert one < two < four <= fine
+    assert fine >= 0.97
+
+
+def test_probing_a_few_cells_keeps_nine_in_ten_of_what_exhaustive_search_finds() -> None:
+    documents = corpus(1500)
+    items = coded(documents, n_cells=128)
+    probed = recall(items, documents, ProbeConfig(n_probe=8, n_candidates=300, n_code_scored=64))
+    assert probed >= 0.9 * recall(items, documents, None)
+
+
+def test_only_allowed_items_are_found() -> None:
+    documents = corpus()
+    items = coded(documents)
+    allowed = np.zeros(len(documents), bool)
+    allowed[::7] = True
+    bits = np.packbits(allowed, bitorder="little")
+    for query in queries(documents, 5):
+        found, _ = MultiVectorQuery(query, items).search(10, ProbeConfig(n_probe=64), allowed=bits)
+        assert allowed[found].all()
+        wanted, _ = MultiVectorQuery(query, items).exhaustive(10, allowed=np.flatnonzero(allowed))
+        assert len(set(found.tolist()) & set(wanted.tolist())) >= 8
+
+
+def test_one_item_and_one_cell_are_enough() -> None:
+    documents = MultiVectors(unit(np.ones((3, 8))), np.array([0, 3], np.int64))
+    found, scores = MultiVectorQuery(documents[0].astype(np.float32), coded(documents)).search(10, ProbeConfig())
+    assert found.tolist() == [0]
+    np.testing.assert_allclose(scores, [3.0], atol=0.05)
+
+
+def test_each_stage_says_what_it_saw() -> None:
+    documents = corpus()
+    trace = Trace()
+    MultiVectorQuery(queries(documents, 1)[0], coded(documents, fine=True), trace).search(
+        5, ProbeConfig(n_candidates=100)
+    )
+    assert [stage.name for stage in trace.stages] == ["centroids", "gather", "flood", "codes", "fine codes"]
+    assert all(stage.counts for stage in trace.stages)
+
+
+def test_a_stage_of_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="n_probe is 0"):
+        ProbeConfig(n_probe=0)

@@ -1,0 +1,91 @@
+"""BM25 as it is defined, whichever way its words are read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from plait.embeddings import Embeddings
+from plait.scoring.bm25 import COMMON
+from plait.search import fts5 as sqlite_text
+from plait.storage.files import text_index as words_file
+
+K1, B = 1.2, 0.75
+# Words of a Zipfian text: w0 is in nearly every document, w40 in few. None of them has another stem.
+RNG = np.random.default_rng(5)
+TEXTS = [" ".join(f"w{min(int(rank), 60)}" for rank in RNG.zipf(1.4, RNG.integers(3, 30))) for _ in range(120)]
+
+
+def expected(query: str, n_texts: int = len(TEXTS)) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """BM25 of every text, written for reading."""
+    counts = [Counter(text.split()) for text in TEXTS[:n_texts]]
+    lengths = np.array([sum(count.values()) for count in counts])
+    scores = np.zeros(n_texts)
+    for word, times in Counter(query.split()).items():
+        n = sum(word in count for count in counts)
+        odds = (n_texts - n + 0.5) / (n + 0.5)
+        idf = math.log(odds) if n <= COMMON * n_texts else min(math.log1p(odds), math.log(2))
+        tf = np.array([count[word] for count in counts])
+        scores += min(times, 4) * idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * lengths / lengths.mean()))
+    return scores
+
+
+@pytest.fixture(scope="module", params=["sqlite", "words"])
+def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
+    """By the full-text table of the catalogue, and by the words of a compacted segment."""
+    made = plait.open(tmp_path_factory.mktemp("words") / "index", create=True, shape=plait.EmbeddingSpec())
+    made.add_embeddings([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)], Embeddings())
+    if request.param == "words":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(words_file, "FEWEST_DOCUMENTS", 1)
+            made.compact()
+    assert len(list(made.path.glob("segments/*/words.plait"))) == (request.param == "words")
+    return made
+
+
+@pytest.mark.parametrize("deep", [1, 2000])
+@pytest.mark.parametrize("k", [1, 5, 200])
+@pytest.mark.parametrize(
+    "query", ["w1", "w30", "w1 w2", "w1 w30 w40", "w30 w40 w50", "w2 w2 w2 w9 w30", "w1 " * 9 + "w20", "w60 w1 w59"]
+)
+def test_scores_are_those_of_the_formula(
+    index: plait.Index, query: str, k: int, deep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_text, "AHEAD", 1)
+    monkeypatch.setattr(sqlite_text, "LEAST_AHEAD", deep)
+    scores = expected(query)
+    order = [number for number in np.lexsort((np.arange(len(TEXTS)), -scores.astype(np.float32))) if scores[number] > 0]
+    found = index.search(query, k, mode="bm25")
+    assert [hit.score for hit in found] == pytest.approx([scores[number] for number in order[:k]], rel=1e-4)
+    equal = {str(number) for number in order if scores[number] > 0.999 * scores[order[0]]}
+    assert {hit.id for hit in found[:1]} <= equal
+
+
+def test_a_word_of_all_documents_still_tells_them_apart(index: plait.Index) -> None:
+    found = index.search("w1", 10, mode="bm25")
+    assert found[0].score > found[-1].score > 0.01
+
+
+def test_a_filter_changes_what_is_found_and_not_the_scores(index: plait.Index) -> None:
+    every = {hit.id: hit.score for hit in index.search("w1 w30", 200, mode="bm25")}
+    chosen = list(every)[::7]
+    some = {hit.id: hit.score for hit in index.search("w1 w30", 3, mode="bm25", candidates=chosen)}
+    assert some == pytest.approx({id: every[id] for id in chosen[:3]})
+
+
+def test_a_single_document_is_found_with_a_score_above_zero(tmp_path: Path) -> None:
+    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec()) as one:
+        one.add_embeddings([{"id": "1", "text": "tea"}], Embeddings())
+        assert one.search("tea", mode="bm25")[0].score > 0.1
+
+
+def test_an_explanation_adds_up_to_the_score(index: plait.Index) -> None:
+    for hit in index.search("w1 w1 w2 w30", 5, mode="bm25", explain=True):
+        assert hit.explanation is not None
+        assert hit.explanation.bm25 is not None
+        assert sum(match.score for match in hit.explanation.bm25) == pytest.approx(hit.score, rel=1e-5)

@@ -1,0 +1,297 @@
+"""words.plait: BM25 from a segment's own words is that of the full-text index, before and after changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import plait
+from plait.errors import CorruptIndexError
+from plait.search import full_text
+from plait.storage.check import check
+from plait.storage.files import text_index as words_file
+from plait.storage.segment_file import SegmentFile
+from plait.storage.store import Store
+from plait.text import query_terms as spelling
+from plait.text.analyser import PLAIN, Analyser
+from plait.text.query_terms import spelled
+
+WORDS = [
+    "river",
+    "rivers",
+    "flood",
+    "floods",
+    "Überfahrt",
+    "café",
+    "running",
+    "runs",
+    "ran",
+    "the",
+    "of",
+    "north",
+    "茶道",
+    "history",
+    "naïve",
+    "zebra",
+    "x1",
+    "2024",
+]
+QUERIES = [
+    "river flood",
+    "the history of rivers",
+    "the of",  # nothing but words that most documents hold
+    "rivers river flooded zebra zebra",  # words that are one word there, or are asked for twice
+    "running",
+    "ÜBERFAHRT cafe",
+    "zebra",
+    "茶道",
+    "unheard",
+    "naive 2024 x1",
+]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words_file, "FEWEST_DOCUMENTS", 50)
+    monkeypatch.setattr(words_file, "CHUNK", 500)
+
+
+def add(index: plait.Index, n_documents: int, first: int = 0) -> None:
+    rng = np.random.default_rng(first)
+    share = 1 / np.arange(1, len(WORDS) + 1)
+    documents = [
+        {
+            "id": str(first + number),
+            "title": " ".join(rng.choice(WORDS, rng.integers(0, 3))),
+            "text": " ".join(rng.choice(WORDS, rng.integers(1, 60), p=share / share.sum())),
+            "n": first + number,
+        }
+        for number in range(n_documents)
+    ]
+    index.add_embeddings(documents, plait.Embeddings(dense=np.ones((n_documents, 2), np.float32)), merge=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=2)) as index:
+        add(index, 400)
+        index.compact()
+    return tmp_path / "index"
+
+
+def as_spelled(query: str, analyser: Analyser = PLAIN) -> list[str] | None:
+    return spelled(list(analyser.match_terms(query).values()), analyser)
+
+
+def both(
+    path: Path, monkeypatch: pytest.MonkeyPatch, query: str, k: int, allowed: NDArray[np.int64] | None = None
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """What the words find, and what SQLite does."""
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        assert snapshot._full_text._segment is not None
+        by_words = snapshot.bm25(query, k, allowed=allowed)
+        monkeypatch.setattr(snapshot._full_text, "_segment", None)
+        return [by_words, snapshot.bm25(query, k, allowed=allowed)]
+
+
+def test_a_compaction_of_many_documents_writes_words(path: Path) -> None:
+    assert len(list(path.glob("segments/*/words.plait"))) == 1
+    assert check(path).ok
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("k", [3, 1000])
+def test_scores_and_order_are_those_of_sqlite(path: Path, monkeypatch: pytest.MonkeyPatch, query: str, k: int) -> None:
+    (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, query, k)
+    np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
+    assert docs.tolist() == own_docs.tolist()
+
+
+@pytest.mark.parametrize("n_allowed", [5, 200])
+def test_only_allowed_documents_are_found(path: Path, monkeypatch: pytest.MonkeyPatch, n_allowed: int) -> None:
+    allowed = np.sort(np.random.default_rng(1).permutation(400)[:n_allowed]) + 1
+    (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, "river flood history", 1000, allowed)
+    assert docs.tolist() == own_docs.tolist()
+    np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
+
+
+def test_a_word_that_begins_others_is_left_to_sqlite(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert as_spelled("茶") is None
+    (docs, _), (own_docs, _) = both(path, monkeypatch, "茶", 1000)
+    assert len(docs)
+    assert docs.tolist() == own_docs.tolist()
+
+
+@pytest.mark.parametrize("most_later", [5, 20])  # by SQLite, and by words in memory
+def test_later_documents_are_found_and_deleted_ones_are_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most_later: int
+) -> None:
+    monkeypatch.setattr(full_text, "MOST_LATER", most_later)
+    with plait.open(path) as index:
+        add(index, 20, 400)
+        index.delete(["1", "2", "3"], merge=False)
+        found = {hit.id for hit in index.search("river floods history", 1000, mode="bm25")}
+        later = {id for id in found if int(id) >= 400}
+        assert later
+        assert not found & {"1", "2", "3"}
+        index.delete(sorted(later)[:1], merge=False)
+        assert {hit.id for hit in index.search("river floods history", 1000, mode="bm25")} == found - {min(later)}
+        chosen = {hit.id for hit in index.search("river floods history", 1000, mode="bm25", filter="n >= 398")}
+        assert chosen == {id for id in found - {min(later)} if int(id) >= 398}
+        assert index.search("unheard", mode="bm25") == []
+
+
+def test_a_later_document_scores_as_its_twin_in_the_segment(path: Path) -> None:
+    with plait.open(path) as index:
+        rng = np.random.default_rng(0)
+        share = 1 / np.arange(1, len(WORDS) + 1)
+        twins = []
+        for number in range(20):  # as `add` makes the first ones
+            title = " ".join(rng.choice(WORDS, rng.integers(0, 3)))
+            text = " ".join(rng.choice(WORDS, rng.integers(1, 60), p=share / share.sum()))
+            twins.append({"id": f"1{number:03}", "title": title, "text": text, "n": number})
+        index.add_embeddings(twins, plait.Embeddings(dense=np.ones((20, 2), np.float32)), merge=False)
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        assert snapshot._full_text._later is not None
+        for query in QUERIES:
+            docs, scores = snapshot.bm25(query, 1000)
+            found = dict(zip(snapshot.fetch_ids(docs.tolist()), scores.tolist(), strict=True))
+            for number in range(20):
+                assert found.get(f"1{number:03}") == found.get(str(number))
+
+
+def test_a_word_that_only_later_documents_hold_is_found(path: Path) -> None:
+    later = [{"id": "new", "text": "a quokka by the river"}, {"id": "other", "text": "the river"}]
+    with plait.open(path) as index:
+        index.add_embeddings(later, plait.Embeddings(dense=np.ones((2, 2), np.float32)), merge=False)
+        found = index.search("quokka", mode="bm25", explain=True)
+        assert [hit.id for hit in found] == ["new"]
+        assert index.search("quokka river", 3, mode="bm25")[0].id == "new"
+
+
+def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
+    with plait.open(path) as index:
+        add(index, 100, 400)
+    with Store.open(path).snapshot() as snapshot:
+        assert snapshot._full_text._segment is None
+    with plait.open(path) as index:
+        index.compact()
+    with Store.open(path).snapshot() as snapshot:
+        assert snapshot._full_text._segment is not None
+
+
+def test_words_are_spelled_as_the_index_does() -> None:
+    assert as_spelled("Rivers river running ตลาด") == ["river", "river", "run", "ตล", "ลา", "าด"]
+    assert as_spelled("Häuser rivers", Analyser("de")) == ["haus", "riv"]
+
+
+def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words_file, "LANDMARKS", 3)
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        words = snapshot.segments[0].words
+        assert words is not None
+        held = [words.word(place).decode() for place in range(len(words.impacts.offsets) - 1)]
+        assert len(held) > 10
+        assert [words.place_of(word) for word in held] == list(range(len(held)))
+        others = ["", "!", *(word + "~" for word in held), "\U0010ffff"]
+        assert [words.place_of(word) for word in others] == [None] * len(others)
+
+
+def test_spellings_are_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spelling, "MOST_KNOWN", 3)
+    for _ in range(2):
+        assert as_spelled("lakes rivers") == ["lake", "river"]
+        assert as_spelled("rivers hills roads") == ["river", "hill", "road"]
+    assert len(spelling._known) <= 3
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_scores_of_words_add_up_to_that_of_the_document(path: Path, query: str) -> None:
+    with plait.open(path) as index:
+        add(index, 20, 400)
+        index.delete(["1", "2"], merge=False)
+    with Store.open(path, read_only=True).snapshot() as snapshot:
+        assert snapshot._full_text._segment is not None
+        for doc, score in zip(*snapshot.bm25(query, 1000), strict=True):
+            parts = snapshot.word_scores(query, int(doc)).values()
+            assert sum(part.score for _, part in parts) == pytest.approx(score, rel=1e-5)
+
+
+def test_what_was_deleted_before_a_compaction_is_not_among_the_words(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with plait.open(path) as index:
+        add(index, 100, 400)
+        index.delete([str(number) for number in range(0, 300, 2)], merge=False)
+        index.compact()
+    assert check(path).ok
+    (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, "river flood the", 1000)
+    assert docs.tolist() == own_docs.tolist()
+    np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
+
+
+def test_an_index_with_a_language_has_words_with_its_stems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "german"
+    with plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2), language="de") as index:
+        add(index, 100)
+        index.compact()
+    (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, "Überfahrten Cafés 茶道", 1000)
+    assert len(docs) > 10
+    assert docs.tolist() == own_docs.tolist()
+    np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
+
+
+def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "german"
+    with (
+        monkeypatch.context() as before,
+        plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2), language="de") as index,
+    ):
+        before.setattr("plait.text.fts_table.stemmer_version", lambda: "snowball 0")
+        add(index, 100)
+        index.compact()
+    Store.open(path).writer().close()  # makes the words of the catalogue anew
+    with Store.open(path).snapshot() as snapshot:
+        assert snapshot._full_text._segment is None
+    with plait.open(path) as index:
+        index.compact()
+    with Store.open(path).snapshot() as snapshot:
+        assert snapshot._full_text._segment is not None
+
+
+def test_a_lone_accent_is_a_word_without_letters(tmp_path: Path) -> None:
+    path = tmp_path / "accents"
+    with plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2)) as index:
+        documents = [{"id": str(number), "text": f"w{number} \u0301 tea"} for number in range(60)]
+        index.add_embeddings(documents, plait.Embeddings(dense=np.ones((60, 2), np.float32)))
+        index.compact()
+        assert [hit.id for hit in index.search("w7", 3, mode="bm25")] == ["7"]
+    assert check(path).ok
+
+
+def test_a_changed_byte_is_found(path: Path) -> None:
+    (file,) = path.glob("segments/*/words.plait")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert any("words.plait" in problem for problem in check(path).problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [("counts", 9, "those of its counts"), ("rows", 5000, "not there"), ("docs", 3, "ascend"), ("offsets", 7, "rise")],
+)
+def test_values_that_cannot_be_are_named(path: Path, name: str, value: int, says: str) -> None:
+    (file,) = path.glob("segments/*/words.plait")
+    opened = SegmentFile.open(file)
+    place = next(place for place in opened._places if place.name == name)
+    spoiled = np.frombuffer(opened._data, np.uint8).copy()
+    spoiled[place.offset :][: place.nbytes].view(place.dtype)[-1] = value
+    opened._data = memoryview(spoiled.data)
+    with pytest.raises(CorruptIndexError, match=says):
+        words_file.WordsFile(opened).check_values(np.arange(1, 401))

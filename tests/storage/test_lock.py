@@ -1,0 +1,102 @@
+"""One writer: a second is told who the first is, and the dead hold nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plait.errors import LockedError
+from plait.storage.lock import WriterLock
+from plait.storage.store import Store
+from storage.samples import fabrics, run_python, write
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from plait.storage.store import Store
+writer = Store.open(Path(sys.argv[1])).writer()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_writer_is_told_the_process_of_the_first(store: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=f"process {holder.pid} on .* since 20"):
+            store.writer()
+        with store.snapshot() as snapshot:
+            assert snapshot.n_documents == 4
+        holder.kill()
+        holder.wait()
+    with store.writer() as writer:
+        write(writer, fabrics()[:1])
+
+
+def test_a_second_writer_in_one_process_is_refused_too(store: Store) -> None:
+    with store.writer(), pytest.raises(LockedError, match=f"process {os.getpid()} .*this process"):
+        store.writer()
+    store.writer().close()
+
+
+def test_a_lock_without_a_name_in_it_still_holds(tmp_path: Path) -> None:
+    lock = WriterLock(tmp_path / "lock")
+    (tmp_path / "lock").write_text("{")
+    with pytest.raises(LockedError, match="another process"):
+        WriterLock(tmp_path / "lock")
+    lock.release()
+    lock.release()
+    WriterLock(tmp_path / "lock").release()
+
+
+def test_a_lock_file_full_of_rubbish_does_not_block(store: Store) -> None:
+    (store.path / "lock").write_bytes(b"\xff" * 10_000)
+    store.writer().close()
+    assert (store.path / "lock").read_bytes() == b""
+
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from plait.errors import StoreError
+from plait.storage.store import Store
+writer = Store.open(Path(sys.argv[1])).writer()
+if os.fork() == 0:
+    try:
+        writer.delete(["wool"])
+    except StoreError as error:
+        os.write(1, f"{os.getpid()} {error}".encode())
+    writer.close()
+    os.close(1)
+    os.close(2)
+    time.sleep(60)
+    os._exit(0)
+os._exit(0)
+"""
+
+
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(store: Store) -> None:
+    child, _, error = run_python(FORKS, store.path).stdout.partition(" ")
+    try:
+        assert "belongs to process" in error
+        store.writer().close()
+    finally:
+        os.kill(int(child), 9)
+
+
+def test_a_disk_that_refuses_the_name_in_the_lock_stops_no_writer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    for name in ("pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    for id in ("wool", "silk"):
+        with store.writer() as writer:
+            assert writer.delete([id]) == 1

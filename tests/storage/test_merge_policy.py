@@ -1,0 +1,268 @@
+"""Merging of segments: what is chosen, and that nothing but the number of segments changes."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plait.embeddings import MultiVectors
+from plait.errors import StoreError
+from plait.filters import compile_filter
+from plait.records import Document
+from plait.storage import compaction as compact
+from plait.storage import merge_policy as tiers
+from plait.storage.check import check
+from plait.storage.info import info
+from plait.storage.store import Snapshot, Store
+from storage.samples import add, fabrics, make_store, texts_in
+from storage.tokens import SHAPE, batch, make_tokens
+
+
+def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
+    """As much of a segment as the policy looks at."""
+    files = {"dense.plait": SimpleNamespace(facts=SimpleNamespace(nbytes=mb * (1 << 20)))}
+    return SimpleNamespace(number=number, n_rows=1000, n_live=1000 * (1 - dead), files=files, docs=[number], coded=None)
+
+
+def numbers(*segments: Any) -> list[int]:
+    return [one.number for one in tiers.choose(segments)]
+
+
+def test_few_segments_are_left_alone() -> None:
+    assert numbers(*(segment(number, 1) for number in range(7))) == []
+
+
+def test_eight_of_a_size_are_merged_and_a_large_one_beside_them_is_not() -> None:
+    assert numbers(segment(0, 100), *(segment(number, 1) for number in range(1, 9))) == list(range(1, 9))
+
+
+def test_neighbours_are_by_documents_and_not_by_the_numbers_of_segments() -> None:
+    large = segment(99, 100)
+    large.docs = [4]  # it stands in the middle of the others
+    assert numbers(*(segment(number, 1) for number in range(10)), large) == []
+
+
+def test_one_merge_reads_no_more_than_its_bound() -> None:
+    sizes = [tiers.LARGEST / (1 << 20) / 10] * 25
+    assert len(numbers(*(segment(number, size) for number, size in enumerate(sizes)))) == 10
+    assert numbers(*(segment(number, tiers.LARGEST / (1 << 20)) for number in range(20))) == []
+
+
+def test_a_segment_of_mostly_deleted_rows_is_rewritten_alone() -> None:
+    assert numbers(segment(1, 10), segment(2, 10, dead=0.6), segment(3, 10, dead=0.4)) == [2]
+
+
+def test_many_writes_leave_few_segments_and_rewrite_each_row_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "LARGEST", math.inf)
+    rng, there, written, rewritten = random.Random(0), list[Any](), 0.0, 0.0
+    for number in range(2000):
+        there.append(segment(number, size := rng.uniform(0.5, 2)))
+        written += size
+        old = tiers.choose(there)
+        if old:
+            whole = sum(one.files["dense.plait"].facts.nbytes for one in old) / (1 << 20)
+            rewritten += whole
+            kept = [one for one in there if one.number not in {gone.number for gone in old}]
+            there = [*kept, segment(old[0].number, whole)]
+    assert len(there) <= 4 * tiers.FANOUT
+    assert rewritten < math.log(2000, tiers.FANOUT) * written
+
+
+def state(snapshot: Snapshot) -> dict[str, tuple[str, bytes, bytes]]:
+    """Every document with its dense and multi vectors, by way of its rows."""
+    found = {}
+    by_number = {segment.number: segment for segment in snapshot.segments}
+    docs = list(snapshot.lookup(list(texts_in(snapshot))).values())
+    for document in snapshot.fetch(docs):
+        own = by_number[document.segment]
+        rows = slice(document.first_row, document.first_row + document.n_rows)
+        assert own.dense is not None
+        assert own.multi is not None
+        vectors = own.multi.values[own.multi.offsets[rows.start] : own.multi.offsets[rows.stop]]
+        found[document.id] = (document.text, own.dense[rows].tobytes(), vectors.tobytes())
+    return found
+
+
+def test_a_merge_changes_nothing_but_the_number_of_segments(tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index", n_segments=9, n_documents=6)
+    with store.snapshot() as before, store.writer() as writer:
+        numbers_before = before.lookup([f"d{number}" for number in range(54)])
+        assert writer.merge() == 9
+        with store.snapshot() as after:
+            assert len(after.segments) == 1
+            assert after.segments[0].live is None
+            assert after.lookup(list(numbers_before)) == numbers_before
+            assert state(after) == state(before)
+        assert writer.merge() == 0
+    assert (check(store.path).problems, check(store.path).notes) == ([], [])
+
+
+def test_deleting_most_of_a_segment_rewrites_it_and_touches_no_other(tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index")
+    folders = store.path / "segments"
+    other = (folders / "000001" / "rows.plait").stat().st_ino
+    with store.writer() as writer:
+        assert writer.delete([f"d{number}" for number in range(41, 70)]) == 27
+        assert writer.merge() == 1
+    assert sorted(folder.name for folder in folders.iterdir()) == ["000001", "000003", "000004"]
+    assert (folders / "000001" / "rows.plait").stat().st_ino == other
+    with store.snapshot() as snapshot:
+        assert snapshot.n_documents == 81
+    with store.writer() as writer:
+        writer.compact()  # in the order of documents, which is not that of the segments' numbers
+    assert check(store.path).problems == []
+
+
+def test_a_segment_without_a_living_row_is_dropped(store: Store) -> None:
+    add(store, [Document("hemp", "Hemp makes rope.")])
+    with store.writer() as writer:
+        writer.delete([document.id for document in fabrics()])
+        assert writer.merge() == 1
+    assert [folder.name for folder in (store.path / "segments").iterdir()] == ["000002"]
+    assert check(store.path).problems == []
+
+
+@pytest.fixture
+def coded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A compressed segment and eight small ones, which are enough to be compressed."""
+    for module in (tiers, compact):
+        monkeypatch.setattr(module, "CODED_FROM", 0)
+    monkeypatch.setattr(compact, "ROWS_A_CELL", 1)
+    store = make_tokens(tmp_path / "index")
+    with store.writer() as writer:
+        writer.compact()
+        for number in range(8):
+            writer.write(*batch(200 + 10 * number, 10))
+    monkeypatch.setattr(tiers, "SMALLEST", 1 << 13)  # the compressed segment is of another tier
+    return store
+
+
+def test_what_is_merged_beside_a_compressed_segment_is_compressed_with_its_codec(coded: Store) -> None:
+    with coded.writer() as writer:
+        assert writer.merge() == 8
+    with coded.snapshot() as snapshot:
+        old, new = (segment.coded for segment in snapshot.segments)
+        assert old is not None
+        assert new is not None
+        assert np.array_equal(old.codec.codebook.centroids, new.codec.codebook.centroids)
+        own = batch(200, 10)[2].multi
+        assert own is not None
+        decoded = new.codec.decode(new.rows)[: len(own.values)]
+        assert np.mean(np.sum(decoded * own.values, axis=1)) > 0.9
+    drift = info(coded).drift
+    assert drift is not None
+    assert (drift.n_vectors, 0.8 < drift.ratio < 1.25) == (640, True)
+    assert check(coded.path).problems == []
+
+
+def test_compaction_copies_the_codes_of_all_segments_of_one_codec(coded: Store) -> None:
+    with coded.writer() as writer:
+        writer.merge()
+        with coded.snapshot() as snapshot:
+            before = np.concatenate([segment.coded.rows.codes for segment in snapshot.segments if segment.coded])
+        done = writer.compact()
+    assert (done.n_segments_before, done.n_segments_after, done.drift) == (2, 1, None)
+    with coded.snapshot() as snapshot:
+        assert snapshot.segments[0].coded is not None
+        assert np.array_equal(snapshot.segments[0].coded.rows.codes, before)
+
+
+def test_few_vectors_stay_float16_beside_a_compressed_segment(coded: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "CODED_FROM", 10_000)
+    with coded.writer() as writer:
+        assert writer.merge() == 8
+    with coded.snapshot() as snapshot:
+        assert isinstance(snapshot.segments[1].multi, MultiVectors)
+
+
+def test_compaction_fits_anew_once_much_of_another_kind_has_come(tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index")
+    with store.writer() as writer:
+        writer.compact()
+        writer.write(*batch(200, 60, noise=1.0))
+        done = writer.compact()
+    assert done.drift is None
+    assert "was fitted anew: 480 vectors" in done.note
+    assert info(store).drift is None
+
+
+def test_delete_where_removes_what_the_filter_accepts(tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index")
+    with store.writer() as writer:
+        assert writer.delete_where(compile_filter("n >= 60 and n < 80")) == 18
+        assert writer.delete_where(compile_filter("n >= 60 and n < 80")) == 0
+    with store.snapshot() as snapshot:
+        assert snapshot.n_documents == 90
+    assert check(store.path).problems == []
+
+
+READER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from storage.samples import texts_in
+from plait.storage.store import Store
+with Store.open(Path(sys.argv[1])).snapshot() as snapshot:
+    print(len(snapshot.segments), flush=True)
+    sys.stdin.readline()
+    print(len(texts_in(snapshot)), sum(float(segment.dense.sum()) for segment in snapshot.segments), flush=True)
+"""
+
+
+def test_a_reader_in_another_process_finishes_undisturbed_and_the_space_comes_back(tmp_path: Path) -> None:
+    store = make_tokens(tmp_path / "index", n_segments=9, n_documents=6)
+    with store.snapshot() as snapshot:
+        total = sum(float(one.dense.sum()) for one in snapshot.segments if one.dense is not None)
+    command = [sys.executable, "-c", READER, str(store.path), str(Path(__file__).parents[1])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "9\n"
+        with store.writer() as writer:
+            writer.merge()
+            writer.delete_where(compile_filter("n > 2"))
+            writer.compact()
+        assert [folder.name for folder in (store.path / "segments").iterdir()] == ["000011"]
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        n_documents, seen = reader.stdout.readline().split()
+    assert int(n_documents) == 48
+    assert float(seen) == pytest.approx(total)
+
+
+def test_the_catalogue_gives_space_back_when_it_is_compacted(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "index", shape=SHAPE)
+    for first in range(0, 600, 200):
+        documents, spans, embeddings = batch(first, 200)
+        long = [Document(one.id, f"{one.text} " * 100, metadata=one.metadata) for one in documents]
+        with store.writer() as writer:
+            writer.write(long, spans, embeddings)
+    large = info(store).bytes_by_part["catalogue"]
+    with store.writer() as writer:
+        writer.delete_where(compile_filter("n >= 20"))
+        writer.compact()
+    assert info(store).bytes_by_part["catalogue"] < large / 4
+    assert check(store.path).problems == []
+
+
+def test_a_merge_that_fails_leaves_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_tokens(tmp_path / "index", n_segments=9, n_documents=6)
+    with store.writer() as writing:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "plait.storage.catalogue.replace_segments", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+            )
+            with pytest.raises(StoreError, match="no space is left"):
+                writing.merge()
+        with store.snapshot() as snapshot:
+            assert (len(snapshot.segments), snapshot.n_documents) == (9, 48)
+        assert writing.merge() == 9
+    assert check(store.path).problems == []

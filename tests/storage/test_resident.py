@@ -1,0 +1,28 @@
+"""What of an index is in memory: mapped, not loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plait.storage import segment as segments
+from plait.storage.info import info
+from storage.samples import make_store
+from storage.tokens import SHAPE, batch
+
+
+def test_what_was_not_read_is_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "VERIFY_UP_TO", 0)
+    store = make_store(tmp_path / "index", shape=SHAPE)
+    with store.writer() as writer:
+        writer.write(*batch(0, 4000))
+    with store.snapshot() as snapshot:
+        opened = info(store).resident
+        assert opened is not None
+        multi = snapshot.segments[0].multi
+        assert multi is not None
+        float(multi.values.sum())
+        read = info(store).resident
+        assert read is not None
+        assert opened < read <= info(store).bytes

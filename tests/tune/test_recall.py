@@ -1,0 +1,215 @@
+"""Tuning: a recall that is asked for is reached on queries nobody saw, or refused; the plan is saved with the index."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from plait.embeddings import Embeddings, MultiVectors
+from plait.errors import ConfigError, InputError, LockedError, ReadOnlyError
+from plait.search.multivector.params import default_config, for_list, settings_for
+from plait.search.multivector.query import MultiVectorQuery, ProbeConfig
+from plait.storage.check import check
+from plait.storage.store import Store
+from plait.tune.stage_recall import Ladder, found_at
+from plait.tune.synthetic_queries import from_rows, words_of_documents
+from tune.tunable import DIM, N_PASSAGES, make_index, passages, recall
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("tuner") / "ix", fine=True)
+
+
+@pytest.fixture
+def index(made: Path, tmp_path: Path) -> Iterator[plait.Index]:
+    """A copy of its own, so that plans of other tests are not there."""
+    shutil.copytree(made, tmp_path / "ix")
+    with plait.open(tmp_path / "ix", n_threads=1) as opened:
+        yield opened
+
+
+def store_value(index: plait.Index, key: str, value: object) -> None:
+    connection = sqlite3.connect(index.path / "catalogue.sqlite")
+    with connection:
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+    connection.close()
+    index.refresh()
+
+
+@pytest.mark.parametrize("asked", [0.7, 0.95])
+def test_the_recall_asked_for_is_reached_on_queries_that_tuning_never_saw(index: plait.Index, asked: float) -> None:
+    done = index.tune(asked, n_queries=60)
+    assert done.plan is not None
+    assert (done.reached, done.saved) == (True, True)
+    assert done.plan.recall >= asked
+    assert recall(index) >= asked - 0.05
+
+
+def test_more_recall_reads_more(index: plait.Index) -> None:
+    low, high = index.tune(0.6, n_queries=40).plan, index.tune(0.97, n_queries=40).plan
+    assert low is not None
+    assert high is not None
+    assert low.n_candidates * low.n_code_scored < high.n_candidates * high.n_code_scored or high.exhaustive
+
+
+def test_the_ranks_of_one_pass_tell_what_real_searches_find(index: plait.Index) -> None:
+    with Store.open(index.path).snapshot() as snapshot:
+        items = snapshot.segments[0].coded
+        assert items is not None
+        ladder = Ladder.of(items, 10)
+        for query in from_rows(snapshot, 5, seed=3).rows:
+            asked = MultiVectorQuery(query, items)
+            truth, _ = asked.exhaustive(10)
+            counts = found_at(asked, items, truth, ladder, None)
+            for place in [(0, 0, 0, 0), (1, 3, 2, 1), (3, 5, 4, 3), tuple(length - 1 for length in ladder.shape)]:
+                probe, gather, centroid_maxsim, fine = place
+                config = ProbeConfig(
+                    n_probe=int(ladder.probes[probe]),
+                    n_candidates=int(ladder.gathers[gather]),
+                    n_code_scored=int(ladder.floods[centroid_maxsim]),
+                    n_rescored=int(ladder.fines[fine]),
+                )
+                found, _ = asked.search(10, config)
+                assert counts[place] == len(np.intersect1d(found, truth))
+
+
+def test_the_same_seed_makes_the_same_queries(index: plait.Index) -> None:
+    with Store.open(index.path).snapshot() as snapshot:
+        one, same, other = (from_rows(snapshot, 12, seed=seed) for seed in (0, 0, 1))
+        assert all(np.array_equal(left, right) for left, right in zip(one.rows, same.rows, strict=True))
+        assert not np.array_equal(one.sources, other.sources)
+        texts = words_of_documents(snapshot, 12, seed=0)
+        assert texts == words_of_documents(snapshot, 12, seed=0)
+        assert all(text == f"passage {doc - 1}" for doc, text in texts.items())
+
+
+def test_given_queries_are_used(index: plait.Index) -> None:
+    done = index.tune(0.8, queries=Embeddings(multi=passages(5, 40)), n_queries=30)
+    assert done.plan is not None
+    assert (done.plan.queries, done.plan.n_queries) == ("given", 30)
+
+
+def test_a_recall_that_the_codes_cannot_reach_is_refused_and_nothing_is_saved(index: plait.Index) -> None:
+    store_value(index, "codes_recall", 0.8)
+    done = index.tune(0.9, n_queries=40)
+    assert (done.reached, done.saved, done.plan, done.codes_reach) == (False, False, None, 0.8)
+    assert index.info().tuned.plan is None
+    best = index.tune(0.9, n_queries=40, best=True)
+    assert (best.reached, best.saved) == (False, True)
+    assert best.plan is not None
+    assert best.plan.recall <= 0.8
+
+
+def test_plain_codes_say_what_finer_ones_would_cost(tmp_path: Path) -> None:
+    with plait.open(make_index(tmp_path / "ix", bits=1), n_threads=1) as index:
+        done = index.tune(1.0, n_queries=40)
+        assert not done.reached
+        assert done.codes_reach is not None
+        n_vectors = 6 * N_PASSAGES
+        costs = {remedy.command: remedy.n_bytes for remedy in done.remedies}
+        assert costs["--bits 4"] == n_vectors * DIM * 3 // 8
+        assert costs["--fine"] == n_vectors * (DIM + 1)
+
+
+def test_compaction_measures_what_the_codes_lose(index: plait.Index) -> None:
+    with Store.open(index.path).snapshot() as snapshot:
+        assert snapshot.codes_recall is not None
+        assert snapshot.codes_recall > 0.9  # codes of 8 bits
+
+
+def test_other_readers_see_a_plan_when_they_refresh(index: plait.Index) -> None:
+    with plait.open(index.path, read_only=True) as reader:
+        assert len(reader) == N_PASSAGES
+        index.tune(0.8, n_queries=40)
+        assert reader._snapshot().tuned.plan is None
+        reader.refresh()
+        assert reader._snapshot().tuned.plan == index.info().tuned.plan is not None
+
+
+def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None:
+    plan = index.tune(0.8, n_queries=40).plan
+    assert plan is not None
+    with Store.open(index.path).snapshot() as snapshot:
+        own, more = settings_for(snapshot, 10), settings_for(snapshot, 40)
+        assert (own.config.n_probe, own.config.n_code_scored) == (plan.n_probe, plan.n_code_scored)
+        assert more.config.n_code_scored > own.config.n_code_scored
+    index.reset_tuning()
+    with Store.open(index.path).snapshot() as snapshot:
+        assert settings_for(snapshot, 10).config == default_config(N_PASSAGES, 10)
+
+
+def test_a_list_beside_others_looks_at_fewer_and_never_at_more() -> None:
+    large, small = default_config(10**6, 10), default_config(1000, 10)
+    listed = for_list(large, 100)
+    assert (listed.n_probe, listed.n_candidates, listed.n_code_scored) == (8, 1600, 200)
+    assert for_list(small, 100).n_candidates == small.n_candidates
+
+
+def test_defaults_grow_with_k_and_with_the_corpus() -> None:
+    small, deep, large = default_config(1000, 10), default_config(1000, 100), default_config(10**6, 10)
+    assert small.n_code_scored < deep.n_code_scored
+    assert small.n_candidates < large.n_candidates
+
+
+def test_a_plan_is_stale_once_the_vectors_are_coded_anew(index: plait.Index) -> None:
+    index.tune(0.8, n_queries=40)
+    with Store.open(index.path).writer() as writer:
+        writer.compact(retrain=True)
+    index.refresh()
+    read = index.info().tuned
+    assert read.plan is not None
+    assert (read.plan.stale, read.usable) == ("the vectors were coded anew", None)
+    again = index.tune(0.8, n_queries=40, of="codes")
+    assert again.plan is not None
+    assert index.info().tuned.usable == again.plan
+
+
+def test_a_plan_outlives_a_compaction_that_keeps_the_codec(index: plait.Index) -> None:
+    plan = index.tune(0.8, n_queries=40).plan
+    index.delete(["3", "4"])
+    index.compact()
+    assert index.info().tuned.usable == plan
+
+
+@pytest.mark.parametrize("stored", ["{", '{"n_probe": 1}', "[]", 7, '{"n_probe": -1}'])
+def test_a_damaged_plan_is_passed_over_and_told_of(index: plait.Index, stored: object) -> None:
+    store_value(index, "tuned", stored)
+    assert index.info().tuned.damage
+    assert any("plan" in problem for problem in check(index.path).problems)
+    assert recall(index) > 0.5
+    index.reset_tuning()
+    assert check(index.path).problems == []
+
+
+@pytest.mark.parametrize("wrong", [{"recall": 0}, {"recall": 1.5}, {"k": 0}, {"n_queries": 2}, {"of": "floats"}])
+def test_what_cannot_be_asked_is_refused(index: plait.Index, wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        index.tune(**{"recall": 0.9, **wrong})  # type: ignore[arg-type]
+
+
+def test_queries_of_another_size_are_refused(index: plait.Index) -> None:
+    rows = MultiVectors.from_items([np.ones((2, 8), np.float32)] * 12)
+    with pytest.raises(InputError, match="it needs rows of 32"):
+        index.tune(0.9, queries=Embeddings(multi=rows))
+
+
+def test_an_index_that_another_writes_or_that_is_read_only_is_not_tuned(index: plait.Index) -> None:
+    with Store.open(index.path).writer(), pytest.raises(LockedError):
+        index.tune(0.9, n_queries=40)
+    with plait.open(index.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
+        reader.tune(0.9, n_queries=40)
+
+
+def test_a_small_index_has_nothing_to_tune(tmp_path: Path) -> None:
+    with plait.open(tmp_path / "ix", create=True, shape=plait.EmbeddingSpec(multi=DIM)) as index:
+        index.add_embeddings([{"id": "a", "text": "b"}], Embeddings(multi=passages(1, 1)))
+        done = index.tune(0.9)
+        assert (done.plan, done.reached, done.saved) == (None, True, False)
+        assert "nothing to tune" in done.note
