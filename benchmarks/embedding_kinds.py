@@ -68,7 +68,7 @@ def found_by_plan(
 ) -> dict[str, Run]:
     """What each plan that the index has the strands for finds: the best K, none of them the query itself where those
     are dropped."""
-    held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.shape, name) is not None)}
+    held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
     plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
     queries = iter(judged.queries.items())

@@ -144,7 +144,7 @@ def measure(index: plait.Index, cases: Sequence[Case], modes: Sequence[str], n_r
 
 def build_made(path: Path, n_documents: int) -> None:
     corpus = Corpus(0, sparse=True)
-    with plait.open(path, create=True, shape=corpus.shape, n_threads=1) as index:
+    with plait.open(path, create=True, spec=corpus.spec, n_threads=1) as index:
         add(index, corpus, 0, n_documents)
         for field in sorted(set(FIELDS.values())):
             index.create_field_index(field)

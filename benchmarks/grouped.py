@@ -33,7 +33,7 @@ class Corpus:
         frequency = 1 / np.arange(1, VOCABULARY + 1)
         self._frequency = np.cumsum(frequency / frequency.sum())
         self._terms = rng.integers(0, TERMS, (N_GROUPS, N_TERMS)) if sparse else None
-        self.shape = EmbeddingSpec(dense=DENSE, sparse=TERMS if sparse else None, multi=MULTI)
+        self.spec = EmbeddingSpec(dense=DENSE, sparse=TERMS if sparse else None, multi=MULTI)
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[list[dict[str, Any]], Embeddings]:
         rng = np.random.default_rng([self._seed, int(numbers[0]), len(numbers)])

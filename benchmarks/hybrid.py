@@ -75,8 +75,8 @@ def build(asked: argparse.Namespace) -> None:
     weights = bm25_weights(tokens(asked.data, asked.cache, "corpus"), asked.passages)
     documents = read_lines(asked.data / "corpus.jsonl")
     n_dims = np.load(shard(asked.vectors, "dense", 0), mmap_mode="r").shape[1]
-    shape = EmbeddingSpec(dense=n_dims, sparse=VOCABULARY, multi=128)
-    with plait.open(asked.index, create=True, shape=shape, n_threads=asked.threads) as index:
+    spec = EmbeddingSpec(dense=n_dims, sparse=VOCABULARY, multi=128)
+    with plait.open(asked.index, create=True, spec=spec, n_threads=asked.threads) as index:
         for number in range(-(-asked.passages // SHARD)):
             own = list(islice(documents, min(SHARD, asked.passages - number * SHARD)))
             fields = [{"id": one["_id"], "text": one["text"], "title": one.get("title") or ""} for one in own]

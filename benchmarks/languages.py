@@ -135,7 +135,7 @@ def any_index(
 
 def text_index(folder: Path, documents: Iterable[Document], language: str | None) -> plait.Index:
     """An index of words alone."""
-    index = plait.open(folder / "index", create=True, shape=plait.EmbeddingSpec(), language=language)
+    index = plait.open(folder / "index", create=True, spec=plait.EmbeddingSpec(), language=language)
     rest = iter(documents)
     while some := list(itertools.islice(rest, BATCH)):
         index.add_embeddings(some, Embeddings(), merge=False)

@@ -61,8 +61,8 @@ def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.I
     only_words = asked.mode == ["bm25"]
     if (path / "catalogue.sqlite").exists():
         return plait.open(path, n_threads=asked.threads)
-    shape = EmbeddingSpec(dense=1) if only_words else None
-    index = plait.open(path, create=True, shape=shape, n_threads=asked.threads)
+    spec = EmbeddingSpec(dense=1) if only_words else None
+    index = plait.open(path, create=True, spec=spec, n_threads=asked.threads)
     documents = lines(asked.data / "corpus.jsonl.gz")
     if asked.documents is not None:
         documents = islice((line for line in documents if line["_id"] in answers), asked.documents)

@@ -49,8 +49,8 @@ class Passages:
     def build(self, path: Path) -> None:
         """The index, compacted, as `plait compact` makes it without being told anything."""
         lines = read_lines(self._data / "corpus.jsonl")
-        shape = EmbeddingSpec(dense=self._dense.shape[1], multi=self._vectors.values.shape[1])
-        with plait.open(path, create=True, shape=shape, n_threads=1) as index:
+        spec = EmbeddingSpec(dense=self._dense.shape[1], multi=self._vectors.values.shape[1])
+        with plait.open(path, create=True, spec=spec, n_threads=1) as index:
             for first in range(0, len(self), BATCH):
                 numbers = range(first, min(first + BATCH, len(self)))
                 documents = [self._document(*one) for one in zip(numbers, islice(lines, len(numbers)), strict=True)]

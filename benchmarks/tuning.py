@@ -38,7 +38,7 @@ class Real:
 def build(path: Path, corpus: EmbeddingFiles, *, fine: bool) -> None:
     if path.exists():
         return
-    with plait.open(path, create=True, shape=EmbeddingSpec(multi=corpus.values.shape[1])) as index:
+    with plait.open(path, create=True, spec=EmbeddingSpec(multi=corpus.values.shape[1])) as index:
         documents = [{"id": str(number), "text": f"passage {number}"} for number in range(len(corpus))]
         index.add_embeddings(documents, Embeddings(multi=MultiVectors(corpus.values, corpus.offsets)))
         done = index.compact(bits=2, fine=fine)

@@ -37,7 +37,7 @@ STATES = ("before", "apart", "merged")
 def measure(folder: Path, n_documents: int, n_queries: int, n_rounds: int) -> dict[str, Any]:
     corpus = Corpus(0)
     paths = {state: folder / state for state in STATES}
-    with plait.open(paths["before"], create=True, shape=corpus.shape, n_threads=1) as index:
+    with plait.open(paths["before"], create=True, spec=corpus.spec, n_threads=1) as index:
         build, build_cpu = add(index, corpus, 0, n_documents)
         index.compact()
     for state in ("apart", "merged"):

@@ -37,7 +37,7 @@ class WordEncoder:
         return f"{self.name}-{self._dim}"
 
     @property
-    def shape(self) -> EmbeddingSpec:
+    def spec(self) -> EmbeddingSpec:
         return EmbeddingSpec(dense=self._dim, sparse=self._terms, multi=self._dim)
 
     def split(self, title: str, text: str) -> list[Span]:

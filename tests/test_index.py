@@ -41,7 +41,7 @@ def test_an_index_remembers_its_encoder_and_refuses_another(tmp_path: Path) -> N
 
 def test_only_one_way_to_name_the_vectors_is_taken(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give one of"):
-        plait.open(tmp_path / "index", create=True, encoder=WordEncoder(), shape=plait.EmbeddingSpec(dense=4))
+        plait.open(tmp_path / "index", create=True, encoder=WordEncoder(), spec=plait.EmbeddingSpec(dense=4))
 
 
 def test_adding_reports_what_is_new_changed_and_unchanged(index: plait.Index) -> None:
@@ -147,7 +147,7 @@ def test_a_document_of_ten_megabytes_is_taken_and_found_by_its_passage(tmp_path:
 
 
 def test_an_index_of_arrays_needs_no_encoder_and_says_so_when_asked_for_text(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=3)) as index:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=3)) as index:
         index.add_embeddings(
             [{"id": "x", "text": "first"}, {"id": "y", "text": "second"}],
             Embeddings(dense=np.eye(2, 3, dtype=np.float32)),
@@ -159,7 +159,7 @@ def test_an_index_of_arrays_needs_no_encoder_and_says_so_when_asked_for_text(tmp
 
 
 def test_arrays_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=3)) as index:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=3)) as index:
         with pytest.raises(InputError):
             index.add_embeddings([{"id": "x", "text": "t"}], Embeddings(dense=np.ones((1, 4), np.float32)))
         with pytest.raises(InputError):

@@ -52,7 +52,7 @@ class SearchAgainstDict(RuleBasedStateMachine):
     def open(self, texts: list[tuple[str, ...]], dead: str) -> None:
         """Two segments of three documents, one of which may be deleted: most states that break are near to this one."""
         path = self.folder / "index"
-        self.writing = plait.open(path, create=True, shape=EmbeddingSpec(dense=DIM, multi=DIM), n_threads=1)
+        self.writing = plait.open(path, create=True, spec=EmbeddingSpec(dense=DIM, multi=DIM), n_threads=1)
         self.reading = plait.open(path, read_only=True, n_threads=1)
         len(self.reading)  # it has a view now
         for some in (slice(0, 3), slice(3, 6)):

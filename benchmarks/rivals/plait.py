@@ -39,7 +39,7 @@ class Plait:
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
         texts = read_texts(options.get("texts"))
         with plait.open(
-            index / "plait", create=True, shape=EmbeddingSpec(multi=128), n_threads=options["threads"]
+            index / "plait", create=True, spec=EmbeddingSpec(multi=128), n_threads=options["threads"]
         ) as made:
             for number, part in enumerate(corpus.shards()):
                 documents = [

@@ -43,7 +43,7 @@ def open_index(
     create: bool = False,
     model: str | Path | None = None,
     encoder: Encoder | None = None,
-    shape: EmbeddingSpec | None = None,
+    spec: EmbeddingSpec | None = None,
     fixed: int | None = None,
     pool_factor: int | None = None,
     pooling: str | None = None,
@@ -69,7 +69,7 @@ def open_index(
     `ahead` is a model that is loading already; it is used if it is the
     index's.
     """
-    if sum(given is not None for given in (model, encoder, shape)) > 1:
+    if sum(given is not None for given in (model, encoder, spec)) > 1:
         raise ConfigError("give one of model, encoder and shape: they all say where the vectors come from")
     path = Path(path)
     threads = n_threads or os.cpu_count() or 1
@@ -79,7 +79,7 @@ def open_index(
     except NotAnIndexError:
         if not create:
             raise
-        store = _create(path, source, shape, Pooling.asked(fixed, pool_factor, pooling), language)
+        store = _create(path, source, spec, Pooling.asked(fixed, pool_factor, pooling), language)
     try:
         refuse_other_pooling(store, Pooling.asked(fixed, pool_factor, pooling, kept=store.pooling))
         refuse_other_language(store, language)
@@ -91,15 +91,15 @@ def open_index(
 
 
 def _create(
-    path: Path, source: EncoderSource, shape: EmbeddingSpec | None, pooling: Pooling | None, language: str | None
+    path: Path, source: EncoderSource, spec: EmbeddingSpec | None, pooling: Pooling | None, language: str | None
 ) -> Store:
     chosen: dict[str, Any] = {"pooling": pooling, "language": language}
-    if shape is not None:
-        return Store.create(path, fingerprint=ARRAYS, shape=shape, facts={}, **chosen)
+    if spec is not None:
+        return Store.create(path, fingerprint=ARRAYS, spec=spec, facts={}, **chosen)
     facts: dict[str, Any] = {} if source.name is None else {"model": source.name}
     if apart := source.apart():
         facts[APART] = list(apart)
-    return Store.create(path, fingerprint=source.fingerprint(), shape=source.shape(), facts=facts, **chosen)
+    return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), facts=facts, **chosen)
 
 
 class Index(Closing):
@@ -117,8 +117,8 @@ class Index(Closing):
         return self._store.path
 
     @property
-    def shape(self) -> EmbeddingSpec:
-        return self._store.shape
+    def spec(self) -> EmbeddingSpec:
+        return self._store.spec
 
     @property
     def encoder(self) -> Encoder:

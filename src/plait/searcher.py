@@ -41,7 +41,7 @@ class Searcher:
             return cur_plan(mode, self._store, options or {}, exact=exact, kept=self._cross, n_threads=self._n_threads)
         return plan_for(
             mode,
-            self._store.shape,
+            self._store.spec,
             exact=exact,
             n_threads=self._n_threads,
             options=options,

@@ -91,7 +91,7 @@ class FakeIndex:
             format=1,
             created="2025-01-01",
             fingerprint="abc",
-            shape=EmbeddingSpec(multi=64),
+            spec=EmbeddingSpec(multi=64),
             facts={"model": "small"},
             tuned=ReadPlan(None),
         )

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 import plait
 from plait.cli.app import app
-from storage.tokens import SHAPE, batch
+from storage.tokens import SPEC, batch
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
+    with plait.open(tmp_path / "ix", create=True, spec=SPEC) as opened:
         for first in (0, 60):
             documents, spans, embeddings = batch(first, 60)
             opened.add_embeddings(documents, embeddings, spans=spans)
@@ -54,7 +54,7 @@ def test_bits_that_there_are_not_are_wrong_use(runner: CliRunner, index: Path, b
 
 
 def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: Path) -> None:
-    with plait.open(tmp_path / "ix", create=True, shape=SHAPE) as opened:
+    with plait.open(tmp_path / "ix", create=True, spec=SPEC) as opened:
         documents, spans, embeddings = batch(0, 3)
         opened.add_embeddings(documents, embeddings, spans=spans)
     result = runner.invoke(app, ["compact", str(tmp_path / "ix")])

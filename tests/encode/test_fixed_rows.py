@@ -37,7 +37,7 @@ def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
 
 def test_a_document_of_any_length_has_as_many_rows(make: Make) -> None:
     encoder = mixing(make)
-    assert encoder.shape == EmbeddingSpec(dense=4, multi=4, fixed=3)
+    assert encoder.spec == EmbeddingSpec(dense=4, multi=4, fixed=3)
     embeddings = encoder.encode_documents(["a", "a b c d e f g h", ".", "a b"])
     assert embeddings.multi is not None
     assert np.diff(embeddings.multi.offsets).tolist() == [3, 3, 3, 3]

@@ -17,12 +17,12 @@ PLAIN = "tiny:78f9b0d22cad"  # of the tiny card, from before models could give a
 
 
 def test_a_card_gives_the_shape_of_its_strands(card: Card) -> None:
-    assert parse_card(card, "card").shape == EmbeddingSpec(dense=4, multi=4)
+    assert parse_card(card, "card").spec == EmbeddingSpec(dense=4, multi=4)
 
 
 def test_a_strand_may_be_absent(card: Card) -> None:
     del card["embeddings"]["dense"]
-    assert parse_card(card, "card").shape == EmbeddingSpec(multi=4)
+    assert parse_card(card, "card").spec == EmbeddingSpec(multi=4)
 
 
 def test_a_card_without_strands_is_refused(card: Card) -> None:
@@ -123,7 +123,7 @@ def test_a_card_is_read_from_its_folder(tmp_path: Path, card: Card) -> None:
 
 def test_a_model_may_give_every_document_as_many_rows(card: Card) -> None:
     card["embeddings"]["multi"]["fixed"] = 32
-    assert parse_card(card, "card").shape == EmbeddingSpec(dense=4, multi=4, fixed=32)
+    assert parse_card(card, "card").spec == EmbeddingSpec(dense=4, multi=4, fixed=32)
 
 
 def test_a_number_of_rows_that_is_not_there_leaves_the_fingerprint_as_it_was(card: Card) -> None:

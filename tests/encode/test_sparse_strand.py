@@ -83,7 +83,7 @@ def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None
     plain = parse_card(card, "card").fingerprint
     card["embeddings"]["sparse"] = {"vocabulary": 30}
     parsed = parse_card(card, "card")
-    assert parsed.shape == EmbeddingSpec(dense=4, sparse=30, multi=4)
+    assert parsed.spec == EmbeddingSpec(dense=4, sparse=30, multi=4)
     assert parsed.fingerprint != plain
     for setting in ({"length_norm": 0.2}, {"query_tf": 0.5}):
         card["embeddings"]["sparse"] = {"vocabulary": 30, **setting}

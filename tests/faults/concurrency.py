@@ -28,7 +28,7 @@ from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.storage.check import check
 
-SHAPE = EmbeddingSpec(dense=8, multi=8)
+SPEC = EmbeddingSpec(dense=8, multi=8)
 N_READERS, K = 4, 5
 WORDS = ["wool", "linen", "silk", "jute", "hemp", "flax"]
 State = dict[str, tuple[int, str]]  # of each id: the number that its vectors come from, and a word
@@ -116,7 +116,7 @@ def _compare(state: State, query: int, dense: list[Any], multi: list[str], word:
 def run(folder: Path, seconds: float, seed: int) -> tuple[int, int]:
     path = folder / "index"
     workload.merge_early()
-    plait.open(path, create=True, shape=SHAPE, n_threads=1).close()
+    plait.open(path, create=True, spec=SPEC, n_threads=1).close()
     answers = [folder / f"answers{number}" for number in range(N_READERS)]
     children = [_fork(read, path, seed + number, seconds, answers[number]) for number in range(N_READERS)]
     children.append(_fork(write, path, seed, seconds, folder / "journal"))

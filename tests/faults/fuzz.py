@@ -46,11 +46,11 @@ class Fuzz:
         )
         for kind in KINDS:
             has_terms, has_tokens = kind == "sparse", kind not in ("sparse", "large")
-            shape = EmbeddingSpec(dense=4, sparse=60 if has_terms else None, multi=DIM if has_tokens else None)
+            spec = EmbeddingSpec(dense=4, sparse=60 if has_terms else None, multi=DIM if has_tokens else None)
             sparse = SparseVectors.from_items(terms) if has_terms else None
             multi = MultiVectors.from_items(items) if has_tokens else None
             fixed = 4 if kind == "fixed" else None
-            with plait.open(folder / kind, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
+            with plait.open(folder / kind, create=True, spec=spec, fixed=fixed, n_threads=1) as index:
                 index.add_embeddings(documents, Embeddings(dense=dense, sparse=sparse, multi=multi))
                 if kind in ("coded", "fixed"):
                     index.compact(fine=kind == "coded")

@@ -34,7 +34,7 @@ def resident() -> int:
 
 def growth(folder: Path, n_searches: int) -> tuple[int, int]:
     """What the process holds after a tenth of the searches, and after all."""
-    with plait.open(folder / "index", create=True, shape=EmbeddingSpec(dense=4, multi=DIM), n_threads=1) as index:
+    with plait.open(folder / "index", create=True, spec=EmbeddingSpec(dense=4, multi=DIM), n_threads=1) as index:
         for first in (0, 60):
             documents, spans, embeddings = batch(first, 60)
             index.add_embeddings(documents, embeddings, spans=spans)

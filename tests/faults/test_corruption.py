@@ -24,8 +24,8 @@ Answer = list[list[tuple[str, float, str]]]
 
 def make(path: Path, kind: str) -> None:
     fixed = 3 if kind.startswith("fixed") else None
-    shape = EmbeddingSpec(dense=4, multi=DIM)
-    with plait.open(path, create=True, shape=shape, fixed=fixed, n_threads=1) as index:
+    spec = EmbeddingSpec(dense=4, multi=DIM)
+    with plait.open(path, create=True, spec=spec, fixed=fixed, n_threads=1) as index:
         for first in (0, 60):
             documents, spans, embeddings = batch(first, 60)
             index.add_embeddings(documents, embeddings, spans=spans)

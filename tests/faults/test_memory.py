@@ -43,7 +43,7 @@ def test_an_index_larger_than_the_memory_allowed_is_searched(tmp_path: Path) -> 
     values = rng.standard_normal((N_ITEMS * N_VECTORS, DIM), dtype=np.float32) * np.float32(0.01)
     values[250 * N_VECTORS] = 1
     documents = [{"id": f"d{number}", "text": "text"} for number in range(N_ITEMS)]
-    with plait.open(tmp_path / "index", create=True, shape=EmbeddingSpec(multi=DIM), n_threads=1) as index:
+    with plait.open(tmp_path / "index", create=True, spec=EmbeddingSpec(multi=DIM), n_threads=1) as index:
         index.add_embeddings(documents, Embeddings(multi=MultiVectors(values, np.arange(N_ITEMS + 1) * N_VECTORS)))
     done = run_python(SEARCH, tmp_path / "index")
     assert done.returncode == 0, done.stderr

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from faults import sqlite, workload
 from faults.disk import ENDING, HONEST, Disk, Fault, Kind, installed
-from faults.workload import SHAPE, State, Step
+from faults.workload import SPEC, State, Step
 from plait.errors import PlaitError
 from plait.storage.store import Store
 
@@ -131,7 +131,7 @@ def _work(path: Path, seed: int, fault: Fault | None, tell: int, *, creating: bo
 
 def _create(path: Path) -> None:
     with suppress(PlaitError):
-        Store.create(path, fingerprint="none", shape=SHAPE, facts={}).close()
+        Store.create(path, fingerprint="none", spec=SPEC, facts={}).close()
 
 
 def _steps(path: Path, seed: int, tell: int) -> None:

@@ -22,7 +22,7 @@ from plait.storage.check import check
 from plait.storage.store import Snapshot, Store
 from plait.storage.writer import Writer, leftovers
 
-SHAPE = EmbeddingSpec(dense=2, multi=8)
+SPEC = EmbeddingSpec(dense=2, multi=8)
 N_VECTORS = 8  # of a document
 State = dict[str, str]  # ids and texts
 
@@ -92,7 +92,7 @@ def run(writer: Writer, step: Step) -> None:
 def make_base(path: Path) -> State:
     """An index of 48 documents in three segments, the first of them compressed, some rows deleted."""
     texts = {f"d{number}": f"first text of d{number}" for number in range(48)}
-    with Store.create(path, fingerprint="none", shape=SHAPE, facts={}) as store, store.writer() as writer:
+    with Store.create(path, fingerprint="none", spec=SPEC, facts={}) as store, store.writer() as writer:
         write(writer, list(texts.items())[:40])
         writer.compact()
         write(writer, list(texts.items())[40:])
@@ -138,7 +138,7 @@ def verify(path: Path, possible: list[State]) -> None:
 def verify_made(path: Path) -> None:
     """Making an index was cut short, or was not: either it is there, or it can be made."""
     if not (path / "catalogue.sqlite").exists() or not _opens(path):
-        Store.create(path, fingerprint="none", shape=SHAPE, facts={}).close()
+        Store.create(path, fingerprint="none", spec=SPEC, facts={}).close()
     verify(path, [{}])
     shutil.rmtree(path)
 

@@ -43,7 +43,7 @@ def test_every_format_number_has_its_index() -> None:
 def test_format_1_describes_itself(index_1: Path) -> None:
     store = Store.open(index_1)
     assert (store.format, store.fingerprint, store.facts) == (1, "by hand", {"model": "none"})
-    assert store.shape == EmbeddingSpec(dense=3, multi=2)
+    assert store.spec == EmbeddingSpec(dense=3, multi=2)
     assert check(index_1).problems == []
 
 
@@ -86,7 +86,7 @@ def test_format_1_can_be_written_to(index_1: Path) -> None:
     store = Store.open(index_1)
     with store.writer() as writer:
         assert writer.delete(["wool"]) == 1
-    with Store.create(index_1.parent / "new", fingerprint="f", shape=EmbeddingSpec(), facts={}).writer() as writer:
+    with Store.create(index_1.parent / "new", fingerprint="f", spec=EmbeddingSpec(), facts={}).writer() as writer:
         writer.write([Document("a", "wool")], [[Span(0, 4)]], Embeddings())
     with store.snapshot() as snapshot:
         assert (snapshot.n_documents, snapshot.bm25("wool woven", 5)[0].tolist()) == (2, [])
@@ -128,7 +128,7 @@ def test_a_compressed_segment_of_format_1_opens_and_is_searched(tmp_path: Path) 
 def test_format_2_keeps_as_many_vectors_for_every_passage(tmp_path: Path) -> None:
     index = copied("index-2", tmp_path)
     store = Store.open(index)
-    assert (store.format, store.shape) == (2, EmbeddingSpec(multi=CODED_DIM))
+    assert (store.format, store.spec) == (2, EmbeddingSpec(multi=CODED_DIM))
     assert store.pooling == Pooling(fixed=4, method="sequential")
     assert check(index).problems == []
     with store.snapshot() as snapshot:
@@ -155,7 +155,7 @@ def test_format_2_can_be_written_to(tmp_path: Path) -> None:
 def test_format_3_keeps_its_terms(tmp_path: Path) -> None:
     index = copied("index-3", tmp_path)
     store = Store.open(index)
-    assert (store.format, store.shape) == (3, EmbeddingSpec(sparse=100))
+    assert (store.format, store.spec) == (3, EmbeddingSpec(sparse=100))
     assert check(index).problems == []
     batch = QueryBatch(["q"], Embeddings(sparse=SparseVectors.from_items([{3: 2.0, 25: 1.0, 4: 9.0}])))
     with store.snapshot() as snapshot:

@@ -24,7 +24,7 @@ QUERY = plait.Embeddings(dense=np.asarray([[1, 0]], np.float32))
 @pytest.fixture
 def index(tmp_path: Path) -> plait.Index:
     """One document with one very good passage, one with three good ones, and one with a single passage."""
-    index = plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=2))
+    index = plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=2))
     documents = [{"id": id, "text": "abcdefghi"} for id in ("peak", "even", "single")]
     thirds = [Span(0, 3), Span(3, 6), Span(6, 9)]
     rows = unit(0.1, 0.9, 0.1, 0.8, 0.8, 0.8, 0.5)

@@ -151,7 +151,7 @@ def test_vectors_can_be_searched_without_text(index: plait.Index) -> None:
 
 
 def test_an_index_without_a_strand_says_which_modes_it_has(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=4)) as index:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=4)) as index:
         index.add_embeddings([{"id": "a", "text": "x"}], Embeddings(dense=np.eye(1, 4, dtype=np.float32)))
         with pytest.raises(ConfigError, match="hybrid, bm25, dense"):
             index.search_embeddings(Embeddings(dense=np.ones((1, 4), np.float32)), mode="multi")

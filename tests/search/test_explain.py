@@ -229,7 +229,7 @@ def test_a_query_of_one_token_has_one_match(index: plait.Index) -> None:
 
 
 def test_vectors_made_elsewhere_are_told_by_number(tmp_path: Path) -> None:
-    index = plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(multi=4))
+    index = plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(multi=4))
     rows = np.eye(4, dtype=np.float32)
     index.add_embeddings([{"id": "a", "text": "one two"}], Embeddings(multi=MultiVectors.from_items([rows[1:3]])))
     asked = Embeddings(multi=MultiVectors.from_items([rows[2:]]))

@@ -12,7 +12,7 @@ from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 from plait.storage.store import Store
 from search.multivector.test_retriever import PROBED, overlap, queries, run
-from storage.tokens import N_GROUPS, SHAPE, batch
+from storage.tokens import N_GROUPS, SPEC, batch
 
 N_DOCUMENTS = 600  # of two passages
 CONFIG = ProbeConfig(n_probe=16, n_candidates=700, n_code_scored=320)
@@ -22,7 +22,7 @@ N_ROWS = 100_000
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A compressed segment and a new one, some of each deleted."""
-    made = Store.create(tmp_path_factory.mktemp("filtered") / "index", fingerprint="f", shape=SHAPE, facts={})
+    made = Store.create(tmp_path_factory.mktemp("filtered") / "index", fingerprint="f", spec=SPEC, facts={})
     with made.writer() as writer:
         writer.write(*batch(0, N_DOCUMENTS - 20, noise=0.5))
         writer.compact(bits=4)

@@ -38,7 +38,7 @@ def expected(query: str, n_texts: int = len(TEXTS)) -> np.ndarray[tuple[int, ...
 @pytest.fixture(scope="module", params=["sqlite", "words"])
 def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
     """By the full-text table of the catalogue, and by the words of a compacted segment."""
-    made = plait.open(tmp_path_factory.mktemp("words") / "index", create=True, shape=plait.EmbeddingSpec())
+    made = plait.open(tmp_path_factory.mktemp("words") / "index", create=True, spec=plait.EmbeddingSpec())
     made.add_embeddings([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)], Embeddings())
     if request.param == "words":
         with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +79,7 @@ def test_a_filter_changes_what_is_found_and_not_the_scores(index: plait.Index) -
 
 
 def test_a_single_document_is_found_with_a_score_above_zero(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec()) as one:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec()) as one:
         one.add_embeddings([{"id": "1", "text": "tea"}], Embeddings())
         assert one.search("tea", mode="bm25")[0].score > 0.1
 

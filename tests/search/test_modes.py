@@ -23,7 +23,7 @@ from plait.search.ranking import FEW_QUERIES, QueryBatch
 from plait.search.retriever import Generator
 from plait.search.trace import Trace
 from plait.storage.store import Store
-from storage.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
+from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
 ALONE = ["xtr", "colxtr", "warp"]  # modes whose scores cannot be compared across segments
 WITHOUT_SPARSE = [mode for mode in MODES if "sparse" not in STRANDS_OF.get(mode, [mode])]
@@ -44,7 +44,7 @@ def found(index: plait.Index, mode: str, k: int = 10, **options: Any) -> list[li
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[plait.Index]:
     """One compressed segment of 240 documents in two passages each, twenty of each group."""
-    with plait.open(tmp_path_factory.mktemp("modes") / "index", create=True, shape=SHAPE, n_threads=2) as made:
+    with plait.open(tmp_path_factory.mktemp("modes") / "index", create=True, spec=SPEC, n_threads=2) as made:
         documents, spans, embeddings = batch(0, 240, noise=0.2)
         made.add_embeddings(documents, embeddings, spans=spans)
         made.delete(["d3"])
@@ -98,14 +98,14 @@ def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
 
 def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.Index) -> None:
     def finders(**settings: object) -> list[str]:
-        return [generator.name for generator in plan_for("hybrid", index.shape, options=settings).generators]
+        return [generator.name for generator in plan_for("hybrid", index.spec, options=settings).generators]
 
     assert finders() == ["bm25", "dense"]
     assert finders(multi_finds=1) == ["bm25", "dense", "multi"]
     # Without others that read meaning, or where lists stand alone, it has to.
     assert finders(dense=0) == ["bm25", "multi"]
     assert finders(rescore=0) == finders(fusion="rank") == ["bm25", "dense", "multi"]
-    assert [one.name for one in plan_for("hybrid", index.shape, exact=True).generators] == ["bm25", "dense", "multi"]
+    assert [one.name for one in plan_for("hybrid", index.spec, exact=True).generators] == ["bm25", "dense", "multi"]
     # Whoever found it, a hit has the score of every strand.
     assert all("multi" in hit.scores for hit in index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid")[0])
 
@@ -116,15 +116,15 @@ def test_with_everything_found_it_does_not_matter_who_finds(index: plait.Index) 
 
 
 def test_a_weight_of_0_leaves_a_strand_out(index: plait.Index) -> None:
-    plan = plan_for("hybrid", index.shape, options={"multi": 0})
+    plan = plan_for("hybrid", index.spec, options={"multi": 0})
     assert [generator.name for generator in plan.generators] == ["bm25", "dense"]
     assert plan.rescored == ("bm25", "dense")
     hits = index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid", options={"multi": 0})[0]
     assert all("multi" not in hit.scores for hit in hits)
     with pytest.raises(ConfigError, match="all 0"):
-        plan_for("hybrid", index.shape, options={"multi": 0, "dense": 0, "bm25": 0})
+        plan_for("hybrid", index.spec, options={"multi": 0, "dense": 0, "bm25": 0})
     with pytest.raises(ConfigError, match="multi_finds is 2"):
-        plan_for("hybrid", index.shape, options={"multi_finds": 2})
+        plan_for("hybrid", index.spec, options={"multi_finds": 2})
 
 
 @pytest.mark.parametrize(("n_queries", "n_tables"), [(1, 1), (FEW_QUERIES + 1, 2 * (FEW_QUERIES + 1))])
@@ -145,7 +145,7 @@ def test_hybrid_scores_centroids_once_for_a_query(
     embeddings = Embeddings(
         multi=MultiVectors.from_items([few.multi[number] for number in range(n_queries)]), dense=few.dense[:n_queries]
     )
-    plan = plan_for("hybrid", index.shape, options={"depth": 20, "multi_finds": 1})
+    plan = plan_for("hybrid", index.spec, options={"depth": 20, "multi_finds": 1})
     plan = replace(plan, generators=tuple(_probed(generator) for generator in plan.generators))
     with Store.open(index.path).snapshot() as snapshot:
         plan.run(snapshot, QueryBatch(TEXTS[:n_queries], embeddings), 5, None, Trace())
@@ -191,7 +191,7 @@ def test_modes_of_the_multi_strand_need_it(mode: str) -> None:
 @pytest.fixture
 def mixed(tmp_path: Path) -> Iterator[plait.Index]:
     """A compressed segment and one that is not."""
-    with plait.open(tmp_path / "index", create=True, shape=SHAPE) as made:
+    with plait.open(tmp_path / "index", create=True, spec=SPEC) as made:
         for first in (0, 60):
             documents, spans, embeddings = batch(first, 60, noise=0.1)
             made.add_embeddings(documents, embeddings, spans=spans)
@@ -257,15 +257,15 @@ def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index)
 )
 def test_settings_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan_for(mode, SHAPE, options=options)
+        plan_for(mode, SPEC, options=options)
 
 
 @pytest.mark.parametrize("mode", ["plaid", "warp", "dense>multi"])
 def test_exact_and_approximate_are_not_asked_for_together(mode: str) -> None:
     with pytest.raises(ConfigError, match="exact search"):
-        plan_for(mode, SHAPE, exact=True)
+        plan_for(mode, SPEC, exact=True)
     with pytest.raises(ConfigError, match="exact search"):
-        plan_for("multi", SHAPE, exact=True, options={"n_probe": 2})
+        plan_for("multi", SPEC, exact=True, options={"n_probe": 2})
 
 
 def test_the_trace_has_the_stages_of_a_method_under_its_name(index: plait.Index) -> None:

@@ -24,7 +24,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
     dense = (dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32)
     multi = MultiVectors(dense.astype(np.float16), np.arange(N_DOCUMENTS + 1))
     folder = tmp_path_factory.mktemp("neighbours") / "index"
-    made = plait.open(folder, create=True, shape=EmbeddingSpec(dense=DIM, multi=DIM))
+    made = plait.open(folder, create=True, spec=EmbeddingSpec(dense=DIM, multi=DIM))
     for start in (0, 100):  # two segments
         own = slice(start, start + 100)
         part = multi.take(np.arange(N_DOCUMENTS)[own])
@@ -103,7 +103,7 @@ def test_few_documents_have_no_neighbours(index: plait.Index) -> None:
 
 
 def test_a_share_that_is_none_is_refused(tmp_path: Path) -> None:
-    index = plait.open(tmp_path / "i", create=True, shape=EmbeddingSpec(dense=4))
+    index = plait.open(tmp_path / "i", create=True, spec=EmbeddingSpec(dense=4))
     with pytest.raises(ConfigError, match="from 0"):
         index.search_embeddings(
             Embeddings(dense=np.ones((1, 4), np.float32)), mode="hybrid", options={"neighbours": 1.0}

@@ -18,7 +18,7 @@ from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.store import Store
 
-SHAPE = EmbeddingSpec(dense=2, sparse=10, multi=2)
+SPEC = EmbeddingSpec(dense=2, sparse=10, multi=2)
 
 # Three documents whose scores can be told by heart for the query below.
 DENSE = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
@@ -34,7 +34,7 @@ QUERY = Embeddings(
 
 @pytest.fixture
 def index(tmp_path: Path) -> plait.Index:
-    made = plait.open(tmp_path / "index", create=True, shape=SHAPE)
+    made = plait.open(tmp_path / "index", create=True, spec=SPEC)
     for number in range(3):  # a segment each
         embeddings = Embeddings(
             dense=np.array([DENSE[number]], np.float32),
@@ -82,7 +82,7 @@ def test_dense_and_sparse_are_summed_as_the_paper_has_it(
 def test_what_a_list_does_not_have_counts_as_nothing_unless_it_is_rescored(
     index: plait.Index, rescore: int, expected: dict[str, float]
 ) -> None:
-    plan = plan_for("dense+sparse", SHAPE, options={"depth": 1, "rescore": rescore})
+    plan = plan_for("dense+sparse", SPEC, options={"depth": 1, "rescore": rescore})
     assert isinstance(plan.fusion, WeightedSum)
     with Store.open(index.path).snapshot() as snapshot:
         fused = plan.fusion.fuse(plan.lists(snapshot, QueryBatch([""], QUERY), 1, None, Trace())[0], 3)
@@ -154,7 +154,7 @@ def test_an_approximate_search_is_asked_for_by_name(index: plait.Index) -> None:
 )
 def test_weights_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan_for(mode, SHAPE, options=options)
+        plan_for(mode, SPEC, options=options)
 
 
 def test_modes_of_the_sparse_strand_need_it() -> None:
@@ -170,7 +170,7 @@ def test_queries_of_another_vocabulary_are_refused(index: plait.Index) -> None:
 
 
 def test_the_passages_of_one_document_do_not_crowd_out_others(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "index", create=True, shape=EmbeddingSpec(sparse=10)) as index:
+    with plait.open(tmp_path / "index", create=True, spec=EmbeddingSpec(sparse=10)) as index:
         documents = [{"id": f"d{n}", "text": "x" * 30} for n in range(3)]
         spans = [[plait.Span(i, i + 1) for i in range(20)] for _ in documents]
         weights = [{1: 9.0 - n} for n in range(3) for _ in range(20)]

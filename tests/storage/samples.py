@@ -16,7 +16,7 @@ from plait.records import Document, Span
 from plait.storage.store import Snapshot, Store
 from plait.storage.writer import Writer, Written
 
-SHAPE = EmbeddingSpec(dense=4, multi=3)
+SPEC = EmbeddingSpec(dense=4, multi=3)
 
 TEXTS = {
     "wool": "Wool is spun into yarn and woven on a loom.",
@@ -26,14 +26,14 @@ TEXTS = {
 }
 
 
-def strands_for(n_items: int, *, shape: EmbeddingSpec = SHAPE, seed: int = 0) -> Embeddings:
+def strands_for(n_items: int, *, spec: EmbeddingSpec = SPEC, seed: int = 0) -> Embeddings:
     """Random strands; item i has i % 3 + 1 vectors."""
     rng = np.random.default_rng(seed)
     multi = None
-    if shape.multi is not None:
-        items = [rng.standard_normal((item % 3 + 1, shape.multi), dtype=np.float32) for item in range(n_items)]
-        multi = MultiVectors.from_items(items, dim=shape.multi)
-    dense = None if shape.dense is None else rng.standard_normal((n_items, shape.dense), dtype=np.float32)
+    if spec.multi is not None:
+        items = [rng.standard_normal((item % 3 + 1, spec.multi), dtype=np.float32) for item in range(n_items)]
+        multi = MultiVectors.from_items(items, dim=spec.multi)
+    dense = None if spec.dense is None else rng.standard_normal((n_items, spec.dense), dtype=np.float32)
     return Embeddings(dense=dense, multi=multi)
 
 
@@ -43,8 +43,8 @@ def halves(document: Document) -> list[Span]:
     return [Span(0, middle), Span(middle, len(document.text))]
 
 
-def make_store(path: Path, *, shape: EmbeddingSpec = SHAPE) -> Store:
-    return Store.create(path, fingerprint="random", shape=shape, facts={"model": "none"})
+def make_store(path: Path, *, spec: EmbeddingSpec = SPEC) -> Store:
+    return Store.create(path, fingerprint="random", spec=spec, facts={"model": "none"})
 
 
 def write(writer: Writer, documents: Sequence[Document], *, seed: int = 0) -> Written:

@@ -23,7 +23,7 @@ from plait.storage.info import info
 from plait.storage.store import Snapshot, Store
 from storage.samples import add, fabrics, ids_for, make_store, run_python
 from storage.test_writer import Failing, FailingCommit, state
-from storage.tokens import SHAPE, batch, make_tokens
+from storage.tokens import SPEC, batch, make_tokens
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_an_outgrown_codebook_is_fitted_anew(tmp_path: Path) -> None:
 def test_other_bits_are_fitted_from_the_codes(store: Store) -> None:
     assert compact(store, bits=8).bits == 8
     assert compact(store, bits=2).bits == 2
-    assert codes(store).shape[1] == SHAPE.multi // 4  # type: ignore[operator]
+    assert codes(store).shape[1] == SPEC.multi // 4  # type: ignore[operator]
     assert len(state(store)) == 108
 
 
@@ -243,7 +243,7 @@ def test_dimensions_that_cannot_be_coded_are_merged(tmp_path: Path) -> None:
 
 
 def test_an_index_without_a_multi_strand_is_merged(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "index", fingerprint="f", shape=EmbeddingSpec(), facts={})
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), facts={})
     with store.writer() as writer:
         for id in "abc":
             writer.write([Document(id, f"text {id}")], [[Span(0, 4)]], Embeddings())

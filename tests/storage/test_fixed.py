@@ -31,14 +31,14 @@ from plait.storage.segment_file import SegmentFile
 from plait.storage.store import Store
 from storage.resealed import Arrays, cut, index_of, put, rewrite, say
 from storage.samples import make_store
-from storage.tokens import DIM, SHAPE, batch, group_vectors, make_tokens, unit
+from storage.tokens import DIM, SPEC, batch, group_vectors, make_tokens, unit
 
 FIXED = Pooling(fixed=4)
 
 
-def make_pooled(path: Path, pooling: Pooling = FIXED, *, shape: EmbeddingSpec = SHAPE) -> Store:
+def make_pooled(path: Path, pooling: Pooling = FIXED, *, spec: EmbeddingSpec = SPEC) -> Store:
     """Three segments of 40 documents of two passages, of 5 and 3 vectors before they are pooled."""
-    store = Store.create(path, fingerprint="random", shape=shape, facts={"model": "none"}, pooling=pooling)
+    store = Store.create(path, fingerprint="random", spec=spec, facts={"model": "none"}, pooling=pooling)
     with store.writer() as writer:
         for number in range(3):
             writer.write(*batch(40 * number, 40))
@@ -181,8 +181,8 @@ def test_compaction_keeps_records_of_as_many_vectors(store: Store, fine: bool) -
 
 
 def test_records_of_aligned_size_start_at_cache_lines(tmp_path: Path) -> None:
-    shape = EmbeddingSpec(multi=128)
-    store = Store.create(tmp_path / "index", fingerprint="f", shape=shape, facts={}, pooling=Pooling(fixed=32))
+    spec = EmbeddingSpec(multi=128)
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=Pooling(fixed=32))
     rows = unit(np.random.default_rng(0).standard_normal((400, 128)))
     multi = MultiVectors(rows, np.arange(0, 401, 40))
     with store.writer() as writer:
@@ -256,7 +256,7 @@ def test_pooling_twice_in_different_ways_is_refused(store: Store, other: Pooling
 
 
 def test_an_empty_index_can_be_pooled_for_what_will_come(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:
         writer.compact(pooling=FIXED)
         writer.write(*batch(0, 2))
@@ -281,7 +281,7 @@ def test_a_failed_pooling_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch
 
 
 def test_a_blank_passage_cannot_be_pooled_to_a_number(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=EmbeddingSpec(multi=DIM))
+    store = make_store(tmp_path / "index", spec=EmbeddingSpec(multi=DIM))
     with store.writer() as writer:
         nothing = Embeddings(multi=MultiVectors(np.zeros((0, DIM), np.float32), np.array([0, 0])))
         writer.write([Document("blank", "b")], [[Span(0, 1)]], nothing)
@@ -291,8 +291,8 @@ def test_a_blank_passage_cannot_be_pooled_to_a_number(tmp_path: Path) -> None:
 
 
 def test_vectors_that_cannot_be_compressed_are_pooled_all_the_same(tmp_path: Path) -> None:
-    shape = EmbeddingSpec(multi=12)
-    store = Store.create(tmp_path / "index", fingerprint="f", shape=shape, facts={}, pooling=Pooling(fixed=3))
+    spec = EmbeddingSpec(multi=12)
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=Pooling(fixed=3))
     rows = np.random.default_rng(0).standard_normal((700, 12), np.float32)
     with store.writer() as writer:
         for _ in range(2):
@@ -333,9 +333,9 @@ def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling
 
 
 def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None:
-    shape = EmbeddingSpec(multi=DIM, fixed=4)
-    store = Store.create(tmp_path / "index", fingerprint="f", shape=shape, facts={})
-    assert (Store.open(store.path).shape, Store.open(store.path).format) == (shape, 2)
+    spec = EmbeddingSpec(multi=DIM, fixed=4)
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={})
+    assert (Store.open(store.path).spec, Store.open(store.path).format) == (spec, 2)
     rows = unit(np.random.default_rng(0).standard_normal((400, DIM)))
     given = [Document(str(n), "x") for n in range(100)], [[Span(0, 1)]] * 100
     with store.writer() as writer:
@@ -351,26 +351,26 @@ def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"),
+    ("spec", "message"),
     [(EmbeddingSpec(dense=4), "there is none"), (EmbeddingSpec(multi=8, fixed=4), "gives 4 rows")],
 )
-def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, shape: EmbeddingSpec, message: str) -> None:
+def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, spec: EmbeddingSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Store.create(tmp_path / "index", fingerprint="f", shape=shape, facts={}, pooling=FIXED)
+        Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=FIXED)
 
 
-@pytest.mark.parametrize("shape", [EmbeddingSpec(multi=8, fixed=0), EmbeddingSpec(dense=8, fixed=4)])
-def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, shape: EmbeddingSpec) -> None:
+@pytest.mark.parametrize("spec", [EmbeddingSpec(multi=8, fixed=0), EmbeddingSpec(dense=8, fixed=4)])
+def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: EmbeddingSpec) -> None:
     with pytest.raises(ConfigError, match="rows for every document"):
-        Store.create(tmp_path / "index", fingerprint="f", shape=shape, facts={})
+        Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={})
 
 
 # -- opened by name
 
 
 def test_opening_with_another_choice_is_refused(tmp_path: Path) -> None:
-    path, shape = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
-    with plait.open(path, create=True, shape=shape, fixed=4, pooling="sequential") as index:
+    path, spec = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
+    with plait.open(path, create=True, spec=spec, fixed=4, pooling="sequential") as index:
         multi = batch(0, 5)[2].multi
         assert multi is not None
         index.add_embeddings([{"id": str(n), "text": "x"} for n in range(10)], Embeddings(multi=multi))
@@ -385,8 +385,8 @@ def test_opening_with_another_choice_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_without_pooling_is_not_pooled_by_opening_it(tmp_path: Path) -> None:
-    path, shape = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
-    plait.open(path, create=True, shape=shape).close()
+    path, spec = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
+    plait.open(path, create=True, spec=spec).close()
     with pytest.raises(ConfigError, match="run plait compact with it"):
         plait.open(path, fixed=4)
     with plait.open(path) as index:

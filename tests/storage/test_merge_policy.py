@@ -23,7 +23,7 @@ from plait.storage.check import check
 from plait.storage.info import info
 from plait.storage.store import Snapshot, Store
 from storage.samples import add, fabrics, make_store, texts_in
-from storage.tokens import SHAPE, batch, make_tokens
+from storage.tokens import SPEC, batch, make_tokens
 
 
 def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
@@ -239,7 +239,7 @@ def test_a_reader_in_another_process_finishes_undisturbed_and_the_space_comes_ba
 
 
 def test_the_catalogue_gives_space_back_when_it_is_compacted(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     for first in range(0, 600, 200):
         documents, spans, embeddings = batch(first, 200)
         long = [Document(one.id, f"{one.text} " * 100, metadata=one.metadata) for one in documents]

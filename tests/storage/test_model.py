@@ -20,7 +20,7 @@ from plait.storage.segment import Segment
 from plait.storage.store import Snapshot, Store
 from storage.samples import make_store
 
-SHAPE = EmbeddingSpec(dense=1, multi=8)
+SPEC = EmbeddingSpec(dense=1, multi=8)
 WORDS = ["wool", "linen", "silk", "東京", "ไทย", "jute"]
 IDS = st.sampled_from(["a", "b", "c", "d", "e"])
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
@@ -32,7 +32,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="plait-"))
-        self.store = make_store(self.folder / "index", shape=SHAPE)
+        self.store = make_store(self.folder / "index", spec=SPEC)
         self.expected: dict[str, list[str]] = {}
         self.write({"all": WORDS * 48})  # enough of each to fit a codec that knows them
         self.kept: tuple[Snapshot, dict[str, list[str]]] | None = None

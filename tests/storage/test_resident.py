@@ -9,12 +9,12 @@ import pytest
 from plait.storage import segment as segments
 from plait.storage.info import info
 from storage.samples import make_store
-from storage.tokens import SHAPE, batch
+from storage.tokens import SPEC, batch
 
 
 def test_what_was_not_read_is_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "VERIFY_UP_TO", 0)
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:
         writer.write(*batch(0, 4000))
     with store.snapshot() as snapshot:

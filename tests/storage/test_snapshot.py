@@ -238,5 +238,5 @@ def test_opening_does_not_read_the_documents(tmp_path: Path) -> None:
         view = snapshot._view
         assert view._open is not None
         view._open.connection.set_trace_callback(seen.append)
-        type(snapshot)._of(view, store.path, store.shape)
+        type(snapshot)._of(view, store.path, store.spec)
         assert [sql for sql in seen if "documents" in sql and "n_documents" not in sql] == []

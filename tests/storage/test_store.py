@@ -13,18 +13,18 @@ from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAn
 from plait.records import Document, Span
 from plait.storage.catalogue import FORMAT
 from plait.storage.store import Store
-from storage.samples import SHAPE, TEXTS, add, fabrics, make_store, run_python, strands_for, texts_in
+from storage.samples import SPEC, TEXTS, add, fabrics, make_store, run_python, strands_for, texts_in
 
 
 def test_what_is_written_is_read_after_reopening(store: Store) -> None:
     opened = Store.open(store.path)
-    assert (opened.fingerprint, opened.shape, opened.facts) == ("random", SHAPE, {"model": "none"})
+    assert (opened.fingerprint, opened.spec, opened.facts) == ("random", SPEC, {"model": "none"})
     assert (opened.format, opened.created) == (1, store.created)
     with opened.snapshot() as snapshot:
         (segment,) = snapshot.segments
         expected = strands_for(8)
         assert texts_in(snapshot) == TEXTS
-        assert (snapshot.n_documents, snapshot.n_rows, snapshot.shape) == (4, 8, SHAPE)
+        assert (snapshot.n_documents, snapshot.n_rows, snapshot.spec) == (4, 8, SPEC)
         np.testing.assert_array_equal(segment.docs, [1, 1, 2, 2, 3, 3, 4, 4])
         np.testing.assert_array_equal(segment.dense, expected.dense)
         assert segment.live is None
@@ -43,14 +43,14 @@ def test_passages_are_spans_of_the_stored_text(store: Store) -> None:
             assert "".join(document.text[start:end] for start, end in spans) == document.text
 
 
-@pytest.mark.parametrize("shape", [EmbeddingSpec(dense=2), EmbeddingSpec(multi=2), EmbeddingSpec()], ids=str)
-def test_an_index_may_lack_any_strand(tmp_path: Path, shape: EmbeddingSpec) -> None:
-    store = make_store(tmp_path / "index", shape=shape)
+@pytest.mark.parametrize("spec", [EmbeddingSpec(dense=2), EmbeddingSpec(multi=2), EmbeddingSpec()], ids=str)
+def test_an_index_may_lack_any_strand(tmp_path: Path, spec: EmbeddingSpec) -> None:
+    store = make_store(tmp_path / "index", spec=spec)
     with store.writer() as writer:
-        writer.write([Document("a", "wool")], [[Span(0, 4)]], strands_for(1, shape=shape))
+        writer.write([Document("a", "wool")], [[Span(0, 4)]], strands_for(1, spec=spec))
     with store.snapshot() as snapshot:
         (segment,) = snapshot.segments
-        assert (segment.dense is None, segment.multi is None) == (shape.dense is None, shape.multi is None)
+        assert (segment.dense is None, segment.multi is None) == (spec.dense is None, spec.multi is None)
         assert snapshot.bm25("wool", 1)[0].tolist() == [1]
 
 
@@ -123,7 +123,7 @@ def die(*args, real, **options):
 from functools import partial
 for name in ("WriterLock", "open_for_writing", "create_schema"):
     setattr(store, name, partial(die, real=getattr(store, name)))
-store.Store.create(Path(sys.argv[1]), fingerprint="f", shape=EmbeddingSpec(), facts={})
+store.Store.create(Path(sys.argv[1]), fingerprint="f", spec=EmbeddingSpec(), facts={})
 """
     assert run_python(code, tmp_path / "index", killed_at).returncode == -9
     with pytest.raises(NotAnIndexError):
@@ -164,16 +164,16 @@ def test_an_index_that_describes_itself_wrongly_is_damaged(store: Store, key: st
 
 
 def test_a_shape_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
-    for shape in (
+    for spec in (
         EmbeddingSpec(dense=0),
         EmbeddingSpec(multi=-1),
         EmbeddingSpec(sparse=0),
         EmbeddingSpec(sparse=1 << 31),
     ):
         with pytest.raises(ConfigError):
-            make_store(tmp_path / "index", shape=shape)
+            make_store(tmp_path / "index", spec=spec)
     with pytest.raises(ConfigError, match="JSON"):
-        Store.create(tmp_path / "index", fingerprint="f", shape=SHAPE, facts={"x": object()})
+        Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, facts={"x": object()})
     assert not (tmp_path / "index").exists()
 
 

@@ -128,7 +128,7 @@ def test_a_batch_that_does_not_fit_is_refused_whole(
 
 
 def test_an_index_without_a_strand_refuses_it(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "index", fingerprint="f", shape=EmbeddingSpec(), facts={})
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), facts={})
     with store.writer() as writer, pytest.raises(InputError, match="there is a dense strand"):
         writer.write([Document("a", "x")], [[Span(0, 1)]], strands_for(1))
 

@@ -14,7 +14,7 @@ from plait.storage.store import Store
 from storage.samples import make_store
 
 DIM, N_TOKENS, N_GROUPS = 16, 8, 12
-SHAPE = EmbeddingSpec(dense=4, multi=DIM)
+SPEC = EmbeddingSpec(dense=4, multi=DIM)
 
 
 def unit(rows: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -42,7 +42,7 @@ def batch(first: int, n_documents: int, *, noise: float = 0.1) -> tuple[list[Doc
 
 def make_tokens(path: Path, *, n_segments: int = 3, n_documents: int = 40) -> Store:
     """Several segments; every tenth document is deleted again."""
-    store = make_store(path, shape=SHAPE)
+    store = make_store(path, spec=SPEC)
     with store.writer() as writer:
         for segment in range(n_segments):
             writer.write(*batch(segment * n_documents, n_documents))

@@ -24,7 +24,7 @@ GERMAN = [
 
 
 def german(path: Path) -> plait.Index:
-    index = plait.open(path, create=True, shape=plait.EmbeddingSpec(), language="de")
+    index = plait.open(path, create=True, spec=plait.EmbeddingSpec(), language="de")
     index.add_embeddings(GERMAN, Embeddings())
     return index
 
@@ -59,7 +59,7 @@ def test_the_language_is_remembered_and_another_is_refused(tmp_path: Path) -> No
 
 
 def test_an_index_without_a_language_is_not_opened_for_one(tmp_path: Path) -> None:
-    plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec()).close()
+    plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec()).close()
     plait.open(tmp_path / "index", language="en").close()  # which it stems
     with pytest.raises(ConfigError, match=r"made without a language, and was opened for 'ru'"):
         plait.open(tmp_path / "index", language="ru")
@@ -69,7 +69,7 @@ def test_only_an_index_with_a_language_needs_newer_rules(tmp_path: Path) -> None
     versions = []
     for language in (None, "en", "de"):
         store = Store.create(
-            tmp_path / str(language), fingerprint="f", shape=plait.EmbeddingSpec(), facts={}, language=language
+            tmp_path / str(language), fingerprint="f", spec=plait.EmbeddingSpec(), facts={}, language=language
         )
         connection = sqlite3.connect(store.path / "catalogue.sqlite")
         versions.append(connection.execute("SELECT value FROM meta WHERE key = 'analyser'").fetchone()[0])

@@ -208,7 +208,7 @@ def test_an_index_that_another_writes_or_that_is_read_only_is_not_tuned(index: p
 
 
 def test_a_small_index_has_nothing_to_tune(tmp_path: Path) -> None:
-    with plait.open(tmp_path / "ix", create=True, shape=plait.EmbeddingSpec(multi=DIM)) as index:
+    with plait.open(tmp_path / "ix", create=True, spec=plait.EmbeddingSpec(multi=DIM)) as index:
         index.add_embeddings([{"id": "a", "text": "b"}], Embeddings(multi=passages(1, 1)))
         done = index.tune(0.9)
         assert (done.plan, done.reached, done.saved) == (None, True, False)

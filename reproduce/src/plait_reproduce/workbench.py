@@ -222,7 +222,7 @@ def _bm25(texts: CutSet, depth: int) -> Arrays:
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
     nothing = np.ones((len(texts.documents), 8), np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        index = open_index(Path(folder) / "words", create=True, shape=EmbeddingSpec(dense=8))
+        index = open_index(Path(folder) / "words", create=True, spec=EmbeddingSpec(dense=8))
         with index:
             index.add_embeddings(texts.documents, Embeddings(dense=nothing))
             asked = Embeddings(dense=np.ones((len(texts.queries), 8), np.float32))

@@ -35,9 +35,9 @@ def info(index: IndexPath, as_json: AsJson = False) -> None:
 
 
 def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
-    shape = dataclasses.asdict(facts.shape)
-    rows = facts.pooling or f"{facts.shape.fixed} rows a passage, by the model"
-    pooling = [("pooling", rows)] if facts.pooling or facts.shape.fixed else []
+    shape = dataclasses.asdict(facts.spec)
+    rows = facts.pooling or f"{facts.spec.fixed} rows a passage, by the model"
+    pooling = [("pooling", rows)] if facts.pooling or facts.spec.fixed else []
     del shape["fixed"]
     return [
         ("path", str(facts.path)),

@@ -171,7 +171,7 @@ def _anchors(snapshot: Snapshot, matrix: ScoreMatrix, docs: NDArray[np.int64], n
         return random_anchors(len(docs), n, seed=config.seed)
     if config.choice == "leverage":
         return leverage_anchors(matrix.values, n, seed=config.seed)
-    if snapshot.shape.dense is None:
+    if snapshot.spec.dense is None:
         raise ConfigError("anchors by clusters need the dense strand, which this index lacks; choose another way")
     numbers, vectors = document_vectors(snapshot)
     return clustered_anchors(vectors[np.searchsorted(numbers, docs)], n, seed=config.seed)

@@ -103,7 +103,7 @@ def _scorer(mode: str, store: Store, model: object, kept: dict[str, object], n_t
 
 
 def _start(mode: str, store: Store, wanted: str) -> Generator | None:
-    has_dense = store.shape.dense is not None
+    has_dense = store.spec.dense is not None
     if mode == "axn" and not has_dense:
         raise ConfigError("mode 'axn' fits dense vectors, and this index has no dense strand; use adacur or anncur")
     start = wanted or ("dense" if has_dense else "bm25")

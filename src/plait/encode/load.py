@@ -152,8 +152,8 @@ def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
     for name in wanted:
         if name not in seen:
             raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {seen}")
-    fixed = card.shape.multi if card.shape.fixed else None
-    for name, dim in (("dense", card.shape.dense), ("multi", card.shape.multi), ("fixed", fixed)):
+    fixed = card.spec.multi if card.spec.fixed else None
+    for name, dim in (("dense", card.spec.dense), ("multi", card.spec.multi), ("fixed", fixed)):
         if dim is not None and (name not in seen or seen[name][-1] != dim):
             raise ModelError(
                 f"{graph} should have an output {name!r} of {dim} dimensions, as {CARD_NAME} says; its outputs are "

@@ -119,7 +119,7 @@ class ModelCard:
     made: str
 
     @property
-    def shape(self) -> EmbeddingSpec:
+    def spec(self) -> EmbeddingSpec:
         return EmbeddingSpec(
             dense=self.dense.dim if self.dense else None,
             sparse=self.sparse.vocabulary if self.sparse else None,

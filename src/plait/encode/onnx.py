@@ -70,8 +70,8 @@ class OnnxEncoder:
         return self._card.fingerprint
 
     @property
-    def shape(self) -> EmbeddingSpec:
-        return self._card.shape
+    def spec(self) -> EmbeddingSpec:
+        return self._card.spec
 
     def split(self, title: str, text: str) -> list[Span]:
         """The passages of a document; each leaves room for the title. A text that fits is one passage."""
@@ -93,10 +93,10 @@ class OnnxEncoder:
 
     def term(self, number: int) -> str:
         """What a term of the sparse strand is called: its token."""
-        if self.shape.sparse is None:
+        if self.spec.sparse is None:
             raise ConfigError(f"{self.name} has no sparse strand, and so no terms")
-        if not 0 <= number < self.shape.sparse:
-            raise InputError(f"term {number} is none of the {self.shape.sparse} of {self.name}")
+        if not 0 <= number < self.spec.sparse:
+            raise InputError(f"term {number} is none of the {self.spec.sparse} of {self.name}")
         return self._reader.token(number)
 
     def encode_queries(self, texts: Sequence[str]) -> Embeddings:
@@ -127,9 +127,9 @@ class OnnxEncoder:
         if batch_tokens < 1:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
         reading = self._reader.read(texts, is_query=is_query)
-        shape = self.shape
-        dense = np.zeros((len(texts), shape.dense), np.float32) if shape.dense else None
-        rows: list[Rows] = [np.zeros((0, shape.multi or 0), np.float32)] * len(texts)
+        spec = self.spec
+        dense = np.zeros((len(texts), spec.dense), np.float32) if spec.dense else None
+        rows: list[Rows] = [np.zeros((0, spec.multi or 0), np.float32)] * len(texts)
         terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
         for items, embeddings in self._run(reading, is_query=is_query, batch_tokens=batch_tokens):
@@ -144,8 +144,8 @@ class OnnxEncoder:
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(texts))
-        multi = MultiVectors.from_items(rows, dim=shape.multi) if shape.multi else None
-        sparse = joined(terms) if shape.sparse else None
+        multi = MultiVectors.from_items(rows, dim=spec.multi) if spec.multi else None
+        sparse = joined(terms) if spec.sparse else None
         return Embeddings(dense=dense, sparse=sparse, multi=multi, truncated=sum(reading.cut))
 
     def _run(self, reading: Reading, *, is_query: bool, batch_tokens: int) -> Iterator[tuple[list[int], Embeddings]]:
@@ -183,7 +183,7 @@ class OnnxEncoder:
 
     def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
         """The rows of documents of a model that gives each as many, whatever its length."""
-        wanted = (n_texts, self._fixed, self.shape.multi)
+        wanted = (n_texts, self._fixed, self.spec.multi)
         if states.shape != wanted:
             raise ModelError(f"the graph of {self.name} gives documents {states.shape}; its card promises {wanted}")
         return MultiVectors.from_items(list(states))

@@ -30,7 +30,7 @@ class Encoder(Protocol):
         """Names the weights and the reading of the text; kept in the index, and a mismatch is an error."""
 
     @property
-    def shape(self) -> EmbeddingSpec: ...
+    def spec(self) -> EmbeddingSpec: ...
 
     def split(self, title: str, text: str) -> list[Span]:
         """The passages that a document is encoded as: spans of `text`, in order, that together cover all of it."""

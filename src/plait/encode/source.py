@@ -44,8 +44,8 @@ class EncoderSource:
     def fingerprint(self) -> str:
         return self._card().fingerprint if self._encoder is None else self._encoder.fingerprint
 
-    def shape(self) -> EmbeddingSpec:
-        return self._card().shape if self._encoder is None else self._encoder.shape
+    def spec(self) -> EmbeddingSpec:
+        return self._card().spec if self._encoder is None else self._encoder.spec
 
     def apart(self) -> tuple[str, ...]:
         """The strands that hybrid search leaves out unless they are given a weight."""

@@ -154,7 +154,7 @@ class _CellSearch:
 
 def dense_queries(snapshot: Snapshot, batch: QueryBatch) -> NDArray[np.float32]:
     """The vector of each query, fit to be scored."""
-    queries, dim = batch.embeddings.dense, snapshot.shape.dense
+    queries, dim = batch.embeddings.dense, snapshot.spec.dense
     if queries is None or dim is None:
         raise missing_embeddings("dense", snapshot)
     if queries.shape[1] != dim or not np.isfinite(queries).all():

@@ -29,6 +29,6 @@ def document_vectors(snapshot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.
         numbers.append(docs[starts])
         vectors.append((sums / counts[:, None]).astype(np.float32))
     if not numbers:
-        return np.zeros(0, np.int64), np.zeros((0, snapshot.shape.dense or 0), np.float32)
+        return np.zeros(0, np.int64), np.zeros((0, snapshot.spec.dense or 0), np.float32)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.concatenate(numbers)[order], np.concatenate(vectors)[order]

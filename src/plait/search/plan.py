@@ -189,7 +189,7 @@ def _reads_text(generator: Generator) -> bool:
 
 def plan_for(
     mode: str,
-    shape: EmbeddingSpec,
+    spec: EmbeddingSpec,
     *,
     exact: bool = False,
     n_threads: int = 1,
@@ -210,12 +210,12 @@ def plan_for(
     chunks, options = _chunks(mode, options or {})
     settings = _settings(mode, options)
     generators: dict[str, Generator] = {"bm25": Bm25()}
-    if shape.dense is not None:
+    if spec.dense is not None:
         probed_dense = ProbedDense(settings) if isinstance(settings, DenseConfig) else ProbedDense()
         generators["dense"] = ExactDense() if exact else probed_dense
-    if shape.sparse is not None:
+    if spec.sparse is not None:
         generators["sparse"] = Sparse(settings) if isinstance(settings, SparseConfig) else Sparse()
-    if shape.multi is not None:
+    if spec.multi is not None:
         probed = ProbedMulti(n_threads=n_threads)
         if options and isinstance(settings, ProbeConfig):
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done

@@ -48,7 +48,7 @@ class Generator(Protocol):
 
 
 def missing_embeddings(kind: str, snapshot: Snapshot) -> ConfigError:
-    there = [name for name in ("dense", "sparse", "multi") if getattr(snapshot.shape, name) is not None]
+    there = [name for name in ("dense", "sparse", "multi") if getattr(snapshot.spec, name) is not None]
     return ConfigError(
         f"this search needs the {kind} strand, but the index and its queries hold {there or 'none'}; "
         f"choose another mode, or build the index with a model that has it"

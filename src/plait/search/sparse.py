@@ -71,7 +71,7 @@ def scored(segment: Segment, base: int, rows: Rows, query: SparseQuery, k: int, 
 
 def sparse_queries(snapshot: Snapshot, batch: QueryBatch) -> list[SparseQuery]:
     """The terms of each query that have a weight, fit to be scored."""
-    queries, vocabulary = batch.embeddings.sparse, snapshot.shape.sparse
+    queries, vocabulary = batch.embeddings.sparse, snapshot.spec.sparse
     if queries is None or vocabulary is None:
         raise missing_embeddings("sparse", snapshot)
     found = []

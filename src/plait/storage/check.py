@@ -119,7 +119,7 @@ def sound_segment(
     files, sound = _sound_files(report, store, record), None
     with _noting(report):
         if files is not None:
-            segment = Segment(record, store.shape, files, dead)
+            segment = Segment(record, store.spec, files, dead)
             _ = segment.multi, segment.coded, segment.sparse  # checks the offsets
             _check_fixed(segment, store, view)
             if segment.coded_file is not None:
@@ -139,7 +139,7 @@ def sound_segment(
 def _check_fixed(segment: Segment, store: Store, view: ReadTransaction) -> None:
     """The catalogue says how many vectors a passage has, or that it may be any number; each segment must agree."""
     pooling = pooling_in(read_meta(view)["facts"])
-    fixed = store.shape.fixed if pooling is None else pooling.fixed
+    fixed = store.spec.fixed if pooling is None else pooling.fixed
     if segment.fixed != fixed:
         kept = ["any number" if number is None else str(number) for number in (segment.fixed, fixed)]
         raise CorruptIndexError(
@@ -175,7 +175,7 @@ def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> di
     """The files of a segment, each read whole; None if one of them does not match its checksums."""
     files, names = {}, None
     with _noting(report):
-        names = file_names(record, store.shape)
+        names = file_names(record, store.spec)
     for name in names or []:
         with _noting(report):
             file = open_file(store.path, record, name)

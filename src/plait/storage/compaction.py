@@ -91,7 +91,7 @@ class Draft:
     codes_recall: float | None = None
 
 
-def _new_pooling(has: Pooling | None, wanted: Pooling | None, shape: EmbeddingSpec) -> Pooling | None:
+def _new_pooling(has: Pooling | None, wanted: Pooling | None, spec: EmbeddingSpec) -> Pooling | None:
     """What is to be pooled now; None if nothing is, or all is already."""
     if wanted is None or wanted == has:
         return None
@@ -100,7 +100,7 @@ def _new_pooling(has: Pooling | None, wanted: Pooling | None, shape: EmbeddingSp
             f"the index pools already ({has}), and cannot pool in another way ({wanted}): the vectors as they were are "
             f"gone. Leave fixed, pool_factor and pooling out, or build the index again"
         )
-    check_poolable(shape)
+    check_poolable(spec)
     return wanted
 
 
@@ -110,17 +110,17 @@ class Compaction:
     def __init__(
         self,
         segments: Sequence[Segment],
-        shape: EmbeddingSpec,
+        spec: EmbeddingSpec,
         wanted: Wanted,
         pooling: Pooling | None = None,
         drift: Drift | None = None,
     ) -> None:
         """`pooling` is what the index has; what is wanted must be that, or the first. `drift` is that of vectors that
         were coded since the codec was fitted."""
-        self._shape, self._segments = shape, segments
-        self.new_pooling = _new_pooling(pooling, wanted.pooling, shape)
+        self._spec, self._segments = spec, segments
+        self.new_pooling = _new_pooling(pooling, wanted.pooling, spec)
         in_effect = self.new_pooling or pooling
-        self._fixed = shape.fixed if in_effect is None else in_effect.fixed
+        self._fixed = spec.fixed if in_effect is None else in_effect.fixed
         for segment in segments:
             for file in segment.files.values():
                 verify_once(file)  # or damage would be copied, and get checksums that say it is sound
@@ -172,7 +172,7 @@ class Compaction:
     @property
     def _wants_cells(self) -> bool:
         """Whether the dense strand is kept in cells too. A merge, which is to be quick, makes none where none were."""
-        if self._shape.dense is None or not are_wanted(self.n_rows):
+        if self._spec.dense is None or not are_wanted(self.n_rows):
             return False
         return not self._merging or self._largest_cells is not None
 
@@ -200,33 +200,33 @@ class Compaction:
         folder.mkdir(parents=True)
         own = {"segment": number}
         files = {"rows.plait": write_file(folder / "rows.plait", "rows", row_arrays(self.parts), attributes=own)}
-        if self._shape.dense is not None:
-            dense = [dense_array(self.parts, self._shape.dense)]
+        if self._spec.dense is not None:
+            dense = [dense_array(self.parts, self._spec.dense)]
             files["dense.plait"] = write_file(folder / "dense.plait", "dense", dense, attributes=own)
             if self._wants_cells:
                 written_dense = SegmentFile.open(folder / "dense.plait")
-                values = written_dense.array("values", "<f4", (self.n_rows, self._shape.dense))
+                values = written_dense.array("values", "<f4", (self.n_rows, self._spec.dense))
                 kept = centroids_to_keep(self._largest_cells, self.n_rows)
                 files[CELLS] = write_cells(folder / CELLS, values, number=number, kept=kept, n_threads=n_threads)
-        if self._shape.sparse is not None:
+        if self._spec.sparse is not None:
             files[SPARSE] = write_merged(folder / SPARSE, self.parts, number=number)
         coding, drift, recall = None, None, None
-        if self._shape.multi is not None and self._uncoded:
-            multi = multi_arrays(self.parts, self._shape.multi, fixed=self._fixed)
+        if self._spec.multi is not None and self._uncoded:
+            multi = multi_arrays(self.parts, self._spec.multi, fixed=self._fixed)
             attributes = own if self._fixed is None else {**own, "fixed": self._fixed}
             files["multi.plait"] = write_file(folder / "multi.plait", "multi", multi, attributes=attributes)
             if self._merging and self._first is not None and self._first.coded is not None:
-                vectors = SegmentFile.open(folder / "multi.plait").array("values", "<f2", (None, self._shape.multi))
+                vectors = SegmentFile.open(folder / "multi.plait").array("values", "<f2", (None, self._spec.multi))
                 codebook = self._first.coded.codec.codebook
                 files[NEAR] = write_near(folder / NEAR, vectors, codebook, number=number)
-        elif self._shape.multi is not None:
+        elif self._spec.multi is not None:
             coding = self._coding(n_threads)
             compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)
             files[CODED] = compressed.facts
             if not coding.is_new and compressed.error is not None:
                 drift = Drift(compressed.n_coded, compressed.error / max(coding.fitted.error, 1e-12))
             if coding.is_new:
-                written = CodedFile(SegmentFile.open(folder / CODED), self.n_rows, self._shape.multi)
+                written = CodedFile(SegmentFile.open(folder / CODED), self.n_rows, self._spec.multi)
                 recall = codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
         sync_folder(folder.parent)
@@ -262,10 +262,10 @@ class Compaction:
 
     def _why_not_coded(self) -> str:
         """Why the multi strand stays as it is; empty if it is to be compressed."""
-        if self._shape.multi is None:
+        if self._spec.multi is None:
             return "the index has no multi strand to compress"
-        if self._shape.multi % 8:
-            return f"vectors of {self._shape.multi} dimensions cannot be compressed; it takes a multiple of 8"
+        if self._spec.multi % 8:
+            return f"vectors of {self._spec.multi} dimensions cannot be compressed; it takes a multiple of 8"
         if self._merging:
             codec = self._first.coded.codec if self._first is not None and self._first.coded is not None else None
             few = codec is None or self.n_vectors < max(CODED_FROM, ROWS_A_CELL * len(codec.codebook))

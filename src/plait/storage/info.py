@@ -33,7 +33,7 @@ class StoreInfo:
     format: int
     created: str
     fingerprint: str
-    shape: EmbeddingSpec
+    spec: EmbeddingSpec
     facts: Mapping[str, Any]
     tuned: ReadPlan  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
@@ -75,7 +75,7 @@ def info(store: Store) -> StoreInfo:
         format=meta["format"],
         created=store.created,
         fingerprint=store.fingerprint,
-        shape=store.shape,
+        spec=store.spec,
         facts=json.loads(meta["facts"]),
         tuned=tuned,
         weights=weights,

@@ -57,7 +57,7 @@ class Segment:
     def __init__(
         self,
         record: SegmentRecord,
-        shape: EmbeddingSpec,
+        spec: EmbeddingSpec,
         files: Mapping[str, SegmentFile],
         dead: NDArray[np.int64] | None,
     ) -> None:
@@ -69,24 +69,24 @@ class Segment:
         self.live = _live(record, dead)
         self.n_live = self.n_rows - (0 if dead is None else len(dead))
         self.dense: NDArray[np.float32] | None = None
-        if shape.dense is not None:
-            self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, shape.dense))
+        if spec.dense is not None:
+            self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, spec.dense))
         self.cells_file: CellsFile | None = None
-        if shape.dense is not None and CELLS in files:
-            self.cells_file = CellsFile(files[CELLS], self.n_rows, shape.dense)
-        self._multi = files.get("multi.plait") if shape.multi is not None else None
-        self._multi_dim = shape.multi
+        if spec.dense is not None and CELLS in files:
+            self.cells_file = CellsFile(files[CELLS], self.n_rows, spec.dense)
+        self._multi = files.get("multi.plait") if spec.multi is not None else None
+        self._multi_dim = spec.multi
         self.coded_file: CodedFile | None = None
-        if shape.multi is not None and CODED in files:
-            self.coded_file = CodedFile(files[CODED], self.n_rows, shape.multi)
+        if spec.multi is not None and CODED in files:
+            self.coded_file = CodedFile(files[CODED], self.n_rows, spec.multi)
         self.near_file: NearFile | None = None
         if self._multi is not None and NEAR in files:
-            n_vectors = len(self._multi.array("values", "<f2", (None, shape.multi)))
+            n_vectors = len(self._multi.array("values", "<f2", (None, spec.multi)))
             self.near_file = NearFile(files[NEAR], n_vectors)
         self.words_file = WordsFile(files[WORDS]) if WORDS in files else None
         self.sparse_file: SparseFile | None = None
-        if shape.sparse is not None:
-            self.sparse_file = SparseFile(files[SPARSE], self.n_rows, shape.sparse)
+        if spec.sparse is not None:
+            self.sparse_file = SparseFile(files[SPARSE], self.n_rows, spec.sparse)
 
     @cached_property
     def span(self) -> tuple[int, int]:
@@ -165,17 +165,17 @@ def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.b
     return live
 
 
-def file_names(record: SegmentRecord, shape: EmbeddingSpec) -> list[str]:
+def file_names(record: SegmentRecord, spec: EmbeddingSpec) -> list[str]:
     """The files that a segment has: rows, and one for each strand of the shape."""
     names = ["rows.plait"]
-    if shape.dense is not None:
+    if spec.dense is not None:
         names += ["dense.plait", *([CELLS] if CELLS in record.files else [])]
-    if shape.multi is not None:
+    if spec.multi is not None:
         if CODED in record.files and "multi.plait" in record.files:
             raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
         plain = ["multi.plait", *([NEAR] if NEAR in record.files else [])]
         names += [CODED] if CODED in record.files else plain
-    if shape.sparse is not None:
+    if spec.sparse is not None:
         names.append(SPARSE)
     if WORDS in record.files:
         names.append(WORDS)
@@ -196,13 +196,13 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
     return file
 
 
-def open_segment(index: Path, record: SegmentRecord, shape: EmbeddingSpec, dead: NDArray[np.int64] | None) -> Segment:
+def open_segment(index: Path, record: SegmentRecord, spec: EmbeddingSpec, dead: NDArray[np.int64] | None) -> Segment:
     """Opens a segment, reading it whole once a process if it is small. A missing file is a FileNotFoundError."""
-    files = {name: open_file(index, record, name) for name in file_names(record, shape)}
+    files = {name: open_file(index, record, name) for name in file_names(record, spec)}
     if sum(file.facts.nbytes for file in files.values()) <= VERIFY_UP_TO:
         for file in files.values():
             verify_once(file)
-    return Segment(record, shape, files, dead)
+    return Segment(record, spec, files, dead)
 
 
 def verify_once(file: SegmentFile) -> None:

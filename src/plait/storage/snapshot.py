@@ -54,7 +54,7 @@ class Snapshot(Closing):
         self,
         view: ReadTransaction,
         segments: tuple[Segment, ...],
-        shape: EmbeddingSpec,
+        spec: EmbeddingSpec,
         path: Path,
         *,
         commit: int,
@@ -65,7 +65,7 @@ class Snapshot(Closing):
         analyser: Analyser = PLAIN,
     ) -> None:
         """Not to be called: `open` makes it."""
-        self.segments, self.shape, self.path = segments, shape, path
+        self.segments, self.spec, self.path = segments, spec, path
         self.commit = commit  # rises by one with each write: equal numbers of one index are equal states
         self.n_documents = n_documents
         self.tuned = tuned  # the settings that were chosen for searching this index, if any
@@ -80,7 +80,7 @@ class Snapshot(Closing):
         self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.filtering`: it lasts as long as this does
 
     @classmethod
-    def open(cls, path: Path, shape: EmbeddingSpec) -> Snapshot:
+    def open(cls, path: Path, spec: EmbeddingSpec) -> Snapshot:
         """A view of the newest commit of the index at `path`."""
         missed = -1  # the commit whose files were not all there
         while True:
@@ -88,7 +88,7 @@ class Snapshot(Closing):
             try:
                 with storage_errors(path):
                     try:
-                        return cls._of(view, path, shape)
+                        return cls._of(view, path, spec)
                     except FileNotFoundError as error:
                         # A writer that merged segments may have removed a file since the catalogue was read; then
                         # there is a newer commit, which does not list it.
@@ -104,16 +104,16 @@ class Snapshot(Closing):
             view.close()
 
     @classmethod
-    def _of(cls, view: ReadTransaction, path: Path, shape: EmbeddingSpec) -> Snapshot:
+    def _of(cls, view: ReadTransaction, path: Path, spec: EmbeddingSpec) -> Snapshot:
         refuse_newer(path, view.count("format"))  # a newer plait may have taken the index over since it was opened
         commit = view.commit  # read now, so that a forked child can tell whether it sees the same state
         dead = read_tombstones(view)
-        segments = tuple(open_segment(path, record, shape, dead.get(record.number)) for record in read_segments(view))
+        segments = tuple(open_segment(path, record, spec, dead.get(record.number)) for record in read_segments(view))
         counts = {"commit": commit, "n_documents": view.count("n_documents")}
         return cls(
             view,
             segments,
-            shape,
+            spec,
             path,
             **counts,
             tuned=read_plan(view),

@@ -52,7 +52,7 @@ class Store(Closing):
         self.format: int = meta["format"]
         self.created: str = meta["created"]
         self.fingerprint: str = meta["fingerprint"]
-        self.shape: EmbeddingSpec = meta["shape"]
+        self.spec: EmbeddingSpec = meta["shape"]
         self.facts: Mapping[str, Any] = meta["facts"]
         self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
         self.language = analyser_in(meta).language  # that the full text is stemmed for; None is any
@@ -69,24 +69,24 @@ class Store(Closing):
         path: Path,
         *,
         fingerprint: str,
-        shape: EmbeddingSpec,
+        spec: EmbeddingSpec,
         facts: Mapping[str, Any],
         pooling: Pooling | None = None,
         language: str | None = None,
     ) -> Store:
         """Makes an empty index in a folder that is absent or empty, or where making one was cut short. All that is ever
         written to it is pooled as `pooling` says, and its full text stemmed as `language` asks."""
-        _check_shape(shape)
+        _check_spec(spec)
         analyser = Analyser(language)
         if pooling is not None:
-            check_poolable(shape)
+            check_poolable(spec)
             facts = {**facts, "pooling": pooling.as_fact()}
         meta = {
-            "format": _format_of(shape, pooling),
+            "format": _format_of(spec, pooling),
             "plait": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "fingerprint": fingerprint,
-            "shape": _shape_to_json(shape),
+            "shape": _spec_to_json(spec),
             "facts": _facts_to_json(facts),
             **words_meta(analyser),
         }
@@ -122,7 +122,7 @@ class Store(Closing):
     def snapshot(self) -> Snapshot:
         """A view of the newest commit, to be closed by the caller."""
         self._check_open()
-        return Snapshot.open(self.path, self.shape)
+        return Snapshot.open(self.path, self.spec)
 
     def writer(self) -> Writer:
         """Takes the index for writing, at once or with a LockedError that names who has it."""
@@ -131,7 +131,7 @@ class Store(Closing):
             raise ReadOnlyError(f"index {self.path} was opened read-only; open it without read_only to write")
         from plait.storage.writer import Writer  # readers, who are many, do not wait for its import
 
-        return Writer(self.path, self.shape)
+        return Writer(self.path, self.spec)
 
     def close(self) -> None:
         """Gives no more snapshots or writers; those that were given stay until they are closed."""
@@ -196,20 +196,20 @@ def _checked_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(number, int) or number < 1 or not isinstance(words, int):
         raise CorruptIndexError(f"{path / CATALOGUE} is damaged: its format is {number!r}, its analyser {words!r}")
     try:
-        shape = EmbeddingSpec(**json.loads(meta["shape"]))
-        _check_shape(shape)
-        return {**meta, "shape": shape, "facts": json.loads(meta["facts"]), "pooling": pooling_in(meta["facts"])}
+        spec = EmbeddingSpec(**json.loads(meta["shape"]))
+        _check_spec(spec)
+        return {**meta, "shape": spec, "facts": json.loads(meta["facts"]), "pooling": pooling_in(meta["facts"])}
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise CorruptIndexError(f"{path / CATALOGUE}: what it says of itself is damaged ({error!r})") from error
 
 
-def check_poolable(shape: EmbeddingSpec) -> None:
+def check_poolable(spec: EmbeddingSpec) -> None:
     """Raises if there is nothing to pool."""
-    if shape.multi is None:
+    if spec.multi is None:
         raise ConfigError("pooling is for the multi strand, and there is none; leave fixed and pool_factor out")
-    if shape.fixed is not None:
+    if spec.fixed is not None:
         raise ConfigError(
-            f"the model gives {shape.fixed} rows for every document already; leave fixed and pool_factor out"
+            f"the model gives {spec.fixed} rows for every document already; leave fixed and pool_factor out"
         )
 
 
@@ -239,16 +239,16 @@ def refuse_other_language(store: Store, asked: str | None) -> None:
     )
 
 
-def _format_of(shape: EmbeddingSpec, pooling: Pooling | None) -> int:
+def _format_of(spec: EmbeddingSpec, pooling: Pooling | None) -> int:
     """The oldest that can hold it."""
-    if shape.sparse is not None:
+    if spec.sparse is not None:
         return SPARSE_FORMAT
-    return PLAIN_FORMAT if pooling is None and shape.fixed is None else POOLED_FORMAT
+    return PLAIN_FORMAT if pooling is None and spec.fixed is None else POOLED_FORMAT
 
 
-def _shape_to_json(shape: EmbeddingSpec) -> str:
+def _spec_to_json(spec: EmbeddingSpec) -> str:
     """Without the number of rows where there is none: a plait that does not know of it can then read the shape."""
-    return json.dumps({name: size for name, size in asdict(shape).items() if name != "fixed" or size is not None})
+    return json.dumps({name: size for name, size in asdict(spec).items() if name != "fixed" or size is not None})
 
 
 def _facts_to_json(facts: Mapping[str, Any]) -> str:
@@ -258,16 +258,16 @@ def _facts_to_json(facts: Mapping[str, Any]) -> str:
         raise ConfigError(f"the facts to keep with an index must be what JSON can hold: {error}") from None
 
 
-def _check_shape(shape: EmbeddingSpec) -> None:
-    terms = shape.sparse
+def _check_spec(spec: EmbeddingSpec) -> None:
+    terms = spec.sparse
     if terms is not None and (type(terms) is not int or not 1 <= terms <= MOST_TERMS):
         raise ConfigError(f"the sparse strand cannot have a vocabulary of {terms!r}; from 1 to {MOST_TERMS} can be")
     for name in ("dense", "multi"):
-        dim = getattr(shape, name)
+        dim = getattr(spec, name)
         if dim is not None and (type(dim) is not int or not 1 <= dim <= 1 << 16):
             raise ConfigError(f"the {name} strand cannot have {dim!r} dimensions; from 1 to {1 << 16} can be stored")
-    fixed = shape.fixed
-    if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or shape.multi is None):
+    fixed = spec.fixed
+    if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or spec.multi is None):
         raise ConfigError(
             f"the multi strand cannot have {fixed!r} rows for every document; from 1 to {MOST_FIXED} can be"
         )

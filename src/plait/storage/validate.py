@@ -19,7 +19,7 @@ def check_batch(
     documents: Sequence[Document],
     spans: Sequence[Sequence[Span]],
     embeddings: Embeddings,
-    shape: EmbeddingSpec,
+    spec: EmbeddingSpec,
     pooling: Pooling | None = None,
 ) -> None:
     """Raises InputError if the batch cannot be written as it is, or pooled first."""
@@ -32,17 +32,17 @@ def check_batch(
             raise DocumentError(f"document {document.id!r} is twice in one batch; keep the one that is meant")
         seen.add(document.id)
         _check_spans(document, own)
-    _check_strands(embeddings, shape, n_items=sum(len(own) for own in spans))
-    if embeddings.sparse is not None and shape.sparse is not None:
-        _check_terms(documents, spans, embeddings.sparse, shape.sparse)
+    _check_strands(embeddings, spec, n_items=sum(len(own) for own in spans))
+    if embeddings.sparse is not None and spec.sparse is not None:
+        _check_terms(documents, spans, embeddings.sparse, spec.sparse)
     if embeddings.multi is not None:
         lengths = np.diff(embeddings.multi.offsets)
         owners = [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
-        if shape.fixed is not None:
-            for item in np.flatnonzero(lengths != shape.fixed)[:1]:
+        if spec.fixed is not None:
+            for item in np.flatnonzero(lengths != spec.fixed)[:1]:
                 raise InputError(
                     f"document {owners[item]!r}: a passage has {lengths[item]} vectors, and the index stores "
-                    f"{shape.fixed} for each; give it as many"
+                    f"{spec.fixed} for each; give it as many"
                 )
         if pooling is not None and pooling.fixed is not None:
             for item in np.flatnonzero(lengths == 0)[:1]:
@@ -84,13 +84,13 @@ def _check_spans(document: Document, spans: Sequence[Span]) -> None:
             )
 
 
-def _check_strands(embeddings: Embeddings, shape: EmbeddingSpec, *, n_items: int) -> None:
+def _check_strands(embeddings: Embeddings, spec: EmbeddingSpec, *, n_items: int) -> None:
     dims = {
         "dense": None if embeddings.dense is None else embeddings.dense.shape[1],
         "multi": None if embeddings.multi is None else embeddings.multi.dim,
     }
     for name, dim in dims.items():
-        expected = getattr(shape, name)
+        expected = getattr(spec, name)
         if dim is None and expected is not None:
             raise InputError(f"the {name} strand is missing, and the index stores one of {expected} dimensions")
         if dim is not None and expected is None:
@@ -99,7 +99,7 @@ def _check_strands(embeddings: Embeddings, shape: EmbeddingSpec, *, n_items: int
             )
         if dim != expected:
             raise InputError(f"the {name} strand has {dim} dimensions, and the index stores {expected}")
-    if (embeddings.sparse is None) != (shape.sparse is None):
+    if (embeddings.sparse is None) != (spec.sparse is None):
         raise InputError(
             "the sparse strand is missing, and the index stores one"
             if embeddings.sparse is None

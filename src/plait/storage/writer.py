@@ -70,8 +70,8 @@ class Written:
 class Writer(Closing):
     """The one writer of an index; holds the lock until it is closed. For one thread."""
 
-    def __init__(self, path: Path, shape: EmbeddingSpec) -> None:
-        self._path, self._shape, self._pid = path, shape, os.getpid()
+    def __init__(self, path: Path, spec: EmbeddingSpec) -> None:
+        self._path, self._spec, self._pid = path, spec, os.getpid()
         self._first_free = 0  # segment numbers below this may be in a log that was not taken back
         with storage_errors(path):
             self._lock = WriterLock(path / LOCK)
@@ -109,7 +109,7 @@ class Writer(Closing):
         here, whoever made it.
         """
         self._check_usable()
-        check_batch(documents, spans, embeddings, self._shape, self._pooling)
+        check_batch(documents, spans, embeddings, self._spec, self._pooling)
         if not documents:
             return Written(0, 0, 0, None)
         with storage_errors(self._path):
@@ -232,9 +232,9 @@ class Writer(Closing):
             number = self._next_number()
             wanted = Wanted(bits, fine, retrain, pooling, rules=read_rules(self._connection))
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
-        with Snapshot.open(self._path, self._shape) as snapshot:
+        with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
-        work = Compaction(old, self._shape, wanted, self._pooling, read_drift(self._connection))
+        work = Compaction(old, self._spec, wanted, self._pooling, read_drift(self._connection))
         if work.is_done:  # a merge may have rewritten all segments, and leaves words and free pages to this
             self._tidy_words()
             self._give_back()
@@ -252,12 +252,12 @@ class Writer(Closing):
             if not catalogue.may_merge(self._connection, at_least=FANOUT, most_dead=MOST_DEAD):
                 return 0
             number = self._next_number()
-        with Snapshot.open(self._path, self._shape) as snapshot:
+        with Snapshot.open(self._path, self._spec) as snapshot:
             segments = snapshot.segments
         old = choose(segments)
         if old:
             wanted = Wanted(None, None, retrain=False, merging=True, codec_of=codec_source(segments))
-            self._replace(Compaction(old, self._shape, wanted, self._pooling), number, 1, stretch_of(old))
+            self._replace(Compaction(old, self._spec, wanted, self._pooling), number, 1, stretch_of(old))
             self._remove(old)
         return len(old)
 
@@ -327,17 +327,17 @@ class Writer(Closing):
     def _pooled(self, embeddings: Embeddings) -> tuple[Embeddings, int | None]:
         """The strands as the index keeps them, and the vectors of every item if each has as many."""
         if self._pooling is None or embeddings.multi is None:
-            return embeddings, self._shape.fixed
+            return embeddings, self._spec.fixed
         return replace(embeddings, multi=pool(embeddings.multi, self._pooling)), self._pooling.fixed
 
     def _codebook(self) -> Codebook | None:
         """The centroids that merges code with; None if nothing is compressed, or they cannot be read. What they are
         for, vectors near to them, makes searches faster and no more: `plait check` is who tells of damage."""
         try:
-            record = None if self._shape.multi is None else catalogue.largest_with(self._connection, CODED)
-            if record is None or self._shape.multi is None:
+            record = None if self._spec.multi is None else catalogue.largest_with(self._connection, CODED)
+            if record is None or self._spec.multi is None:
                 return None
-            return CodedFile(open_file(self._path, record, CODED), record.n_rows, self._shape.multi).codebook
+            return CodedFile(open_file(self._path, record, CODED), record.n_rows, self._spec.multi).codebook
         except (CorruptIndexError, FileNotFoundError):
             return None
 

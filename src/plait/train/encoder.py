@@ -46,7 +46,7 @@ class TorchEncoder:
         self._model, self._texts, self._device, self._fingerprint = model, texts, device, fingerprint
         self._sparse = {} if sparse is None else {"query_tf": sparse.query_tf, "length_norm": sparse.length_norm}
         probe = self._pass(["probe"], self._texts.queries, is_query=True)
-        self._shape = EmbeddingSpec(
+        self._spec = EmbeddingSpec(
             dense=None if probe.dense is None else probe.dense.shape[1],
             sparse=None if probe.sparse is None else vocabulary,
             multi=None if probe.multi is None else probe.multi.shape[2],
@@ -57,8 +57,8 @@ class TorchEncoder:
         return self._fingerprint
 
     @property
-    def shape(self) -> EmbeddingSpec:
-        return self._shape
+    def spec(self) -> EmbeddingSpec:
+        return self._spec
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
@@ -78,15 +78,15 @@ class TorchEncoder:
         is_query: bool,
         on_batch: OnBatch | None,
     ) -> Embeddings:
-        dense = None if self._shape.dense is None else np.zeros((len(texts), self._shape.dense), np.float32)
-        rows: list[NDArray[np.float32]] = [np.zeros((0, self._shape.multi or 0), np.float32)] * len(texts)
+        dense = None if self._spec.dense is None else np.zeros((len(texts), self._spec.dense), np.float32)
+        rows: list[NDArray[np.float32]] = [np.zeros((0, self._spec.multi or 0), np.float32)] * len(texts)
         terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
         for items in by_length([len(text) for text in texts], n_tokens=BATCH_CHARACTERS):
             encoded = self._pass([texts[item] for item in items], read, is_query=is_query)
             if dense is not None and encoded.dense is not None:
                 dense[items] = encoded.dense.float().cpu().numpy()
-            if self._shape.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
+            if self._spec.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
                 ids, weights = list(encoded.sparse_ids.cpu().numpy()), encoded.sparse.float().cpu().numpy()
                 found = strand_of(ids, weights, is_query=is_query, **self._sparse)
                 for place, item in enumerate(items):
@@ -99,8 +99,8 @@ class TorchEncoder:
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(texts))
-        multi = None if self._shape.multi is None else MultiVectors.from_items(rows, dim=self._shape.multi)
-        return Embeddings(dense=dense, sparse=joined(terms) if self._shape.sparse is not None else None, multi=multi)
+        multi = None if self._spec.multi is None else MultiVectors.from_items(rows, dim=self._spec.multi)
+        return Embeddings(dense=dense, sparse=joined(terms) if self._spec.sparse is not None else None, multi=multi)
 
     def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
         training = self._model.training

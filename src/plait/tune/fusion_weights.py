@@ -33,7 +33,7 @@ def weigh_store(
     in choosing; the lock is held throughout, so that state stays. The second is what was saved. A strand that stands
     apart is weighed with the others: judged queries of these documents tell what it is worth here."""
     options = {} if fusion is None else {"fusion": fusion}
-    plan = plan_for("hybrid", store.shape, n_threads=n_threads, options=options)
+    plan = plan_for("hybrid", store.spec, n_threads=n_threads, options=options)
     if fusion == "rank":
         raise ConfigError("weights are fitted for sums of scores; choose min-max, z or raw")
     if len(plan.generators) < 2:

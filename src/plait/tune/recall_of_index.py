@@ -38,7 +38,7 @@ def tune_store(
         raise ConfigError(f"n_queries is {n_queries!r}; at least {FEWEST_QUERIES} are needed to measure anything")
     if isinstance(queries, str):
         raise QueryError("tune takes a sequence of queries; put a single one in a list")
-    if store.shape.multi is None:
+    if store.spec.multi is None:
         raise ConfigError("the index has no multi strand; dense and full-text search score everything, untuned")
     with store.writer() as writer, store.snapshot() as snapshot:
         chosen = Queries("rows", [], np.zeros(0, np.int64))
@@ -88,9 +88,9 @@ def _queries(
 
 def _fit(queries: Queries, snapshot: Snapshot) -> Queries:
     for number, rows in enumerate(queries.rows):
-        if not len(rows) or rows.shape[1] != snapshot.shape.multi or not np.isfinite(rows).all():
+        if not len(rows) or rows.shape[1] != snapshot.spec.multi or not np.isfinite(rows).all():
             raise InputError(
-                f"query {number} has shape {rows.shape}; it needs rows of {snapshot.shape.multi} finite values"
+                f"query {number} has shape {rows.shape}; it needs rows of {snapshot.spec.multi} finite values"
             )
     return queries
 

@@ -17,7 +17,7 @@ from plait.search.ranking import QueryBatch, Ranking
 from plait.search.retriever import Generator
 from plait.search.trace import Trace
 from plait.storage.store import Snapshot, Store
-from storage.tokens import DIM, N_GROUPS, SHAPE, batch, group_vectors, unit
+from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
 EVERYTHING = ProbeConfig(n_probe=10_000, n_candidates=10_000, n_code_scored=10_000, n_rescored=10_000)
 PROBED = ProbedMulti(exhaustive_below=1)
@@ -41,7 +41,7 @@ def overlap(found: list[Ranking], wanted: list[Ranking]) -> float:
 
 def make(path: Path, *, fine: bool = False, n_documents: int = 360) -> tuple[Store, list[Ranking]]:
     """A compressed index of two passages a document with some deleted, and what was found before it was compressed."""
-    store = Store.create(path, fingerprint="f", shape=SHAPE, facts={})
+    store = Store.create(path, fingerprint="f", spec=SPEC, facts={})
     with store.writer() as writer:
         writer.write(*batch(0, n_documents // 2, noise=0.3))
         writer.write(*batch(n_documents // 2, n_documents // 2, noise=0.3))
@@ -57,7 +57,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_two_bits_keep_nine_in_ten_of_the_best_ten_of_a_group(tmp_path: Path) -> None:
-    made = Store.create(tmp_path / "index", fingerprint="f", shape=SHAPE, facts={})
+    made = Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, facts={})
     with made.writer() as writer:
         writer.write(*batch(0, 10 * N_GROUPS, noise=0.15))  # ten of each group
         before = run(ExactMulti(), made)
@@ -149,7 +149,7 @@ def test_the_trace_shows_the_stages_once_for_all_queries(store: Store) -> None:
 
 def test_exact_is_a_plan_of_its_own() -> None:
     for mode, options in (("multi", {}), ("hybrid", {"multi_finds": 1})):
-        plans = plan_for(mode, SHAPE, exact=True), plan_for(mode, SHAPE, options=options)
+        plans = plan_for(mode, SPEC, exact=True), plan_for(mode, SPEC, options=options)
         kinds = [{type(generator) for generator in plan.generators} for plan in plans]
         assert (ExactMulti in kinds[0], ProbedMulti in kinds[1]) == (True, True)
         assert (ProbedMulti in kinds[0], ExactMulti in kinds[1]) == (False, False)
@@ -170,7 +170,7 @@ def test_a_query_that_cannot_be_scored_is_refused(store: Store, rows: np.ndarray
 
 def test_the_engine_compacts_and_goes_on(tmp_path: Path) -> None:
     documents, spans, embeddings = batch(0, 60)
-    with plait.open(tmp_path / "index", create=True, shape=SHAPE, n_threads=2) as index:
+    with plait.open(tmp_path / "index", create=True, spec=SPEC, n_threads=2) as index:
         index.add_embeddings(documents, embeddings, spans=spans)
         index.delete(["d1"])
         asked = Embeddings(multi=queries().embeddings.multi)

@@ -20,14 +20,14 @@ from plait.storage.merge_policy import FANOUT
 from plait.storage.store import Store
 from search.multivector.test_retriever import EVERYTHING, PROBED, overlap, queries, run
 from storage.samples import make_store
-from storage.tokens import N_GROUPS, SHAPE, batch
+from storage.tokens import N_GROUPS, SPEC, batch
 
 N_OLD, N_NEW, N_BATCHES = 240, 24, 3
 
 
 def make(path: Path, n_batches: int = N_BATCHES) -> Store:
     """A compressed segment of 240 documents, then small ones of 24, with some deleted of each."""
-    store = make_store(path, shape=SHAPE)
+    store = make_store(path, spec=SPEC)
     with store.writer() as writer:
         writer.write(*batch(0, N_OLD, noise=0.3))
         writer.compact(bits=4)

@@ -43,7 +43,7 @@ def add(index: plait.Index, rows: NDArray[np.float32], first: int = 0) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=DIM), n_threads=1) as index:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=DIM), n_threads=1) as index:
         add(index, vectors(1200))
         index.compact()
     return tmp_path / "index"
@@ -79,7 +79,7 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compaction_of_many_rows_writes_cells_and_of_few_does_not(path: Path, tmp_path: Path) -> None:
     assert len(cells_of(path)) == 1
     assert check(path).ok
-    with plait.open(tmp_path / "few", create=True, shape=plait.EmbeddingSpec(dense=DIM)) as index:
+    with plait.open(tmp_path / "few", create=True, spec=plait.EmbeddingSpec(dense=DIM)) as index:
         add(index, vectors(300))
         index.compact()
     assert cells_of(tmp_path / "few") == []
@@ -151,7 +151,7 @@ def test_another_compaction_keeps_the_centroids_until_they_are_outgrown(path: Pa
 
 
 def test_an_index_that_was_compacted_without_cells_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with plait.open(tmp_path / "old", create=True, shape=plait.EmbeddingSpec(dense=DIM)) as index:
+    with plait.open(tmp_path / "old", create=True, spec=plait.EmbeddingSpec(dense=DIM)) as index:
         add(index, vectors(500))
         monkeypatch.setattr(cells, "FEWEST_ROWS", 10_000)
         index.compact()

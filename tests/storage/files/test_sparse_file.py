@@ -30,7 +30,7 @@ from storage.samples import make_store
 from storage.test_damage import flip
 
 VOCABULARY = 60
-SHAPE = EmbeddingSpec(sparse=VOCABULARY)
+SPEC = EmbeddingSpec(sparse=VOCABULARY)
 ARRAYS = ("terms", "offsets", "rows", "impacts", "scales", "peaks", "frequent", "maxima")
 
 
@@ -61,7 +61,7 @@ def assert_equal(a: Impacts, b: Impacts) -> None:
 
 
 def test_a_segment_holds_the_index_of_its_batch(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     add(store, 0, 30)
     (stored,) = impacts_of(store)
     assert_equal(stored, inverted(SparseVectors.from_items(rows(0, 30))))
@@ -74,7 +74,7 @@ def test_merging_gives_the_bytes_of_writing_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(sparse_merge, "BLOCK_ENTRIES", block)
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     for first in (0, 20, 40):
         add(store, first, 20)
     with store.writer() as writer:
@@ -87,7 +87,7 @@ def test_merging_gives_the_bytes_of_writing_at_once(
 
 
 def test_an_index_whose_documents_are_all_gone_can_be_compacted(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     add(store, 0, 4)
     with store.writer() as writer:
         writer.delete(["d0", "d1", "d2", "d3"])
@@ -110,14 +110,14 @@ def test_an_index_whose_documents_are_all_gone_can_be_compacted(tmp_path: Path) 
     ],
 )
 def test_rows_that_cannot_be_stored_are_refused(tmp_path: Path, terms: list[int], weights: list[float]) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     sparse = SparseVectors(np.array(terms, np.int32), np.array(weights, np.float32), np.array([0, len(terms)]))
     with store.writer() as writer, pytest.raises(InputError, match=r"document 'a'.*term"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings(sparse=sparse))
 
 
 def test_a_strand_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index", shape=SHAPE)
+    store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer, pytest.raises(InputError, match="sparse strand is missing"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings())
     with pytest.raises(InputError, match="must rise"):
@@ -129,7 +129,7 @@ def test_a_strand_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = make_store(tmp_path_factory.mktemp("sparse") / "index", shape=SHAPE)
+    store = make_store(tmp_path_factory.mktemp("sparse") / "index", spec=SPEC)
     add(store, 0, 40)
     return store.path
 

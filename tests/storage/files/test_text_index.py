@@ -76,7 +76,7 @@ def add(index: plait.Index, n_documents: int, first: int = 0) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with plait.open(tmp_path / "index", create=True, shape=plait.EmbeddingSpec(dense=2)) as index:
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=2)) as index:
         add(index, 400)
         index.compact()
     return tmp_path / "index"
@@ -235,7 +235,7 @@ def test_what_was_deleted_before_a_compaction_is_not_among_the_words(
 
 def test_an_index_with_a_language_has_words_with_its_stems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "german"
-    with plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2), language="de") as index:
+    with plait.open(path, create=True, spec=plait.EmbeddingSpec(dense=2), language="de") as index:
         add(index, 100)
         index.compact()
     (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, "Überfahrten Cafés 茶道", 1000)
@@ -250,7 +250,7 @@ def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_
     path = tmp_path / "german"
     with (
         monkeypatch.context() as before,
-        plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2), language="de") as index,
+        plait.open(path, create=True, spec=plait.EmbeddingSpec(dense=2), language="de") as index,
     ):
         before.setattr("plait.text.fts_table.stemmer_version", lambda: "snowball 0")
         add(index, 100)
@@ -266,7 +266,7 @@ def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_
 
 def test_a_lone_accent_is_a_word_without_letters(tmp_path: Path) -> None:
     path = tmp_path / "accents"
-    with plait.open(path, create=True, shape=plait.EmbeddingSpec(dense=2)) as index:
+    with plait.open(path, create=True, spec=plait.EmbeddingSpec(dense=2)) as index:
         documents = [{"id": str(number), "text": f"w{number} \u0301 tea"} for number in range(60)]
         index.add_embeddings(documents, plait.Embeddings(dense=np.ones((60, 2), np.float32)))
         index.compact()

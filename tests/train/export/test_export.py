@@ -169,7 +169,7 @@ def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Expo
     assert verify(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
     encoder = load(exported.folder, n_threads=1)
     assert encoder.name == "woven"
-    assert encoder.shape == EmbeddingSpec(dense=64, sparse=30522, multi=32)
+    assert encoder.spec == EmbeddingSpec(dense=64, sparse=30522, multi=32)
     assert encoder.card.licence == "MIT"
     assert encoder.term(2088) == "world"
     full = load(exported.folder, precision="fp32", n_threads=1)

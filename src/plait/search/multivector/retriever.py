@@ -118,7 +118,7 @@ def passages_for(k: int, snapshot: Snapshot) -> int:
 
 def multi_queries(snapshot: Snapshot, batch: QueryBatch) -> list[NDArray[np.float32]]:
     """The rows of each query, fit to be scored."""
-    queries, dim = batch.embeddings.multi, snapshot.shape.multi
+    queries, dim = batch.embeddings.multi, snapshot.spec.multi
     if queries is None or dim is None:
         raise missing_embeddings("multi", snapshot)
     if queries.dim != dim:

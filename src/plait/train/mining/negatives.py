@@ -28,7 +28,7 @@ class WordsOnly:
     """An encoder without strands: an index that is made with it holds full text alone, for BM25."""
 
     fingerprint = "words only"
-    shape = EmbeddingSpec()
+    spec = EmbeddingSpec()
 
     def split(self, title: str, text: str) -> list[Span]:
         del title
