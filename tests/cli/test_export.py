@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from plait.cli import export as command
 from plait.cli.app import app
+from plait.encode.load import find
 from plait.train import checkpoint
 from plait.train.texts import load_tokenizer
 from train.tiny import tiny_model
 
-MODEL = Path(command.__file__).parent.parent / "models" / "plait-gte-small"
+MODEL = find()
 
 
 @pytest.fixture

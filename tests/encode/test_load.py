@@ -36,8 +36,21 @@ def test_the_default_model_is_bundled() -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ModelError, match=f"bundled models are .*{DEFAULT_MODEL}"):
+    with pytest.raises(ModelError, match=f"bundled and installed models are .*{DEFAULT_MODEL}"):
         load("no-such-model")
+
+
+def test_an_installed_model_is_found_by_its_name() -> None:
+    assert (find("plait-multilingual") / "plait.json").is_file()
+    assert "plait-multilingual" not in bundled_models()
+
+
+def test_a_model_that_is_not_installed_is_refused_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.encode.load.installed_models", dict)
+    with pytest.raises(
+        ModelError, match=r"pip install plait-multilingual, or .* pip install ./models/plait-multilingual"
+    ):
+        find("plait-multilingual")
 
 
 def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@ nowhere else."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib.util
 import os
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,10 @@ from plait.errors import ConfigError, ModelError
 
 BUNDLED = Path(__file__).parent.parent / "models"
 DEFAULT_MODEL = "plait-small"
+# A data package announces its model in this entry point group: the model's name, and the package that holds its files.
+ENTRY_POINT_GROUP = "plait.models"
+# The models that this project publishes as packages of the same name; a clone has them under models/.
+MODEL_PACKAGES = ("plait-gte-small", "plait-multilingual")
 DEFAULT_PRECISION = "int8"
 
 
@@ -36,24 +43,53 @@ def load(model: str | Path | None = None, *, precision: str | None = None, n_thr
 
 
 def find(model: str | Path | None = None) -> Path:
-    """The folder of a model. A name without a separator is a bundled model; anything else is a path."""
+    """The folder of a model: bundled by name, a folder by path, or installed as a data package by name.
+
+    ModelError if there is none; for a model that is only not installed, it says how to install it.
+    """
     if model is None:
         return BUNDLED / DEFAULT_MODEL
-    name = str(model)
+    name, path = str(model), Path(model)
     if name in bundled_models():
         return BUNDLED / name
-    path = Path(model)
-    if (path / CARD_NAME).is_file() or path.is_dir():
+    if (path / CARD_NAME).is_file():
         return path
+    installed = installed_models()
+    if name in installed:
+        return installed[name]
+    if name in MODEL_PACKAGES:
+        raise ModelError(
+            f"the model {name} is not installed: pip install {name}, or from a clone of plait: pip install "
+            f"./models/{name}"
+        )
+    if path.is_dir():
+        return path
+    known = ", ".join([*bundled_models(), *sorted(installed)])
     raise ModelError(
-        f"there is no model {name!r}: it is not a folder, and the bundled models are {', '.join(bundled_models())}"
+        f"there is no model {name!r}: it is not a folder, and the bundled and installed models are {known}"
     )
+
+
+@functools.cache  # reading every installed package's metadata takes tens of milliseconds
+def installed_models() -> dict[str, Path]:
+    """The folders of the models that are installed as data packages, by name."""
+    folders = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        spec = importlib.util.find_spec(entry.value)
+        if spec is not None and spec.origin is not None:
+            folders[entry.name] = Path(spec.origin).parent
+    return folders
 
 
 def bundled_models() -> list[str]:
     """The names of the encoders that come with plait. Cross-encoders stand beside them; `find_cross` finds those."""
     cards = BUNDLED.glob(f"*/{CARD_NAME}")
     return sorted(card.parent.name for card in cards if f'"{CROSS_KIND}"' not in card.read_text(encoding="utf-8"))
+
+
+def known_models() -> set[str]:
+    """Every name that means a model of plait: bundled, installed, or published and not installed."""
+    return {*bundled_models(), *installed_models(), *MODEL_PACKAGES}
 
 
 def verify(model: str | Path | None = None) -> list[str]:

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from plait.encode.load import bundled_models, find
+from plait.encode.load import find, known_models
 from plait.errors import ConfigError
 from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone
@@ -176,7 +176,7 @@ def _give(head: SparseHead, tokenizer: Tokenizer, texts: Texts, plan: Plan) -> N
 
 def _tokenizer(plan: Plan) -> Tokenizer:
     name = plan.beginning.tokenizer or plan.model.backbone
-    found = load_tokenizer(find(name) if name in bundled_models() else name)
+    found = load_tokenizer(find(name) if name in known_models() else name)
     prefixes = {plan.model.query.prefix.strip(), plan.model.document.prefix.strip()}
     # A prefix that is a token of the vocabulary, such as [unused0], is to be read as that token.
     return with_markers(

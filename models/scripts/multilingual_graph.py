@@ -3,14 +3,9 @@ network above it for `dense`; the states before the mean, mapped, for `multi`. p
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from plait.train.export.builder import Builder, Floats
 from plait.train.export.linear import Linear

