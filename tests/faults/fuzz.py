@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import plait
+from plait.search.bm25 import bm25_search, bm25_word_scores
 
 DIM, N_ITEMS = 16, 300
 KINDS = ("float", "coded", "fixed", "sparse", "large")  # large: with cells of the dense strand, and words
@@ -138,9 +139,9 @@ def search_as_large(path: Path, query: plait.Embeddings) -> None:
         for allowed in (None, snapshot.filtered("n > 20")):
             asked = QueryBatch([""], query)
             ProbedDense(exhaustive_below=0).generate(snapshot, asked, 5, allowed, Trace())
-            docs, _ = snapshot.bm25("text 9 21", 5, allowed=allowed)
+            docs, _ = bm25_search(snapshot, "text 9 21", 5, doc_filter=allowed)
             for doc in docs:
-                snapshot.word_scores("text 9 21", int(doc))
+                bm25_word_scores(snapshot, "text 9 21", int(doc))
 
 
 def fuzz(n_rounds: int, seed: int, folder: Path) -> Counter[str]:

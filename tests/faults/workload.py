@@ -15,6 +15,7 @@ from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.filters import compile_filter
 from plait.records import Document, Span
+from plait.search.bm25 import bm25_search
 from plait.storage import compaction as compact
 from plait.storage import merge_policy as tiers
 from plait.storage import writer as writing
@@ -114,7 +115,7 @@ def state_of(snapshot: Snapshot) -> State:
         assert np.array_equal(segment.dense[rows], expected), "a row has the vector of another text"
         found.update((document.id, document.text) for document in documents)
     assert len(found) == snapshot.n_documents, f"{snapshot.n_documents} documents are counted, {len(found)} have rows"
-    worded = set(snapshot.fetch_ids(snapshot.bm25("text", 1000)[0].tolist()))
+    worded = set(snapshot.fetch_ids(bm25_search(snapshot, "text", 1000)[0].tolist()))
     assert worded == {id for id, text in found.items() if "text" in text}, "full text finds other documents"
     return found
 

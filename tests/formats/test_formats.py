@@ -13,6 +13,7 @@ from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
+from plait.search.bm25 import bm25_search
 from plait.search.dense import ExactDense, ProbedDense
 from plait.search.multivector.retriever import ExactMulti, ProbedMulti
 from plait.search.ranking import QueryBatch
@@ -62,7 +63,8 @@ def test_format_1_keeps_its_documents(index_1: Path) -> None:
 def test_format_1_keeps_its_words(index_1: Path) -> None:
     with Store.open(index_1).snapshot() as snapshot:
         found = {
-            query: snapshot.bm25(query, 5)[0].tolist() for query in ("weaving woven", "緑茶", "old", "deleted", "moths")
+            query: bm25_search(snapshot, query, 5)[0].tolist()
+            for query in ("weaving woven", "緑茶", "old", "deleted", "moths")
         }
         assert found == {"weaving woven": [2], "緑茶": [4], "old": [], "deleted": [], "moths": [5]}
 
@@ -89,7 +91,7 @@ def test_format_1_can_be_written_to(index_1: Path) -> None:
     with Store.create(index_1.parent / "new", fingerprint="f", spec=EmbeddingSpec(), facts={}).writer() as writer:
         writer.write([Document("a", "wool")], [[Span(0, 4)]], Embeddings())
     with store.snapshot() as snapshot:
-        assert (snapshot.n_documents, snapshot.bm25("wool woven", 5)[0].tolist()) == (2, [])
+        assert (snapshot.n_documents, bm25_search(snapshot, "wool woven", 5)[0].tolist()) == (2, [])
     assert check(index_1).problems == []
 
 
@@ -185,7 +187,7 @@ def test_format_4_finds_nothing_of_what_was_deleted(tmp_path: Path) -> None:
     with store.snapshot() as snapshot:
         assert snapshot.n_documents == 3
         assert snapshot.lookup(["gone", "wool"]) == {"wool": 2}
-        assert [snapshot.bm25(query, 5)[0].tolist() for query in ("deleted", "woven")] == [[], [2]]
+        assert [bm25_search(snapshot, query, 5)[0].tolist() for query in ("deleted", "woven")] == [[], [2]]
 
 
 def test_format_4_can_be_written_to(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_format_4_can_be_written_to(tmp_path: Path) -> None:
         writer.delete(["wool"])
         writer.compact()
     with store.snapshot() as snapshot:
-        assert [snapshot.bm25(query, 5)[0].tolist() for query in ("deleted", "back", "woven")] == [[], [5], []]
+        assert [bm25_search(snapshot, query, 5)[0].tolist() for query in ("deleted", "back", "woven")] == [[], [5], []]
     assert check(store.path).problems == []
 
 
@@ -214,5 +216,5 @@ def test_cells_and_words_of_format_1_are_searched(tmp_path: Path) -> None:
             for generator in (ExactDense(), ProbedDense(exhaustive_below=0))
         )
         assert len(set(exact.docs) & set(probed.docs)) >= 9
-        assert snapshot.bm25("own7", 10)[0].tolist() == [8]
-        assert len(snapshot.bm25("shared3 text", N_LARGE)[0]) == N_LARGE
+        assert bm25_search(snapshot, "own7", 10)[0].tolist() == [8]
+        assert len(bm25_search(snapshot, "shared3 text", N_LARGE)[0]) == N_LARGE

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
+from plait.search.bm25 import bm25_search
 from plait.storage.store import Snapshot, Store
 from plait.storage.writer import Writer, Written
 
@@ -73,7 +74,7 @@ def _live_docs(docs: NDArray[np.int64], live: NDArray[np.bool_] | None) -> NDArr
 
 def ids_for(snapshot: Snapshot, query: str, k: int = 10) -> list[str]:
     """The ids that BM25 finds, best first."""
-    docs, _ = snapshot.bm25(query, k)
+    docs, _ = bm25_search(snapshot, query, k)
     return snapshot.fetch_ids(docs.tolist())
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from plait.errors import CorruptIndexError, NotAnIndexError, StoreError
 from plait.records import Document
+from plait.search.bm25 import bm25_search
 from plait.storage import segment as segments
 from plait.storage.check import check
 from plait.storage.segment_file import SegmentFile
@@ -121,7 +122,7 @@ def test_a_flipped_bit_anywhere_in_the_catalogue_never_escapes_as_a_foreign_erro
         flip(file, place)
         try:
             with Store.open(store.path).snapshot() as snapshot:
-                snapshot.bm25("wool", 3)
+                bm25_search(snapshot, "wool", 3)
                 snapshot.fetch_ids(snapshot.matching("1", []).tolist())
         except StoreError:
             pass

@@ -11,6 +11,7 @@ import pytest
 
 from plait.filters import compile_filter
 from plait.records import Document
+from plait.search.bm25 import bm25_search
 from plait.storage import catalogue
 from plait.storage.check import check
 from plait.storage.info import info
@@ -62,8 +63,8 @@ def test_scores_after_a_compaction_are_those_of_an_index_that_never_had_what_was
     with store.writer() as writer:
         writer.compact()
     with store.snapshot() as snapshot, other.snapshot() as never:
-        _, found = snapshot.bm25("word7 text41", 20)
-        _, expected = never.bm25("word7 text41", 20)
+        _, found = bm25_search(snapshot, "word7 text41", 20)
+        _, expected = bm25_search(never, "word7 text41", 20)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -137,7 +138,7 @@ def test_a_compaction_after_a_merge_that_rewrote_all_leaves_no_word_and_no_empty
         assert not on_disk(store, "zweihundert")
         assert info(store).bytes_by_part["catalogue"] < 0.4 * full
     with store.snapshot() as snapshot:
-        assert len(snapshot.bm25("text", 100)[0]) == 41
+        assert len(bm25_search(snapshot, "text", 100)[0]) == 41
     assert check(store.path).problems == []
 
 
@@ -145,7 +146,7 @@ def test_a_compaction_does_not_wait_for_a_reader(store: Store) -> None:
     with store.snapshot() as old, store.writer() as writer:
         writer.compact()
         assert old.n_documents == 108
-        assert len(old.bm25("word7", 20)[0]) == 10
+        assert len(bm25_search(old, "word7", 20)[0]) == 10
 
 
 def test_an_index_is_of_the_newer_format_once_something_was_deleted(tmp_path: Path) -> None:

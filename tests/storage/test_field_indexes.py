@@ -72,9 +72,9 @@ def test_a_filter_on_an_indexed_field_reads_the_index(store: Store) -> None:
     with store.writer() as writer:
         writer.create_field_index("x")
     with store.snapshot() as snapshot:
-        condition = compile_filter("x < 2", read_columns(snapshot._view))
+        condition = compile_filter("x < 2", read_columns(snapshot.catalogue))
         sql = f"EXPLAIN QUERY PLAN SELECT group_concat(doc) FROM documents WHERE {condition.sql}"
-        plan = snapshot._view.rows(sql, condition.parameters)
+        plan = snapshot.catalogue.rows(sql, condition.parameters)
     assert "INDEX by_field1_value (field1_type=? AND field1_value<?)" in plan[0][3]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
+from plait.search.bm25 import bm25_search
 from plait.storage.check import check
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot, Store
@@ -130,7 +131,7 @@ def compare(snapshot: Snapshot, expected: dict[str, list[str]]) -> None:
         spans = zip(segment.starts[rows], segment.ends[rows], strict=True)
         assert [document.text[start:end] for start, end in spans] == words
     for word in WORDS:
-        found, _ = snapshot.bm25(word, 10)
+        found, _ = bm25_search(snapshot, word, 10)
         assert set(snapshot.fetch_ids(found.tolist())) == {id for id, words in expected.items() if word in words}
 
 

@@ -64,9 +64,10 @@ def lines(code: str, index: Path) -> list[str]:
 
 
 SEARCH = """
+from plait.search.bm25 import bm25_search
 def search():
     with Store.open(path).snapshot() as snapshot:
-        return snapshot.fetch_ids(snapshot.bm25("wool", 3)[0].tolist()), snapshot.n_rows
+        return snapshot.fetch_ids(bm25_search(snapshot, "wool", 3)[0].tolist()), snapshot.n_rows
 attempt(search)
 """
 

@@ -13,6 +13,7 @@ import pytest
 
 from plait.errors import CorruptIndexError, FilterError, StoreError
 from plait.records import Document
+from plait.search.bm25 import bm25_search
 from plait.storage import snapshot as snapshots
 from plait.storage.segment import Segment, open_segment
 from plait.storage.store import Store
@@ -64,24 +65,24 @@ def test_bm25_ranks_by_score_and_then_by_number(empty: Store) -> None:
     texts = ["wool wool wool", "a wool sock", "a wool sock", "flax", "hemp", "jute", "silk"]
     add(empty, [Document(str(number), text) for number, text in enumerate(texts)])
     with empty.snapshot() as snapshot:
-        docs, scores = snapshot.bm25("wool", 10)
+        docs, scores = bm25_search(snapshot, "wool", 10)
         assert docs.tolist() == [1, 2, 3]
         assert (docs.dtype.name, scores.dtype.name) == ("int64", "float32")
         assert scores[0] > scores[1] == scores[2] > 0
-        assert snapshot.bm25("wool", 2)[0].tolist() == [1, 2]
-        assert snapshot.bm25("wool", 0)[0].tolist() == []
+        assert bm25_search(snapshot, "wool", 2)[0].tolist() == [1, 2]
+        assert bm25_search(snapshot, "wool", 0)[0].tolist() == []
 
 
 def test_bm25_counts_a_title_as_it_does_a_text(empty: Store) -> None:
     add(empty, [Document("a", "flax plant", "wool sock"), Document("b", "wool sock", "flax plant"), Document("c", "x")])
     with empty.snapshot() as snapshot:
-        _, scores = snapshot.bm25("wool", 10)
+        _, scores = bm25_search(snapshot, "wool", 10)
         assert scores[0] == pytest.approx(scores[1])
 
 
 def test_bm25_keeps_to_the_documents_allowed(store: Store) -> None:
     def allowed(*docs: int) -> list[int]:
-        return list(snapshot.bm25("wool linen silk cotton", 10, allowed=np.asarray(docs, np.int64))[0])
+        return list(bm25_search(snapshot, "wool linen silk cotton", 10, doc_filter=np.asarray(docs, np.int64))[0])
 
     with store.snapshot() as snapshot:
         assert sorted(allowed(1, 3)) == [1, 3]
@@ -134,7 +135,7 @@ def test_a_closed_snapshot_answers_no_more_but_its_arrays_stay(store: Store) -> 
     shutil.rmtree(store.path)
     assert segment.docs.tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
     with pytest.raises(StoreError, match="closed"):
-        snapshot.bm25("wool", 1)
+        bm25_search(snapshot, "wool", 1)
 
 
 def test_threads_share_a_snapshot(store: Store) -> None:
@@ -184,10 +185,11 @@ FORKS = """
 import os, sys
 from pathlib import Path
 from plait.errors import StoreError
+from plait.search.bm25 import bm25_search
 from plait.storage.store import Store
 store = Store.open(Path(sys.argv[1]))
 snapshot = store.snapshot()
-snapshot.bm25("wool", 1)
+bm25_search(snapshot, "wool", 1)
 if sys.argv[2] == "changed":
     with store.writer() as writer:
         writer.delete(["linen"])
@@ -225,7 +227,7 @@ def test_many_snapshots_leave_no_handles_behind(store: Store) -> None:
     before = n_handles()
     for _ in range(20):
         with store.snapshot() as snapshot:
-            snapshot.bm25("wool", 1)
+            bm25_search(snapshot, "wool", 1)
     del snapshot
     assert n_handles() <= before
 
@@ -235,7 +237,7 @@ def test_opening_does_not_read_the_documents(tmp_path: Path) -> None:
     add(store, fabrics())
     with store.snapshot() as snapshot:
         seen: list[str] = []
-        view = snapshot._view
+        view = snapshot.catalogue
         assert view._open is not None
         view._open.connection.set_trace_callback(seen.append)
         type(snapshot)._of(view, store.path, store.spec)

@@ -11,6 +11,7 @@ import pytest
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.records import Document, Span
+from plait.search.bm25 import bm25_search
 from plait.storage.catalogue import FORMAT
 from plait.storage.store import Store
 from storage.samples import SPEC, TEXTS, add, fabrics, make_store, run_python, strands_for, texts_in
@@ -51,13 +52,13 @@ def test_an_index_may_lack_any_strand(tmp_path: Path, spec: EmbeddingSpec) -> No
     with store.snapshot() as snapshot:
         (segment,) = snapshot.segments
         assert (segment.dense is None, segment.multi is None) == (spec.dense is None, spec.multi is None)
-        assert snapshot.bm25("wool", 1)[0].tolist() == [1]
+        assert bm25_search(snapshot, "wool", 1)[0].tolist() == [1]
 
 
 def test_an_empty_index_is_searched_like_any_other(empty: Store) -> None:
     with empty.snapshot() as snapshot:
         assert (snapshot.segments, snapshot.n_documents, snapshot.n_rows) == ((), 0, 0)
-        assert len(snapshot.bm25("wool", 10)[0]) == 0
+        assert len(bm25_search(snapshot, "wool", 10)[0]) == 0
 
 
 def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
@@ -204,9 +205,9 @@ def test_a_document_of_ten_megabytes_is_stored_and_found(empty: Store) -> None:
     with empty.writer() as writer:
         writer.write([Document("long", text)], [[Span(0, len(text))]], strands_for(1))
     with empty.snapshot() as snapshot:
-        docs, _ = snapshot.bm25("selvedge", 1)
+        docs, _ = bm25_search(snapshot, "selvedge", 1)
         assert snapshot.fetch(docs.tolist())[0].text == text
     with empty.writer() as writer:
         assert writer.delete(["long"]) == 1
     with empty.snapshot() as snapshot:
-        assert len(snapshot.bm25("selvedge", 1)[0]) == 0
+        assert len(bm25_search(snapshot, "selvedge", 1)[0]) == 0

@@ -1,7 +1,9 @@
-"""BM25 as SQLite's full-text index computes it, with one thing put right: SQLite's idf is nothing for a word that half
-of the documents hold, so that a few long documents, which hold nearly all words, could not be told apart. Here such a
-word keeps the idf that Lucene gives it, log(1 + (N - n + 0.5) / (n + 0.5)), from where that falls below SQLite's idf of
-a word of a third of the documents."""
+"""The BM25 formula: SQLite's, with another idf for common words.
+
+SQLite's idf is nearly 0 for a word of half the documents, so queries of such words could not rank a few long documents.
+For a word of more than a third of the documents the idf is Lucene's, log(1 + (N - n + 0.5) / (n + 0.5)), but at most
+SQLite's idf of a word of exactly a third.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 K1, B = 1.2, 0.75
-COMMON = 1 / 3  # of the documents: what more of them hold is a common word
-SQLITE_LEAST_IDF = 1e-6
-MOST_SATURATED = K1 + 1  # no number of occurrences is worth more
+COMMON_SHARE = 1 / 3  # a word of a larger share of the documents is common
+SQLITE_MIN_IDF = 1e-6
+MAX_SATURATED = K1 + 1  # the limit of `saturated` for many occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +24,30 @@ class WordScore:
     """What one word of a query adds to the score of a document."""
 
     score: float
-    n_holding: int  # documents
+    n_documents: int  # with the word
     idf: float
 
 
 def is_common(n_documents: int, n_with: int) -> bool:
-    """Whether the idf of a word that so many documents hold is another than SQLite's."""
-    return n_with > COMMON * n_documents
+    """Whether the idf of a word of `n_with` documents differs from SQLite's."""
+    return n_with > COMMON_SHARE * n_documents
 
 
 def idf(n_documents: int, n_with: int) -> float:
-    """The weight of a word that so many documents hold."""
+    """The weight of a word of `n_with` documents."""
     if not is_common(n_documents, n_with):
         return sqlite_idf(n_documents, n_with)
-    return min(math.log1p(_odds(n_documents, n_with)), math.log(1 / COMMON - 1))
+    return min(math.log1p(_odds(n_documents, n_with)), math.log(1 / COMMON_SHARE - 1))
 
 
 def sqlite_idf(n_documents: int, n_with: int) -> float:
-    """The weight that SQLite gives it."""
+    """The idf that SQLite uses."""
     odds = _odds(n_documents, n_with)
-    return math.log(odds) if odds > 1 else SQLITE_LEAST_IDF
+    return math.log(odds) if odds > 1 else SQLITE_MIN_IDF
 
 
 def saturated(counts: NDArray[np.float64], lengths: NDArray[np.float64], mean_length: float) -> NDArray[np.float64]:
-    """What so many occurrences in documents of so many words are worth, before the weight of the word."""
+    """The saturated term frequency of each (count, document length), before the factor idf."""
     return np.asarray(counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / mean_length)), np.float64)
 
 

@@ -1,28 +1,354 @@
-"""Full text: BM25 as the catalogue computes it."""
+"""BM25 over whole documents.
+
+Uses the segment's text index plus an in-memory index of at most 2,048 newer documents; otherwise FTS5. Every way gives
+the same score, the one that `plait.scoring.bm25` defines.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
+from plait.errors import CorruptIndexError, InputError
+from plait.scoring.bm25 import WordScore, idf, saturated
+from plait.scoring.sparse import SparseQuery, best_rows
+from plait.search.fts5 import DocFilter, Docs, Fts5Search, ScoredDocs, top_k
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.retriever import Allowed
 from plait.search.trace import Trace
+from plait.storage.connection import ReadTransaction
+from plait.storage.deletes import living
+from plait.storage.files.text_index import Words, read_words
+from plait.storage.segment import Segment
 from plait.storage.store import Snapshot
+from plait.text.analyser import Analyser, QueryTerm
+from plait.text.fts_table import add_words, read_rules, words_schema
+from plait.text.query_terms import spelled
+
+# The text index has the idf values of the last compaction. FTS5, which has those of now, answers alone once more than
+# this share of the index is newer or deleted.
+MAX_STALE_SHARE = 0.1
+MAX_RECENT_DOCUMENTS = 2048  # the first search reads them into memory, at about 0.1 ms each
+# A filter that accepts less than one document in so many: its documents are scored one by one.
+SELECTIVE_FILTER = 16
+
+NO_DOCS: ScoredDocs = (np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
 class Bm25:
-    """Full text, scored by BM25 over whole documents. Needs no model."""
+    """The retriever of full text. It needs no model."""
 
     name: str = "bm25"
     needs_encoder: bool = False
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
         del trace
-        found = []
+        rankings = []
         for text in batch.texts:
-            docs, scores = snapshot.bm25(text, k, allowed=allowed)
-            found.append(Ranking(docs, scores, np.full(len(docs), UNKNOWN_ROW, np.int64)))
-        return found
+            docs, scores = bm25_search(snapshot, text, k, doc_filter=allowed)
+            rankings.append(Ranking(docs, scores, np.full(len(docs), UNKNOWN_ROW, np.int64)))
+        return rankings
+
+
+def bm25_search(snapshot: Snapshot, text: str, k: int, *, doc_filter: DocFilter = None) -> ScoredDocs:
+    """At most k documents with a word of `text` in title or text, best first; ties by document number.
+
+    `doc_filter` has the numbers of the documents that may be found, ascending; None is all. A text without a word
+    finds nothing.
+    """
+    return bm25_of(snapshot).search(text, k, doc_filter)
+
+
+def bm25_word_scores(snapshot: Snapshot, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
+    """For each word of the query that the document has: what it adds to the document's BM25 score."""
+    return bm25_of(snapshot).word_scores(query, doc)
+
+
+class SnapshotBm25:
+    """BM25 over one snapshot, with its caches. Threads may share it."""
+
+    def __init__(
+        self, catalogue: ReadTransaction, analyser: Analyser, segments: Sequence[Segment], n_documents: int
+    ) -> None:
+        self._catalogue, self._analyser, self._segments = catalogue, analyser, segments
+        self._fts5 = Fts5Search(catalogue, n_documents)
+
+    def search(self, text: str, k: int, doc_filter: DocFilter) -> ScoredDocs:
+        terms = list(self._analyser.match_terms(text).values())
+        if not terms or k < 1 or (doc_filter is not None and not len(doc_filter)):
+            return NO_DOCS
+        segment = self.segment_index
+        words = None if segment is None else spelled(terms, self._analyser)
+        if segment is None or words is None:
+            return self._fts5.search(terms, k, doc_filter)
+        word_counts = _word_counts(words, terms)
+        with self._kernel_errors():
+            results = [segment.search(word_counts, k, doc_filter)]
+        if len(self._segments) > 1:
+            last = int(segment.docs[-1])
+            newer = None if doc_filter is None else doc_filter[np.searchsorted(doc_filter, last, side="right") :]
+            if newer is None or len(newer):
+                recent = self.recent_index
+                results.append(
+                    self._fts5.search(terms, k, newer, above=last)
+                    if recent is None
+                    else recent.search(word_counts, k, newer)
+                )
+        return top_k(np.concatenate([docs for docs, _ in results]), np.concatenate([found for _, found in results]), k)
+
+    def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
+        """The document is scored by the same index that `search` uses for it."""
+        terms = self._analyser.match_terms(query)
+        indexes = (self.segment_index, self.recent_index)
+        index = next((index for index in indexes if index is not None and _contains(index.docs, doc)), None)
+        words = None if index is None else spelled(list(terms.values()), self._analyser)
+        if index is None or words is None:
+            scores = [self._fts5.word_score(term, doc) for term in terms.values()]
+        else:
+            with self._kernel_errors():
+                pairs = zip(words, terms.values(), strict=True)
+                scores = [index.word_score(word, doc, term.times) for word, term in pairs]
+        scored = zip(terms.items(), scores, strict=True)
+        return {word: (term, score) for (word, term), score in scored if score is not None}
+
+    @contextmanager
+    def _kernel_errors(self) -> Iterator[None]:
+        """Queries are validated first, so a kernel error means that the segment is corrupt."""
+        try:
+            yield
+        except (InputError, IndexError) as error:
+            assert self.text_segment is not None
+            raise CorruptIndexError(
+                f"the text index of segment {self.text_segment.number} is damaged ({error}); run plait check"
+            ) from error
+
+    @cached_property
+    def text_segment(self) -> Segment | None:
+        """The segment whose text index is used: it holds nearly all documents, analysed by the rules of now."""
+        n_rows = sum(segment.n_rows for segment in self._segments)
+        for segment in self._segments:
+            file = segment.words_file
+            fresh = segment.n_live >= (1 - MAX_STALE_SHARE) * n_rows
+            if file is not None and fresh and file.rules == read_rules(self._catalogue):
+                return segment
+        return None
+
+    @cached_property
+    def segment_index(self) -> SegmentTextSearch | None:
+        segment = self.text_segment
+        if segment is None or segment.words is None:
+            return None
+        words = segment.words
+        live = None if segment.live is None else segment.live[np.searchsorted(segment.docs, words.docs)]
+        return SegmentTextSearch(words, live)
+
+    @cached_property
+    def recent_index(self) -> RecentTextSearch | None:
+        """The documents newer than the segment's; None if there are none, or more than MAX_RECENT_DOCUMENTS."""
+        if self.segment_index is None or len(self._segments) == 1:
+            return None
+        last, words = int(self.segment_index.docs[-1]), self.segment_index.words
+        sql = (
+            "SELECT doc, title, text FROM documents "
+            f"WHERE doc > ? AND {living(self._catalogue.count('format'))} ORDER BY doc LIMIT ?"
+        )
+        documents = self._catalogue.rows(sql, [last, MAX_RECENT_DOCUMENTS + 1])
+        if not 0 < len(documents) <= MAX_RECENT_DOCUMENTS:
+            return None
+        return RecentTextSearch(documents, self._analyser, words)
+
+
+_searches: WeakKeyDictionary[Snapshot, SnapshotBm25] = WeakKeyDictionary()
+_searches_lock = threading.Lock()
+
+
+def bm25_of(snapshot: Snapshot) -> SnapshotBm25:
+    """The BM25 search of a snapshot. Its caches live as long as the snapshot."""
+    with _searches_lock:
+        search = _searches.get(snapshot)
+        if search is None:
+            # It must not refer to the snapshot itself, or neither would ever be freed.
+            search = _searches[snapshot] = SnapshotBm25(
+                snapshot.catalogue, snapshot.analyser, snapshot.segments, snapshot.n_documents
+            )
+        return search
+
+
+class SegmentTextSearch:
+    """BM25 over the text index of a compacted segment: impacts select candidates, counts and lengths score them."""
+
+    def __init__(self, words: Words, live: NDArray[np.bool_] | None) -> None:
+        """`live` says which documents are not deleted; None is all."""
+        self.words, self._live = words, live
+
+    @property
+    def docs(self) -> Docs:
+        return self.words.docs
+
+    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: DocFilter) -> ScoredDocs:
+        """The best k documents and perhaps more, unordered. `word_counts` has how often the query has each word."""
+        allowed = None
+        if doc_filter is not None:
+            at = np.minimum(np.searchsorted(self.docs, doc_filter), len(self.docs) - 1)
+            allowed = at[self.docs[at] == doc_filter]
+        numbers = {word: number for word in word_counts if (number := self.words.place_of(word)) is not None}
+        weights = {number: word_counts[word] * self._idf(number) for word, number in numbers.items()}
+        if not weights:
+            return NO_DOCS
+        if allowed is not None and self._live is not None:
+            allowed = allowed[self._live[allowed]]
+        if allowed is not None and SELECTIVE_FILTER * len(allowed) < len(self.docs):
+            candidates = allowed
+        else:
+            candidates = self._candidates(weights, k, allowed)
+        scores = self._scores(weights, candidates)
+        matching = scores > 0
+        return self.docs[candidates[matching]], scores[matching].astype(np.float32)
+
+    def word_score(self, word: str, doc: int, count: int) -> WordScore | None:
+        """What a word that the query has `count` times adds to the score of a document of this index."""
+        number = self.words.place_of(word)
+        if number is None:
+            return None
+        weight = self._idf(number)
+        score = float(self._scores({number: count * weight}, np.searchsorted(self.docs, [doc]))[0])
+        return WordScore(score, self._n_with(number), weight) if score > 0 else None
+
+    def _n_with(self, number: int) -> int:
+        return int(self.words.impacts.offsets[number + 1] - self.words.impacts.offsets[number])
+
+    def _idf(self, number: int) -> float:
+        return idf(len(self.docs), self._n_with(number))
+
+    def _candidates(self, weights: Mapping[int, float], k: int, allowed: Docs | None) -> Docs:
+        bits = None
+        if allowed is not None:
+            mask = np.zeros(len(self.docs), bool)
+            mask[allowed] = True
+            bits = np.packbits(mask, bitorder="little")
+        elif self._live is not None:
+            bits = np.packbits(self._live, bitorder="little")
+        numbers = sorted(weights)
+        query = SparseQuery(
+            np.asarray(numbers, np.int32), np.asarray([weights[number] for number in numbers], np.float32)
+        )
+        # Impacts are rounded to 8 bits, so a few more than k are scored.
+        return np.sort(best_rows(self.words.impacts, query, k + k // 2 + 16, allowed=bits).rows)
+
+    def _scores(self, weights: Mapping[int, float], candidates: Docs) -> NDArray[np.float64]:
+        """The BM25 score of each candidate. The formula is applied once, to the postings of all words together: a NumPy
+        call costs more than a number."""
+        impacts, wanted = self.words.impacts, candidates.astype(np.uint32)
+        holders, counts = [], []
+        for number in weights:
+            begin, end = impacts.offsets[number], impacts.offsets[number + 1]
+            rows = impacts.rows[begin:end]
+            at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+            holders.append(np.flatnonzero(rows[at] == wanted))
+            counts.append(self.words.counts[begin:end][at[holders[-1]]])
+        which = np.concatenate(holders)
+        lengths = self.words.lengths[candidates].astype(np.float64)[which]
+        parts = saturated(np.concatenate(counts).astype(np.float64), lengths, self.words.mean_length)
+        parts *= np.repeat(list(weights.values()), [len(holding) for holding in holders])
+        return np.asarray(np.bincount(which, parts, minlength=len(candidates)), np.float64)
+
+
+class RecentTextSearch:
+    """BM25 over an in-memory index of the documents that are newer than a segment's text index.
+
+    N, avgdl and df are those of the segment, so that all documents are scored alike. Threads may share it.
+    """
+
+    def __init__(self, documents: Sequence[tuple[int, str, str]], analyser: Analyser, statistics: Words) -> None:
+        """`documents` are number, title and text, ascending; `statistics` is the text index of the segment."""
+        self.docs = np.asarray([doc for doc, _, _ in documents], np.int64)
+        self._statistics = statistics
+        # Analysed by SQLite's tokenizer, like the text index of a segment.
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+            memory.execute(words_schema(analyser))
+            memory.execute("BEGIN")
+            add_words(memory, analyser, documents)
+            words, sizes, self._rows, self._counts, lengths = read_words(memory, self.docs)
+        self._lengths = lengths.astype(np.float64)
+        self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+        self._numbers = {word: number for number, word in enumerate(words)}
+        self._last: tuple[tuple[tuple[str, int], ...], NDArray[np.float64]] | None = None
+        self._word_scores: dict[str, tuple[Docs, NDArray[np.float64]]] = {}
+
+    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: DocFilter) -> ScoredDocs:
+        """The best k documents, with ties of the last, unordered."""
+        scores = self._scores(word_counts)
+        rows = np.flatnonzero(scores)
+        if doc_filter is not None:
+            docs = self.docs[rows]
+            at = np.minimum(np.searchsorted(doc_filter, docs), len(doc_filter) - 1)
+            rows = rows[doc_filter[at] == docs]
+        best = scores[rows].astype(np.float32)
+        if len(best) > k:
+            top = np.flatnonzero(best >= np.partition(best, -k)[-k])
+            rows, best = rows[top], best[top]
+        return self.docs[rows], best
+
+    def word_score(self, word: str, doc: int, count: int) -> WordScore | None:
+        """What a word that the query has `count` times adds to the score of a document of this index."""
+        if word not in self._numbers:
+            return None
+        rows, scores = self._scores_of_word(word)
+        at = np.flatnonzero(self.docs[rows] == doc)
+        if not len(at):
+            return None
+        n_with = self._n_with(word)
+        return WordScore(float(scores[at[0]]) * count, n_with, idf(len(self._statistics), n_with))
+
+    def _scores(self, word_counts: Mapping[str, int]) -> NDArray[np.float64]:
+        """The score of every document. The last query is cached: hybrid search asks for its best documents, then for
+        the scores of documents that other retrievers found."""
+        last, key = self._last, tuple(word_counts.items())  # floating-point sums depend on the order of the words
+        if last is None or last[0] != key:
+            known = [(self._scores_of_word(word), n) for word, n in word_counts.items() if word in self._numbers]
+            rows = np.concatenate([np.zeros(0, np.int64), *(rows for (rows, _), _ in known)])
+            scores = np.concatenate([np.zeros(0), *(count * scores for (_, scores), count in known)])
+            last = self._last = key, np.asarray(np.bincount(rows, scores, len(self.docs)), np.float64)
+        return last[1]
+
+    def _scores_of_word(self, word: str) -> tuple[Docs, NDArray[np.float64]]:
+        """The rows of the documents with a word, and what it adds to each score. Cached."""
+        if word not in self._word_scores:
+            postings = self._postings(word)
+            rows, counts = self._rows[postings].astype(np.int64), self._counts[postings].astype(np.float64)
+            weight = idf(len(self._statistics), self._n_with(word))
+            scores = weight * saturated(counts, self._lengths[rows], self._statistics.mean_length)
+            self._word_scores[word] = rows, scores
+        return self._word_scores[word]
+
+    def _n_with(self, word: str) -> int:
+        """The document frequency in the segment; of a word that is new, the one here."""
+        postings = self._postings(word)
+        return self._statistics.n_with(word) or postings.stop - postings.start
+
+    def _postings(self, word: str) -> slice:
+        number = self._numbers[word]
+        return slice(int(self._offsets[number]), int(self._offsets[number + 1]))
+
+
+def _word_counts(words: Sequence[str], terms: Sequence[QueryTerm]) -> Mapping[str, int]:
+    """How often the query has each word of the index: terms with the same stem count together."""
+    counts: Counter[str] = Counter()
+    for word, term in zip(words, terms, strict=True):
+        counts[word] += term.times
+    return counts
+
+
+def _contains(docs: Docs, doc: int) -> bool:
+    row = int(np.searchsorted(docs, doc))
+    return row < len(docs) and int(docs[row]) == doc

@@ -13,6 +13,7 @@ from plait.errors import CorruptIndexError, DocumentError, InputError
 from plait.records import Explanation, Hit, ScorePart, Span, TermMatch, TokenMatch, TokenMatches, WordMatch
 from plait.scoring.sparse import score_rows, shared_terms
 from plait.search.alignment import NO_ROW, Alignment, CodedPassage, explain_multi
+from plait.search.bm25 import bm25_word_scores
 from plait.search.hits import load_hits
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.sparse import sparse_queries
@@ -114,11 +115,11 @@ class Explainer:
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
         """The words of the query that the document holds, those that add most first."""
-        held = self._snapshot.word_scores(self._query, document.doc)
+        held = bm25_word_scores(self._snapshot, self._query, document.doc)
         asked = [(word, term.is_prefix) for word, (term, _) in held.items()]
         counts = count_words(document.title, document.text, asked, self._snapshot.analyser)
         found = [
-            WordMatch(word, count, part.n_holding, part.idf, part.score)
+            WordMatch(word, count, part.n_documents, part.idf, part.score)
             for (word, (_, part)), count in zip(held.items(), counts, strict=True)
         ]
         return tuple(sorted(found, key=lambda match: -match.score))

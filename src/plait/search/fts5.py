@@ -1,5 +1,4 @@
-"""BM25 by the full-text index of one state of the catalogue. SQLite scores; `plait.scoring.bm25` says what is put right
-of it."""
+"""BM25 by SQLite's full-text index (FTS5), with the idf of common words that `plait.scoring.bm25` defines."""
 
 from __future__ import annotations
 
@@ -10,134 +9,137 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.scoring.bm25 import MOST_SATURATED, WordScore, idf, is_common, sqlite_idf
+from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
 from plait.storage.catalogue import GRAVES_FORMAT
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import living
 from plait.text.analyser import QueryTerm
 
-MOST_ROWS = 2**63 - 1
-KEPT_COUNTS = 1 << 14
-FREQUENT = 1 / 25  # of the documents: the list of such a word is worth reading late
-AHEAD, LEAST_AHEAD = 20, 2000  # documents that are sorted at first, for each of the k, and at least
+MAX_SQL_INTEGER = 2**63 - 1
+MAX_CACHED_COUNTS = 1 << 14
+# The posting list of a word with a larger share of the documents is long: it is read last, for candidates only.
+FREQUENT_SHARE = 1 / 25
+# How many documents the first of two steps sorts: so many for each of the k, and at least MIN_FIRST_STEP.
+FIRST_STEP_FACTOR, MIN_FIRST_STEP = 20, 2000
 
 Docs = NDArray[np.int64]
+DocFilter = Docs | None  # the numbers of the documents that may be found, ascending; None is all
 Scores = NDArray[np.float64]
-Found = tuple[Docs, NDArray[np.float32]]
+ScoredDocs = tuple[Docs, NDArray[np.float32]]
 
 
-class SqliteText:
-    """The words of one state of an index. Threads may share it.
+class Fts5Search:
+    """BM25 over one state of the catalogue. Threads may share it.
 
-    What is deleted is never found. Until it is taken out of the table it counts in how many documents there are and in
-    how many hold a word, as SQLite counts it.
+    A deleted document is never found. Until it is purged it still counts in N, avgdl and df.
     """
 
-    def __init__(self, view: ReadTransaction, n_documents: int) -> None:
-        self._view, self._n_living = view, n_documents
-        self._counts: dict[str, int] = {}  # of documents that hold a word; nothing changes, so they are kept
+    def __init__(self, catalogue: ReadTransaction, n_documents: int) -> None:
+        self._catalogue, self._n_documents = catalogue, n_documents
+        self._n_with_word: dict[str, int] = {}  # document frequencies; the catalogue does not change
 
-    def best(self, terms: Sequence[QueryTerm], k: int, allowed: Docs | None, *, above: int | None = None) -> Found:
-        """At most k documents with one of the terms, of those allowed and of those with a number above the one given;
-        best first, and of equal scores the lower number."""
-        late = self._late(terms)
+    def search(
+        self, terms: Sequence[QueryTerm], k: int, doc_filter: DocFilter, *, above: int | None = None
+    ) -> ScoredDocs:
+        """At most k documents with one of the terms, best first; ties by number. Only numbers above `above`."""
+        late = self._late_terms(terms)
         first = " OR ".join(term.repeated for term in terms if term not in late)
         if late:
-            docs, scores = self._in_two_steps(first, late, k, allowed, above)
+            docs, scores = self._two_steps(first, late, k, doc_filter, above)
         else:
-            docs, scores = self._rows(first, allowed, above, k)
-        return best_of(docs, scores.astype(np.float32), k)
+            docs, scores = self._matches(first, doc_filter, above, k)
+        return top_k(docs, scores.astype(np.float32), k)
 
     def word_score(self, term: QueryTerm, doc: int) -> WordScore | None:
-        """What a term adds to the score of a document; None if it does not hold it."""
+        """What a term adds to the score of a document; None if the document does not have it."""
         sql = "SELECT -bm25(words) FROM words WHERE words MATCH ? AND rowid = ?"
-        found = self._view.rows(sql, [term.expression, doc])
-        if not found:
+        rows = self._catalogue.rows(sql, [term.expression, doc])
+        if not rows:
             return None
-        n_holding = self._n_holding(term)
-        return WordScore(found[0][0] * self._lift(term) * term.times, n_holding, idf(self._n_rows, n_holding))
+        n_with = self._n_with(term)
+        return WordScore(rows[0][0] * self._idf_ratio(term) * term.times, n_with, idf(self._n_rows, n_with))
 
-    def _late(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
-        """The words to read after the others: common ones, which need it, and frequent ones, whose lists are long, if
-        that leaves any others."""
-        frequent = [term for term in terms if self._n_holding(term) > FREQUENT * self._n_rows]
+    def _late_terms(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
+        """The terms of the second step: frequent ones, whose posting lists are long, unless all terms are frequent;
+        then common ones, whose scores by SQLite need a correction."""
+        frequent = [term for term in terms if self._n_with(term) > FREQUENT_SHARE * self._n_rows]
         if len(frequent) < len(terms):
             return frequent
-        return [term for term in terms if is_common(self._n_rows, self._n_holding(term))]
+        return [term for term in terms if is_common(self._n_rows, self._n_with(term))]
 
-    def _in_two_steps(
-        self, first: str, late: Sequence[QueryTerm], k: int, allowed: Docs | None, above: int | None
+    def _two_steps(
+        self, first: str, late: Sequence[QueryTerm], k: int, doc_filter: DocFilter, above: int | None
     ) -> tuple[Docs, Scores]:
-        """As `best`, not sorted. Late words are read for those documents alone that they can still lift among the best
-        k, if the first ones settle which these are."""
+        """As `search`, not sorted. The first step scores the other terms. If they settle which documents can still be
+        among the best k, the second step reads the late terms for those documents only."""
         docs, scores = np.zeros(0, np.int64), np.zeros(0)
         if first:
-            most = sum(MOST_SATURATED * idf(self._n_rows, self._n_holding(term)) * term.times for term in late)
-            deep = max(AHEAD * k, LEAST_AHEAD)
-            docs, scores = self._rows(first, allowed, above, deep)
-            settled = len(docs) >= k and scores[k - 1] > most
-            if len(docs) == deep and not (settled and scores[-1] < scores[k - 1] - most):
-                docs, scores = self._rows(first, allowed, above)
+            max_gain = sum(MAX_SATURATED * idf(self._n_rows, self._n_with(term)) * term.times for term in late)
+            depth = max(FIRST_STEP_FACTOR * k, MIN_FIRST_STEP)
+            docs, scores = self._matches(first, doc_filter, above, depth)
+            settled = len(docs) >= k and scores[k - 1] > max_gain
+            if len(docs) == depth and not (settled and scores[-1] < scores[k - 1] - max_gain):
+                docs, scores = self._matches(first, doc_filter, above)
             if settled:
-                near = scores >= np.partition(scores, -k)[-k] - most
-                docs, scores = docs[near], scores[near]
-                allowed = docs
+                reachable = scores >= np.partition(scores, -k)[-k] - max_gain
+                docs, scores = docs[reachable], scores[reachable]
+                doc_filter = docs
         parts = [(docs, scores)]
         for term in late:
-            own, raw = self._rows(term.expression, allowed, above)
-            parts.append((own, raw * self._lift(term) * term.times))
-        every, places = np.unique(np.concatenate([own for own, _ in parts]), return_inverse=True)
-        total = np.bincount(places, np.concatenate([own for _, own in parts]), len(every))
+            matches, raw = self._matches(term.expression, doc_filter, above)
+            parts.append((matches, raw * self._idf_ratio(term) * term.times))
+        every, positions = np.unique(np.concatenate([matches for matches, _ in parts]), return_inverse=True)
+        total = np.bincount(positions, np.concatenate([gains for _, gains in parts]), len(every))
         return every, total.astype(np.float64)
 
-    def _rows(
-        self, expression: str, allowed: Docs | None, above: int | None, k: int | None = None
+    def _matches(
+        self, expression: str, doc_filter: DocFilter, above: int | None, k: int | None = None
     ) -> tuple[Docs, Scores]:
-        """Documents that match and their scores by SQLite's BM25: the best k, or all in any order."""
+        """Documents that match an FTS5 expression and their scores by SQLite's BM25: the best k, or all, unsorted."""
         parameters: list[object] = [expression]
-        among, order = f"AND {self._living}", ""
+        conditions, order = f"AND {self._not_deleted}", ""
         if above is not None:
-            among += " AND rowid > ?"
+            conditions += " AND rowid > ?"
             parameters.append(above)
-        if allowed is not None:
-            # The plus keeps SQLite from asking the full-text index once for each allowed number.
-            among += " AND +rowid IN (SELECT value FROM json_each(?))"
-            parameters.append(json.dumps(allowed.tolist()))
+        if doc_filter is not None:
+            # The plus keeps SQLite from querying the full-text index once for each number of the filter.
+            conditions += " AND +rowid IN (SELECT value FROM json_each(?))"
+            parameters.append(json.dumps(doc_filter.tolist()))
         if k is not None:
             order = "ORDER BY score, rowid LIMIT ?"
-            parameters.append(min(k, MOST_ROWS))
-        sql = f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {among} {order}"
-        rows = self._view.rows(sql, parameters)
+            parameters.append(min(k, MAX_SQL_INTEGER))
+        sql = f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {conditions} {order}"
+        rows = self._catalogue.rows(sql, parameters)
         return np.asarray([doc for doc, _ in rows], np.int64), np.asarray([-score for _, score in rows], np.float64)
 
     @cached_property
-    def _living(self) -> str:
-        return living(self._view.count("format"), "rowid")
+    def _not_deleted(self) -> str:
+        return living(self._catalogue.count("format"), "rowid")
 
     @cached_property
     def _n_rows(self) -> int:
-        """Of the table: what SQLite takes for the number of documents."""
-        has_graves = self._view.count("format") >= GRAVES_FORMAT
-        n_dead = self._view.rows("SELECT COUNT(*) FROM graves")[0][0] if has_graves else 0
-        return self._n_living + int(n_dead)
+        """The number of rows of the full-text table: SQLite's N, deleted documents included."""
+        has_deletes = self._catalogue.count("format") >= GRAVES_FORMAT
+        n_deleted = self._catalogue.rows("SELECT COUNT(*) FROM graves")[0][0] if has_deletes else 0
+        return self._n_documents + int(n_deleted)
 
-    def _n_holding(self, term: QueryTerm) -> int:
-        count = self._counts.get(term.expression)
+    def _n_with(self, term: QueryTerm) -> int:
+        count = self._n_with_word.get(term.expression)
         if count is None:
             sql = "SELECT count(*) FROM words WHERE words MATCH ?"
-            count = int(self._view.rows(sql, [term.expression])[0][0])
-            if len(self._counts) >= KEPT_COUNTS:
-                self._counts.clear()
-            self._counts[term.expression] = count
+            count = int(self._catalogue.rows(sql, [term.expression])[0][0])
+            if len(self._n_with_word) >= MAX_CACHED_COUNTS:
+                self._n_with_word.clear()
+            self._n_with_word[term.expression] = count
         return count
 
-    def _lift(self, term: QueryTerm) -> float:
-        """What to multiply SQLite's score by."""
-        n_holding = self._n_holding(term)
-        return idf(self._n_rows, n_holding) / sqlite_idf(self._n_rows, n_holding)
+    def _idf_ratio(self, term: QueryTerm) -> float:
+        """The factor from SQLite's score to ours."""
+        n_with = self._n_with(term)
+        return idf(self._n_rows, n_with) / sqlite_idf(self._n_rows, n_with)
 
 
-def best_of(docs: Docs, scores: NDArray[np.float32], k: int) -> Found:
-    """The k best, best first; equal scores, which float32 has made more, go by number."""
+def top_k(docs: Docs, scores: NDArray[np.float32], k: int) -> ScoredDocs:
+    """The k best, best first; ties by number (rounding to float32 makes more of them)."""
     order = np.lexsort((docs, -scores))[:k]
     return docs[order], scores[order]

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.search.bm25 import bm25_search
 from plait.search.dense import dense_scores
 from plait.search.multivector.retriever import multi_queries, passage_scores
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
@@ -34,7 +35,7 @@ def scorer_of(
     if kind == "bm25":
 
         def by_words(number: int, docs: NDArray[np.int64]) -> Ranking:
-            found, scores = snapshot.bm25(batch.texts[number], max(len(docs), 1), allowed=docs)
+            found, scores = bm25_search(snapshot, batch.texts[number], max(len(docs), 1), doc_filter=docs)
             return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
 
         return by_words

@@ -4,7 +4,7 @@ later write, merge or deletion changes it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from plait.closing import Closing
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, FilterError
-from plait.scoring.bm25 import WordScore
-from plait.search.full_text import FullText
 from plait.storage.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
 from plait.storage.codec_recall import read_codes_recall
 from plait.storage.connection import ReadTransaction
@@ -26,7 +24,7 @@ from plait.storage.fsync import storage_errors
 from plait.storage.fusion_weights import ReadWeights, read_weights
 from plait.storage.segment import Segment, open_segment
 from plait.storage.tuned_params import ReadPlan, read_plan
-from plait.text.analyser import PLAIN, Analyser, QueryTerm
+from plait.text.analyser import PLAIN, Analyser
 from plait.text.fts_table import read_analyser
 
 CATALOGUE = "catalogue.sqlite"
@@ -73,9 +71,8 @@ class Snapshot(Closing):
         self.weights = weights  # those of strands that were fitted on judged queries, if any
         self.analyser = analyser  # of the full text
         self.n_rows = sum(segment.n_live for segment in segments)
-        self._view = view
+        self.catalogue = view  # one read transaction
         self._living = living(view.count("format"))
-        self._full_text = FullText(view, analyser, segments, n_documents)
         self._filtered: dict[str, NDArray[np.int64]] = {}
         self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.filtering`: it lasts as long as this does
 
@@ -122,25 +119,12 @@ class Snapshot(Closing):
             analyser=read_analyser(view),
         )
 
-    def bm25(
-        self, text: str, k: int, *, allowed: NDArray[np.int64] | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Documents with a word of `text`, by BM25 over title and text, best first; at most k, of those allowed.
-
-        Equal scores go by document number. A text without a word finds nothing.
-        """
-        return self._full_text.best(text, k, allowed)
-
-    def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
-        """The words of a query that a document holds, and what each adds to its BM25 score."""
-        return self._full_text.word_scores(query, doc)
-
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""
         try:
             # As one text: a hundred thousand rows of one number each would take ten times as long to hand over.
             sql = f"SELECT group_concat(doc) FROM documents WHERE ({where}) AND {self._living}"
-            ((numbers,),) = self._view.rows(sql, parameters)
+            ((numbers,),) = self.catalogue.rows(sql, parameters)
         except OverflowError as error:
             raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
         return np.sort(np.fromstring(numbers or "", np.int64, sep=","))
@@ -152,7 +136,7 @@ class Snapshot(Closing):
             from plait.filters import compile_filter
             from plait.storage.field_indexes import read_columns  # most searches have no filter
 
-            condition = compile_filter(filter, read_columns(self._view))
+            condition = compile_filter(filter, read_columns(self.catalogue))
             found = self.matching(condition.sql, condition.parameters)
             found.flags.writeable = False
             if len(self._filtered) >= KEPT_FILTERS:
@@ -164,7 +148,7 @@ class Snapshot(Closing):
         """What to say of fields that the filter names and no document has; empty if there are none."""
         from plait.filters.unknown_fields import unknown_filter_fields
 
-        return unknown_filter_fields(self._view, filter, self._living)
+        return unknown_filter_fields(self.catalogue, filter, self._living)
 
     def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
         """The documents of these numbers, in this order, each compared with the digest of its content."""
@@ -188,7 +172,7 @@ class Snapshot(Closing):
         rows: dict[int, tuple[Any, ...]] = {}
         for chunk in chunks(list(dict.fromkeys(numbers))):
             named = f"doc IN ({marks(len(chunk))}) AND {self._living}"
-            found = self._view.rows(f"SELECT {columns} FROM documents WHERE {named}", chunk)
+            found = self.catalogue.rows(f"SELECT {columns} FROM documents WHERE {named}", chunk)
             rows.update((row[0], row) for row in found)
         missing = [doc for doc in numbers if doc not in rows]
         if missing:
@@ -204,9 +188,9 @@ class Snapshot(Closing):
         check_ids(ids)
         for chunk in chunks(list(dict.fromkeys(ids))):
             named = f"id IN ({marks(len(chunk))}) AND {self._living}"
-            found.update(self._view.rows(f"SELECT id, doc FROM documents WHERE {named}", chunk))
+            found.update(self.catalogue.rows(f"SELECT id, doc FROM documents WHERE {named}", chunk))
         return found
 
     def close(self) -> None:
         """Ends the view; arrays that are still held stay readable. A second call does nothing."""
-        self._view.close()
+        self.catalogue.close()

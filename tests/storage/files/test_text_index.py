@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 import plait
 from plait.errors import CorruptIndexError
-from plait.search import full_text
+from plait.search import bm25
+from plait.search.bm25 import bm25_of, bm25_search, bm25_word_scores
 from plait.storage.check import check
 from plait.storage.files import text_index as words_file
 from plait.storage.segment_file import SegmentFile
@@ -91,10 +92,10 @@ def both(
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """What the words find, and what SQLite does."""
     with Store.open(path, read_only=True).snapshot() as snapshot:
-        assert snapshot._full_text._segment is not None
-        by_words = snapshot.bm25(query, k, allowed=allowed)
-        monkeypatch.setattr(snapshot._full_text, "_segment", None)
-        return [by_words, snapshot.bm25(query, k, allowed=allowed)]
+        assert bm25_of(snapshot).text_segment is not None
+        by_words = bm25_search(snapshot, query, k, doc_filter=allowed)
+        monkeypatch.setattr(bm25_of(snapshot), "segment_index", None)
+        return [by_words, bm25_search(snapshot, query, k, doc_filter=allowed)]
 
 
 def test_a_compaction_of_many_documents_writes_words(path: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_word_that_begins_others_is_left_to_sqlite(path: Path, monkeypatch: py
 def test_later_documents_are_found_and_deleted_ones_are_not(
     path: Path, monkeypatch: pytest.MonkeyPatch, most_later: int
 ) -> None:
-    monkeypatch.setattr(full_text, "MOST_LATER", most_later)
+    monkeypatch.setattr(bm25, "MAX_RECENT_DOCUMENTS", most_later)
     with plait.open(path) as index:
         add(index, 20, 400)
         index.delete(["1", "2", "3"], merge=False)
@@ -155,9 +156,9 @@ def test_a_later_document_scores_as_its_twin_in_the_segment(path: Path) -> None:
             twins.append({"id": f"1{number:03}", "title": title, "text": text, "n": number})
         index.add_embeddings(twins, plait.Embeddings(dense=np.ones((20, 2), np.float32)), merge=False)
     with Store.open(path, read_only=True).snapshot() as snapshot:
-        assert snapshot._full_text._later is not None
+        assert bm25_of(snapshot).recent_index is not None
         for query in QUERIES:
-            docs, scores = snapshot.bm25(query, 1000)
+            docs, scores = bm25_search(snapshot, query, 1000)
             found = dict(zip(snapshot.fetch_ids(docs.tolist()), scores.tolist(), strict=True))
             for number in range(20):
                 assert found.get(f"1{number:03}") == found.get(str(number))
@@ -176,11 +177,11 @@ def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
     with plait.open(path) as index:
         add(index, 100, 400)
     with Store.open(path).snapshot() as snapshot:
-        assert snapshot._full_text._segment is None
+        assert bm25_of(snapshot).text_segment is None
     with plait.open(path) as index:
         index.compact()
     with Store.open(path).snapshot() as snapshot:
-        assert snapshot._full_text._segment is not None
+        assert bm25_of(snapshot).text_segment is not None
 
 
 def test_words_are_spelled_as_the_index_does() -> None:
@@ -214,9 +215,9 @@ def test_the_scores_of_words_add_up_to_that_of_the_document(path: Path, query: s
         add(index, 20, 400)
         index.delete(["1", "2"], merge=False)
     with Store.open(path, read_only=True).snapshot() as snapshot:
-        assert snapshot._full_text._segment is not None
-        for doc, score in zip(*snapshot.bm25(query, 1000), strict=True):
-            parts = snapshot.word_scores(query, int(doc)).values()
+        assert bm25_of(snapshot).text_segment is not None
+        for doc, score in zip(*bm25_search(snapshot, query, 1000), strict=True):
+            parts = bm25_word_scores(snapshot, query, int(doc)).values()
             assert sum(part.score for _, part in parts) == pytest.approx(score, rel=1e-5)
 
 
@@ -257,11 +258,11 @@ def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_
         index.compact()
     Store.open(path).writer().close()  # makes the words of the catalogue anew
     with Store.open(path).snapshot() as snapshot:
-        assert snapshot._full_text._segment is None
+        assert bm25_of(snapshot).text_segment is None
     with plait.open(path) as index:
         index.compact()
     with Store.open(path).snapshot() as snapshot:
-        assert snapshot._full_text._segment is not None
+        assert bm25_of(snapshot).text_segment is not None
 
 
 def test_a_lone_accent_is_a_word_without_letters(tmp_path: Path) -> None:

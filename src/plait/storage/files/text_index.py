@@ -10,14 +10,14 @@ attributes mean_length        of the documents
 
 SQLite's full-text index scores every document that has a word of the query, a microsecond or so each. This file holds
 what that index has, as of a compaction, so that BM25 can skip. Impacts choose candidates; their scores are then worked
-out from counts and lengths by the formula of `plait.scoring.bm25`, which is that of `plait.search.fts5`.
+out from counts and lengths by the formula of `plait.scoring.bm25`, as `plait.search.bm25` does.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from plait.codec.impacts import LARGEST, WINDOW_ROWS, n_windows, with_bounds
 from plait.errors import CorruptIndexError, InputError
-from plait.scoring.bm25 import WordScore, idf, saturated
-from plait.scoring.sparse import Impacts, SparseQuery, best_rows
+from plait.scoring.bm25 import saturated
+from plait.scoring.sparse import Impacts
 from plait.storage.segment_file import FileFacts, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
 from plait.text.fts_table import read_rules
@@ -38,8 +38,6 @@ CHUNK = 1_000_000  # occurrences that SQLite hands over at a time
 MOST_COUNT = 255
 MOST_PLACES = 20_000  # of words, that are remembered
 LANDMARKS = 64  # one word in so many is held in memory, to find the others by
-# Documents are scored one by one where they are this much rarer than all.
-FEW = 16
 
 
 class Words:
@@ -93,41 +91,6 @@ class Words:
         """Every so many words."""
         return [self.word(place) for place in range(0, len(self._spelling_offsets) - 1, LANDMARKS)]
 
-    def best(
-        self, times: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None, keep: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Documents with one of the words, each of which counts so many times, unordered, and their BM25 scores: the
-        best k and perhaps more, of those `allowed` (places, ascending) that `keep` has not dropped. With `keep` None
-        nothing is."""
-        found = {word: place for word in times if (place := self.place_of(word)) is not None}
-        weights = {place: times[word] * self._idf(place) for word, place in found.items()}
-        if not weights:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        if allowed is not None and keep is not None:
-            allowed = allowed[keep[allowed]]
-        if allowed is not None and FEW * len(allowed) < len(self):
-            candidates = allowed
-        else:
-            candidates = self._candidates(weights, k, allowed, keep)
-        scores = self._scores(weights, candidates)
-        holding = scores > 0
-        return self.docs[candidates[holding]], scores[holding].astype(np.float32)
-
-    def has(self, doc: int) -> bool:
-        """Whether it is one of the documents."""
-        row = int(np.searchsorted(self.docs, doc))
-        return row < len(self) and int(self.docs[row]) == doc
-
-    def word_score(self, word: str, doc: int, times: int) -> WordScore | None:
-        """What a word that is asked for so many times adds to the score of a document that is here; None if it does not
-        hold it."""
-        place = self.place_of(word)
-        if place is None:
-            return None
-        weight = self._idf(place)
-        score = float(self._scores({place: times * weight}, np.searchsorted(self.docs, [doc]))[0])
-        return WordScore(score, self._n_with(place), weight) if score > 0 else None
-
     def n_with(self, word: str) -> int:
         """How many documents hold a word."""
         place = self.place_of(word)
@@ -135,42 +98,6 @@ class Words:
 
     def _n_with(self, place: int) -> int:
         return int(self.impacts.offsets[place + 1] - self.impacts.offsets[place])
-
-    def _idf(self, place: int) -> float:
-        return idf(len(self), self._n_with(place))
-
-    def _candidates(
-        self, weights: dict[int, float], k: int, allowed: NDArray[np.int64] | None, keep: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
-        bits = None
-        if allowed is not None:
-            chosen = np.zeros(len(self), bool)
-            chosen[allowed] = True
-            bits = np.packbits(chosen, bitorder="little")
-        elif keep is not None:
-            bits = np.packbits(keep, bitorder="little")
-        ascending = sorted(weights)
-        query = SparseQuery(
-            np.asarray(ascending, np.int32), np.asarray([weights[place] for place in ascending], np.float32)
-        )
-        # Impacts are rounded to 8 bits, and may misplace some by a little.
-        return np.sort(best_rows(self.impacts, query, k + k // 2 + 16, allowed=bits).rows)
-
-    def _scores(self, weights: dict[int, float], candidates: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Words are looked up one by one, and what they add is worked out at once: a call costs more than a number."""
-        wanted = candidates.astype(np.uint32)
-        holders, counts = [], []
-        for place in weights:
-            begin, end = self.impacts.offsets[place], self.impacts.offsets[place + 1]
-            rows = self.impacts.rows[begin:end]
-            at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-            holders.append(np.flatnonzero(rows[at] == wanted))
-            counts.append(self.counts[begin:end][at[holders[-1]]])
-        held = np.concatenate(holders)
-        lengths = self.lengths[candidates].astype(np.float64)[held]
-        parts = saturated(np.concatenate(counts).astype(np.float64), lengths, self.mean_length)
-        parts *= np.repeat(list(weights.values()), [len(own) for own in holders])
-        return np.asarray(np.bincount(held, parts, minlength=len(candidates)), np.float64)
 
 
 class WordsFile:

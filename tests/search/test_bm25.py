@@ -11,8 +11,8 @@ import pytest
 
 import plait
 from plait.embeddings import Embeddings
-from plait.scoring.bm25 import COMMON
-from plait.search import fts5 as sqlite_text
+from plait.scoring.bm25 import COMMON_SHARE
+from plait.search import fts5
 from plait.storage.files import text_index as words_file
 
 K1, B = 1.2, 0.75
@@ -29,7 +29,7 @@ def expected(query: str, n_texts: int = len(TEXTS)) -> np.ndarray[tuple[int, ...
     for word, times in Counter(query.split()).items():
         n = sum(word in count for count in counts)
         odds = (n_texts - n + 0.5) / (n + 0.5)
-        idf = math.log(odds) if n <= COMMON * n_texts else min(math.log1p(odds), math.log(2))
+        idf = math.log(odds) if n <= COMMON_SHARE * n_texts else min(math.log1p(odds), math.log(2))
         tf = np.array([count[word] for count in counts])
         scores += min(times, 4) * idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * lengths / lengths.mean()))
     return scores
@@ -56,8 +56,8 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_scores_are_those_of_the_formula(
     index: plait.Index, query: str, k: int, deep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_text, "AHEAD", 1)
-    monkeypatch.setattr(sqlite_text, "LEAST_AHEAD", deep)
+    monkeypatch.setattr(fts5, "FIRST_STEP_FACTOR", 1)
+    monkeypatch.setattr(fts5, "MIN_FIRST_STEP", deep)
     scores = expected(query)
     order = [number for number in np.lexsort((np.arange(len(TEXTS)), -scores.astype(np.float32))) if scores[number] > 0]
     found = index.search(query, k, mode="bm25")
