@@ -34,10 +34,9 @@ from plait.records import Document
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.pairs import PairReader
 from plait.scoring.maxsim import maxsim
-from plait.train.cross.checkpoint import is_trained_cross
-from plait.train.cross.checkpoint import load as load_trained
-from plait.train.cross.rows import RowScorer, reads_rows
-from plait.train.cross.scorer import TorchPairScorer
+from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
+from plait.train.cross.model import load_cross_checkpoint as load_trained
+from plait.train.cross.scorers import RowScorer, TorchPairScorer, reads_rows
 from plait.train.mining.negatives import WordsOnly
 
 ScoreRow = Callable[[str], NDArray[np.float32]]  # a query to its scores with all documents

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from gte_small_source import Source, Weights, read_source, weights_hash
 from plait.train.export import graph
-from plait.train.export.linear import Linear
-from plait.train.export.outputs import Heads
+from plait.train.export.builder import Linear
+from plait.train.export.graph import Heads
 
 HERE = Path(__file__).parent
 NAME = "plait-gte-small"

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from plait.train.export.builder import Builder, Floats
-from plait.train.export.linear import Linear
+from plait.train.export.builder import Builder, Floats, Linear
 
 WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: the pieces it sees, and how many stand before its own
 STEPS = 15  # of 4 bits

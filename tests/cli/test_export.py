@@ -13,7 +13,7 @@ from plait.cli import export as command
 from plait.cli.app import app
 from plait.encode.load import find
 from plait.train import checkpoint
-from plait.train.texts import load_tokenizer
+from plait.train.tokenization import load_tokenizer
 from train.tiny import tiny_model
 
 MODEL = find()

@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from plait.train.encoded import Encoded, Tokens
-from plait.train.facts import BatchFacts
 from plait.train.optimiser import OptimiserConfig
+from plait.train.tensors import BatchFacts, Encoded, Tokens
 
 N_IDS = 211
 WORD = re.compile(r"\w+")

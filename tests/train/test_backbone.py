@@ -7,7 +7,7 @@ import torch
 
 from plait.errors import ConfigError, ModelError
 from plait.train.backbone import Backbone, load_backbone
-from plait.train.param_groups import parameter_groups
+from plait.train.optimiser import parameter_groups
 from train.tiny import HIDDEN, KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4, 12])

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from plait.errors import ConfigError
-from plait.train.batching.collate import Group, allowed_passages, choose
-from plait.train.batching.config import BatchingConfig
-from plait.train.batching.plan import Position, buckets_of, plan_epoch, share_of
-from plait.train.batching.stream import Stream
+from plait.train.batching.plan import BatchingConfig, Position, buckets_of, plan_epoch, share_of
+from plait.train.batching.stream import Group, Stream, allowed_passages, choose
 from plait.train.data.example import Example, Passage
 from plait.train.data.example_store import Pool, Pooled, make_pool
 

@@ -10,14 +10,12 @@ import torch
 
 from plait.encode.load import find, open_tokenizer
 from plait.errors import ConfigError, InputError
-from plait.train.build import read_plan
+from plait.train.build import read_plan, start_from
 from plait.train.checkpoint import save
-from plait.train.forms import terms_of_forms
-from plait.train.idf import rarity
+from plait.train.idf import rarity, terms_of_forms
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
 from plait.train.recipe import read_recipe
-from plait.train.start import start_from
-from plait.train.texts import Texts
+from plait.train.tokenization import Texts
 from train.corpora import write_beir
 from train.tiny import tiny_model
 

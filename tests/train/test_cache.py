@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from plait.errors import ConfigError
-from plait.train.cache import CachedModel, StateCache
+from plait.train.frozen_layers import CachedModel, StateCache
 from train.small import SmallModel, SmallTexts
 
 TEXTS = ["one two three", "four", "five six seven eight"]

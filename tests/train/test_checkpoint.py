@@ -15,7 +15,7 @@ from plait.encode.model_card import DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError, ModelError
 from plait.train.checkpoint import build, load, save
 from plait.train.model_config import FixedConfig, ModelConfig, MultiHeadConfig, SparseHeadConfig
-from plait.train.texts import load_tokenizer
+from plait.train.tokenization import load_tokenizer
 from train.tiny import KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4])

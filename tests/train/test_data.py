@@ -10,12 +10,9 @@ import pytest
 from plait.errors import ConfigError, InputError, SourceError
 from plait.train.data.example import Example, Passage
 from plait.train.data.example_store import make_pool
-from plait.train.data.judged import read_beir
-from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples
-from plait.train.data.sources import SourceConfig, read_source
-from plait.train.data.texts import TextStore
-from plait.train.data.unlabelled import read_adjacent, read_texts, read_titles
-from plait.train.mining.write import write_lists
+from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples, write_lists
+from plait.train.data.sources import SourceConfig, read_adjacent, read_beir, read_source, read_texts, read_titles
+from plait.train.data.text_store import TextStore
 from train.corpora import write_beir
 
 

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.train.batching.gather import gather
 from plait.train.batching.grad_cache import Step, checkpointed_step, gradcache_step, whole_step
 from plait.train.batching.microbatches import cut, joined
-from plait.train.encoded import Encoded, Loss, Tokens
-from plait.train.facts import BatchFacts, Objective
+from plait.train.devices import gather
+from plait.train.tensors import BatchFacts, Encoded, Loss, Objective, Tokens
 from train.small import SmallModel, SmallTexts, all_strands
 
 QUERIES = ["one two three", "four", "five six seven eight nine", "ten eleven"]

@@ -11,11 +11,11 @@ from plait.errors import ConfigError, ModelError
 from plait.train import checkpoint
 from plait.train.build import build
 from plait.train.export.export import ExportConfig, export_run
-from plait.train.graph_states import GraphStates
-from plait.train.parts import Parts
+from plait.train.frozen_layers import GraphStates
+from plait.train.loop import Parts
 from plait.train.recipe import Recipe, read_recipe
 from plait.train.run import Run
-from plait.train.texts import Texts
+from plait.train.tokenization import Texts
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 PLAIN = ["mining.corpus=", "batching.n_negatives=0", "evaluation.data=", "optimiser.steps=1", "run.cpu=true"]

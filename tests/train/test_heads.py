@@ -9,10 +9,10 @@ import torch
 
 from plait.encode.model_card import DocumentReading
 from plait.errors import ConfigError, InputError
-from plait.train.encoded import Encoded, Tokens
-from plait.train.heads import FixedMixer, MultiHead, SparseHead, pool, segment_means
+from plait.train.model import FixedMixer, MultiHead, SparseHead, pool, segment_means
 from plait.train.model_config import DenseHeadConfig, FixedConfig, ModelConfig, MultiHeadConfig
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores
+from plait.train.tensors import Encoded, Tokens
 from train.tiny import KINDS, gradients, tiny_model, tokens_of
 
 SHORT = DocumentReading(length=16, prefix="", overlap=2)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from encoders import WordEncoder
 from plait.errors import InputError
 from plait.train.data.example import Example, Passage
-from plait.train.data.judged import read_beir
+from plait.train.data.sources import read_beir
 from plait.train.mining.config import MiningConfig
 from plait.train.mining.negatives import corpus_path, make_index, mine, read_corpus
 from plait.train.mining.teacher import CachedScorer, EncoderScorer, Pair, with_scores, without_false_negatives

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from plait.errors import ConfigError, InputError
-from plait.train.encoded import Encoded
-from plait.train.facts import BatchFacts
+from plait.train.loss import M3Numbers, make_objective
 from plait.train.losses.distillation import distillation
-from plait.train.objective import M3Numbers, make_objective
+from plait.train.tensors import BatchFacts, Encoded
 
 DENSE = torch.nn.functional.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=1)
 QUERIES, DOCUMENTS = Encoded(dense=DENSE[:2]), Encoded(dense=DENSE[2:])

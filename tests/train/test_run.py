@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import load_file, save_model
 
 from plait.errors import ConfigError
-from plait.train.encoded import Tokens
-from plait.train.loop import DivergedError, StepReport
-from plait.train.parts import Parts
+from plait.train.loop import DivergedError, Parts, StepReport
 from plait.train.recipe import Recipe, parse_recipe
-from plait.train.run import Result, Run, Watch, start_folder
+from plait.train.run import Result, Run, Watch
+from plait.train.run_folder import start_folder
 from plait.train.run_state import last
+from plait.train.tensors import Tokens
 from train.corpora import write_beir
 from train.small import SmallModel, SmallTexts, SumLoss, all_strands
 

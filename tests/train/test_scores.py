@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from plait.errors import InputError
-from plait.train.encoded import Encoded
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
+from plait.train.tensors import Encoded
 from train.tiny import multi_of
 
 

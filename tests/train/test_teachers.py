@@ -14,11 +14,11 @@ from plait.errors import ModelError
 from plait.train import checkpoint
 from plait.train.backbone import make_backbone
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.models import encoder_of
 from plait.train.mining.teacher import CrossEncoderScorer, EncoderScorer, teacher_of
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig, MultiHeadConfig
-from plait.train.texts import load_tokenizer
+from plait.train.tokenization import load_tokenizer
+from plait.train.torch_encoder import encoder_of
 
 TOKENIZER = find() / "tokenizer.json"
 PAIRS = [("red loom", "a loom"), ("red loom", "a river that is long and cold in winter"), ("blue", "a loom")]

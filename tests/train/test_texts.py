@@ -16,7 +16,7 @@ from plait.encode.onnx import OnnxEncoder
 from plait.encode.tokenizer import Reader
 from plait.errors import ModelError
 from plait.train.model_config import ModelConfig, MultiHeadConfig
-from plait.train.texts import Texts, load_tokenizer, special_ids, with_markers
+from plait.train.tokenization import Texts, load_tokenizer, special_ids, with_markers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from plait.errors import ConfigError
-from plait.train.encoded import Encoded
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, LateConfig, ModelConfig
+from plait.train.tensors import Encoded
 from train.tiny import tiny_model, tokens_of
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from encoders import WordEncoder
 from plait.errors import ConfigError
-from plait.train import curves
-from plait.train.curves import Curves, plot, read_curves
-from plait.train.encoder import TorchEncoder
+from plait.train import run_folder as curves
 from plait.train.evaluation import evaluate, read_judged
+from plait.train.loop import Stop
 from plait.train.optimiser import OptimiserConfig, make_optimiser, rate_at
 from plait.train.recipe import EvaluationConfig
-from plait.train.stop import Stop
+from plait.train.run_folder import Curves, plot, read_curves
+from plait.train.torch_encoder import TorchEncoder
 from train.corpora import write_beir
 from train.small import SmallModel, SmallTexts
 

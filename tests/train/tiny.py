@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from plait.train.backbone import Backbone, make_backbone
-from plait.train.encoded import Encoded, Tokens
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig, SparseHeadConfig
+from plait.train.tensors import Encoded, Tokens
 
 HIDDEN, N_IDS = 32, 60
 KINDS = ("bert", "roberta", "xlm-roberta", "mpnet", "t5", "modernbert")

@@ -9,13 +9,11 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_model
 
-from plait.train.batching.config import BatchingConfig
-from plait.train.batching.gather import copy_weights, process
 from plait.train.batching.grad_cache import step_of
-from plait.train.batching.plan import Position
-from plait.train.batching.stream import Stream
+from plait.train.batching.plan import BatchingConfig, Position
+from plait.train.batching.stream import Stream, facts_of
 from plait.train.data.example_store import Pool
-from plait.train.facts import facts_of
+from plait.train.devices import copy_weights, process
 from plait.train.loop import steps
 from plait.train.optimiser import OptimiserConfig, make_optimiser
 from train.small import SmallModel, SmallTexts, all_strands

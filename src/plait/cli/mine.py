@@ -43,11 +43,11 @@ def mine(
       plait mine data/boolq --to boolq.jsonl
       plait mine data/boolq --by my-model --first-rank 10 --to boolq.jsonl
     """
+    from plait.train.data.nway import write_lists
     from plait.train.data.sources import SourceConfig, read_source
     from plait.train.mining.config import MiningConfig
-    from plait.train.mining.mined import mined
-    from plait.train.mining.models import encoder_of
-    from plait.train.mining.write import write_lists
+    from plait.train.mining.mining_rounds import mined
+    from plait.train.torch_encoder import encoder_of
 
     config = MiningConfig(
         corpus=str(data),

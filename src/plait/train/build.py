@@ -14,31 +14,68 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from plait.encode.load import find, known_models
+from plait.encode.load import file_of, find, known_models, record_of
+from plait.encode.model_card import read_card
 from plait.errors import ConfigError
 from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone
-from plait.train.batching.gather import process
-from plait.train.cache import DTYPES, CachedModel, StateCache
+from plait.train.checkpoint import DESCRIPTION, load
 from plait.train.cross.config import is_cross, read_cross_plan
-from plait.train.encoded import Loss
-from plait.train.forms import terms_of_forms
-from plait.train.graph_states import GraphStates
-from plait.train.heads import SparseHead
-from plait.train.idf import rarity
-from plait.train.model import Model
+from plait.train.devices import process
+from plait.train.frozen_layers import DTYPES, CachedModel, GraphStates, StateCache
+from plait.train.idf import rarity, terms_of_forms
+from plait.train.loop import Parts
+from plait.train.loss import RetroMaeConfig, make_objective, read_objective
+from plait.train.model import Model, SparseHead
 from plait.train.model_config import ModelConfig
-from plait.train.objective import RetroMaeConfig, make_objective, read_objective
-from plait.train.optimiser import OptimiserConfig
-from plait.train.param_groups import parameter_groups
-from plait.train.parts import Parts
-from plait.train.reading import Reading
-from plait.train.recipe import Recipe
-from plait.train.retromae.masking import MaskedBatch, MaskingConfig, mask_batch, read_words
-from plait.train.retromae.objective import RetroMae, load_masked_lm
-from plait.train.start import start_from
-from plait.train.texts import TOKENIZER_NAME, Texts, load_tokenizer, with_markers
-from plait.train.toml import Place, read_section
+from plait.train.optimiser import OptimiserConfig, parameter_groups
+from plait.train.recipe import Place, Recipe, read_section
+from plait.train.retromae import MaskedBatch, MaskingConfig, RetroMae, load_masked_lm, mask_batch, read_words
+from plait.train.tensors import Loss
+from plait.train.tokenization import TOKENIZER_NAME, Texts, load_tokenizer, with_markers
+
+PROJECTION, SHIFT = "projection", "shift"  # as plait's graphs name them
+
+
+def start_from(model: Model, source: str | Path) -> None:
+    """Gives the model the weights that training saved, `final` or `best` of a run; or its multi head the projection of
+    a model folder or a bundled model. ConfigError if they do not fit."""
+    if (Path(source) / DESCRIPTION).is_file():
+        _go_on_from(model, Path(source))
+    else:
+        _take_projection(model, source)
+
+
+def _go_on_from(model: Model, folder: Path) -> None:
+    trained, _ = load(folder)
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(f"start is {str(folder)!r}, a model of another make: {error}") from None
+
+
+def _take_projection(model: Model, source: str | Path) -> None:
+    import onnx
+
+    folder = find(source)
+    card = read_card(folder)
+    path = file_of(folder, record_of(card.precisions, card.name, folder, None))
+    found: dict[str, Any] = {
+        own.name: onnx.numpy_helper.to_array(own)
+        for own in onnx.load(str(path)).graph.initializer
+        if own.name in (PROJECTION, SHIFT)
+    }
+    weight = found.get(PROJECTION)
+    if weight is None or model.multi is None or weight.T.shape != model.multi.project.weight.shape:
+        seen = "none" if weight is None else f"one of {weight.shape}"
+        wanted = "no multi head" if model.multi is None else f"{tuple(model.multi.project.weight.T.shape)}"
+        raise ConfigError(f"start is {str(source)!r}, whose projection is {seen}; the model has {wanted}")
+    with torch.no_grad():
+        model.multi.project.weight.copy_(torch.from_numpy(weight.T.copy()))
+        if model.multi.project.bias is not None:
+            shift = found.get(SHIFT)
+            model.multi.project.bias.copy_(torch.zeros(len(weight.T)) if shift is None else torch.from_numpy(shift))
+
 
 CACHE = "states"  # of frozen layers, in the folder of a run
 _OWN = ("tokenizer", "dropout", "freeze", "cache", "graph", "rarity", "rarity_limit", "start")
@@ -154,7 +191,7 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         _give(model.sparse, tokenizer, texts, plan)
     return Parts(
         model,
-        Reading(texts),
+        texts,
         groups=lambda optimiser: _groups(model, optimiser),
         save=lambda to: checkpoint.save(model, tokenizer, to),
         objective=make_objective(plan.objective),
@@ -283,7 +320,7 @@ def _pretraining(plan: Plan, config: RetroMaeConfig, tokenizer: Tokenizer, *, se
 
     return Parts(
         pretraining,
-        Reading(Texts(tokenizer, plan.model)),
+        Texts(tokenizer, plan.model),
         groups=lambda optimiser: _groups(pretraining, optimiser),
         save=save,
         pretraining=loss,

@@ -3,6 +3,7 @@ and nothing that needs the folder or the hub name that training began with."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from plait.errors import ConfigError, ModelError
 from plait.train.backbone import load_backbone, make_backbone
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig
-from plait.train.texts import TOKENIZER_NAME, load_tokenizer
+from plait.train.tokenization import TOKENIZER_NAME, load_tokenizer
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, BACKBONE = "model.json", "model.safetensors", "backbone"
@@ -77,3 +78,15 @@ def read_description(folder: Path) -> ModelConfig:
             f"{path} has format {number!r}, and this plait reads format {FORMAT}; use the plait that wrote it"
         )
     return ModelConfig.from_json(raw.get("model"), str(path))
+
+
+def weights_digest(folder: Path) -> str:
+    """Names a model by its files of weights: 16 hexadecimal digits, or the name of what is not a folder."""
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    if not files:
+        return str(folder)
+    found = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as handle:
+            found.update(hashlib.file_digest(handle, "sha256").digest())
+    return found.hexdigest()[:16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,27 @@ from plait.encode.chunking import with_title
 from plait.errors import InputError
 from plait.evaluate.lines import find
 from plait.readers import documents_from
-from plait.train.texts import Texts
+from plait.text.stemming import stem_word
+from plait.train.tokenization import Texts
+
+_BEGINNINGS = ("▁", "Ġ")  # what the first token of a word begins with: SentencePiece, byte-level BPE
+_SHORTEST = 3  # letters: the stems of shorter words say little
+
+
+def terms_of_forms(vocabulary: Mapping[str, int], n_ids: int, language: str) -> NDArray[np.int64]:
+    """(n_ids,): for each id the id whose term it counts as. Whole words of one stem share that of the shortest among
+    them; pieces of words, figures, signs and short words are their own."""
+    terms = np.arange(n_ids, dtype=np.int64)
+    shared: dict[str, int] = {}
+    # WordPiece marks what goes on in a word (##), and so its words begin with nothing.
+    beginning = next((own for own in _BEGINNINGS if any(token.startswith(own) for token in vocabulary)), "")
+    for token, number in sorted(vocabulary.items(), key=lambda own: (len(own[0]), own[0])):
+        word = token.removeprefix(beginning)
+        is_word = token.startswith(beginning) and word.isalpha() and len(word) >= _SHORTEST
+        if is_word and number < n_ids:
+            terms[number] = shared.setdefault(stem_word(word, language), number)
+    return terms
+
 
 TEXTS_AT_ONCE = 1000
 

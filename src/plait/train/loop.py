@@ -2,18 +2,95 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import nn
 
 from plait.errors import PlaitError
-from plait.train.batching.collate import TextBatch
-from plait.train.batching.gather import n_processes, sum_gradients
-from plait.train.batching.stream import Stream
-from plait.train.encoded import Loss
+from plait.train.batching.stream import Stream, TextBatch
+from plait.train.devices import n_processes, sum_gradients
+from plait.train.evaluation import Judged
+from plait.train.optimiser import OptimiserConfig
+from plait.train.recipe import EvaluationConfig
+from plait.train.tensors import Loss, Objective
+from plait.train.torch_encoder import Reads
+
+Pretraining = Callable[[Sequence[str], int], Loss]  # the loss of bare texts at a step
+# The loss of a batch whose queries and passages are read together, part by part, each with its share of the whole.
+Joint = Callable[[TextBatch], Iterator[tuple[Loss, float]]]
+Evaluate = Callable[[Judged, EvaluationConfig, Path], float]  # the measure of a recipe; the folder is for an index
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """A model, how it reads, and what it learns from: an objective of queries and passages, one of both read
+    together, or one of bare texts."""
+
+    model: nn.Module  # all that is trained; called with (Tokens, is_query=...) it gives Encoded, unless `encode` does
+    texts: Reads
+    groups: Callable[[OptimiserConfig], list[dict[str, Any]]]  # of parameters, for the optimiser
+    save: Callable[[Path], None]  # writes a new folder with a model that stands alone
+    objective: Objective | None = None
+    pretraining: Pretraining | None = None
+    joint: Joint | None = None
+    evaluate: Evaluate | None = None  # how it is watched, where that is not by searching with its vectors
+    encode: nn.Module | None = None  # what is searched with, where it is not `model`
+
+    @property
+    def searched(self) -> nn.Module:
+        return self.model if self.encode is None else self.encode
+
+
+Made = TypeVar("Made")
+
+
+class Stop:
+    """While it is entered, Ctrl-C during `between` sets `asked`, and a second one raises; elsewhere the first does."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._within = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self.asked = False
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def between(self, items: Iterator[Made]) -> Iterator[Made]:
+        """The items; each is made whole."""
+        while True:
+            self._within = True
+            try:
+                item = next(items, None)
+            finally:
+                self._within = False
+            if item is None:
+                return
+            yield item
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self._within or self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
 
 Backward = Callable[[TextBatch, int], Loss]  # adds the gradient of a batch at a step, and gives its loss
 

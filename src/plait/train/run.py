@@ -3,11 +3,8 @@ gives the same weights as not stopping."""
 
 from __future__ import annotations
 
-import json
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +12,34 @@ import torch
 
 from plait.errors import ConfigError
 from plait.train import run_state as resume
-from plait.train.batching.collate import TextBatch
-from plait.train.batching.gather import copy_weights, n_processes, on_any
 from plait.train.batching.grad_cache import step_of
 from plait.train.batching.plan import Position
-from plait.train.batching.stream import Stream
-from plait.train.curves import Curves, plot
+from plait.train.batching.stream import Stream, TextBatch, facts_of
 from plait.train.data.example_store import Pool
-from plait.train.devices import Device, InPrecision, seed_all
-from plait.train.encoded import Loss
-from plait.train.encoder import TorchEncoder, moved
+from plait.train.devices import Device, InPrecision, copy_weights, n_processes, on_any, seed_all
 from plait.train.evaluation import Judged, evaluate, read_judged
-from plait.train.facts import facts_of
-from plait.train.loop import StepReport, steps
-from plait.train.mining_rounds import end_of, round_at, round_pool
-from plait.train.objective import Summed
+from plait.train.loop import Joint, Parts, StepReport, Stop, steps
+from plait.train.mining.mining_rounds import end_of, round_at, round_pool
 from plait.train.optimiser import make_optimiser, rate_at
-from plait.train.parts import Joint, Parts
-from plait.train.recipe import Recipe, parse_recipe
+from plait.train.recipe import Recipe
+from plait.train.run_folder import (
+    BEST,
+    CHECKPOINTS,
+    CURVES,
+    DATA,
+    FINAL,
+    PICTURE,
+    Curves,
+    forget_folder,
+    plot,
+    save_model_folder,
+    start_folder,
+)
 from plait.train.run_state import State
-from plait.train.stop import Stop
+from plait.train.tensors import Loss, Summed
+from plait.train.torch_encoder import TorchEncoder, moved
 
-RECIPE, VERSIONS, CURVES, PICTURE = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
 _MEASURED = 64  # texts whose lengths are taken together
-CHECKPOINTS, BEST, FINAL, DATA = "checkpoints", "best", "final", "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,44 +62,6 @@ class Result:
     is_first: bool  # whether this process is the one that speaks
     drawn: bool  # whether there is a picture of the curves
     values: dict[int, float] = field(default_factory=dict)  # measure by step, of this call
-
-
-def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
-    """Makes the folder of a run, or checks that it is the folder of this recipe."""
-    kept = folder / RECIPE
-    if kept.is_file():
-        if not resumed:
-            raise ConfigError(f"{folder} holds a run already; go on with --resume, or name another folder")
-        if parse_recipe(kept.read_text(encoding="utf-8"), name=str(kept)) != recipe:
-            raise ConfigError(
-                f"the recipe is not the one that {folder} was begun with ({kept}); go on with that one, or begin a new "
-                f"folder"
-            )
-        return
-    if resumed:
-        raise ConfigError(f"there is no run in {folder} to go on with; leave --resume out to begin one")
-    folder.mkdir(parents=True, exist_ok=True)
-    resume.write_whole(kept, recipe.toml())
-    resume.write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
-
-
-def forget_folder(folder: Path) -> None:
-    """Takes back what `start_folder` wrote, for a run that could not be built: its folder is free for the next try."""
-    for name in (RECIPE, VERSIONS):
-        (folder / name).unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def versions() -> dict[str, str]:
-    """What the numbers of a run may depend on."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
-    for name in ("plait", "torch", "transformers", "accelerate", "tokenizers", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 class Run:
@@ -297,7 +260,7 @@ class Run:
     def _keep(self, name: str, about: dict[str, Any]) -> None:
         assert self._state is not None
         if self._device.is_first:
-            resume.save_model_folder(self._folder / name, self._parts.save, {"step": self._state.step, **about})
+            save_model_folder(self._folder / name, self._parts.save, {"step": self._state.step, **about})
 
     def _encoder(self) -> TorchEncoder:
         step = 0 if self._state is None else self._state.step

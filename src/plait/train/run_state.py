@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 
 from plait.errors import StoreError
-from plait.train.batching.gather import n_processes, process
 from plait.train.batching.plan import Position
+from plait.train.devices import n_processes, process
+from plait.train.run_folder import write_whole
 
 LAST = "last.json"
 WEIGHTS, OPTIMISER, STATE = "model.safetensors", "optimiser.pt", "state.json"
@@ -86,23 +86,6 @@ def load(own: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> State
     except (OSError, ValueError, RuntimeError) as error:
         raise StoreError(f"the checkpoint {own} cannot be read with this recipe: {error}") from error
     return State.from_json(fields)
-
-
-def save_model_folder(folder: Path, write: Callable[[Path], None], about: dict[str, Any]) -> None:
-    """A model that stands alone, in the place of the one before: `write` makes the folder, about.json says of what."""
-    draft = folder.with_name(folder.name + ".new")
-    shutil.rmtree(draft, ignore_errors=True)
-    write(draft)
-    (draft / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.replace(folder)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a file in one step: a reader sees the old text or the new one."""
-    draft = path.with_name(path.name + ".new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 def _save_random(own: Path) -> None:

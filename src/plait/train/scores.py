@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from plait.errors import InputError
-from plait.train.encoded import Encoded
+from plait.train.tensors import Encoded
 
 Reduce = Literal["sum", "mean"]
 

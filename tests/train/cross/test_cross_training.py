@@ -15,12 +15,13 @@ from plait.errors import ConfigError, InputError, ModelError
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.pairs import PairReader
 from plait.train.build import build, check_plan
-from plait.train.cross.checkpoint import is_trained_cross, load
+from plait.train.cross.build import list_loss
 from plait.train.cross.config import CrossConfig, CrossEntropyConfig
 from plait.train.cross.export import PROBES, cross_source, export_cross
 from plait.train.cross.model import CrossModel, PairTokens
-from plait.train.cross.objective import list_loss
-from plait.train.cross.scorer import TorchPairScorer
+from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
+from plait.train.cross.model import load_cross_checkpoint as load
+from plait.train.cross.scorers import TorchPairScorer
 from plait.train.mining.config import MiningConfig
 from plait.train.mining.teacher import teacher_of
 from plait.train.recipe import Recipe, read_recipe

@@ -13,16 +13,15 @@ from plait.errors import ConfigError
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.pairs import PairReader
 from plait.train.backbone import Backbone, make_backbone
-from plait.train.cross.checkpoint import save
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.export import PROBES, export_cross
 from plait.train.cross.model import CrossModel, PairTokens, nearest
-from plait.train.cross.rows import RowScorer
-from plait.train.cross.scorer import TorchPairScorer, padded
+from plait.train.cross.model import save_cross as save
+from plait.train.cross.scorers import RowScorer, TorchPairScorer, padded
 from plait.train.cross.split_encoder import Apart
-from plait.train.encoded import Tokens
-from plait.train.layer import Layer, taken
-from plait.train.texts import load_tokenizer, with_markers
+from plait.train.model import Layer, taken
+from plait.train.tensors import Tokens
+from plait.train.tokenization import load_tokenizer, with_markers
 from train.tiny import tiny_backbone, tiny_config
 
 TOKENS = PairTokens(

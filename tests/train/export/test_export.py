@@ -24,12 +24,11 @@ from plait.records import Document
 from plait.train.build import build
 from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
 from plait.train.export.parity import Difference, Parity, check_rounded, check_same, compare
-from plait.train.export.trained import read_trained
-from plait.train.export.weights import backbone_of
+from plait.train.export.trained import backbone_of, read_trained
 from plait.train.model import Model
 from plait.train.recipe import read_recipe
 from plait.train.run import Run
-from plait.train.texts import Texts
+from plait.train.tokenization import Texts
 from train.corpora import write_beir
 
 RECIPES = Path(__file__).parent.parent.parent.parent / "recipes"

@@ -13,7 +13,7 @@ from plait.encode.model_card import DocumentReading
 from plait.errors import ModelError
 from plait.train.backbone import make_backbone
 from plait.train.export.graph import build_graph, check_family
-from plait.train.export.weights import backbone_of, heads_of, n_ids_of, weights_hash
+from plait.train.export.trained import backbone_of, heads_of, n_ids_of, weights_hash
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, FixedConfig, MultiHeadConfig
 from train.tiny import KINDS, tiny_config, tiny_model, tokens_of

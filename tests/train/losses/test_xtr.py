@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from plait.errors import ConfigError
-from plait.train.encoded import Encoded
 from plait.train.losses.contrastive import contrastive
 from plait.train.losses.xtr import imputed_scores, retrieved, xtr_scores
 from plait.train.scores import maxsim_scores, token_similarities
+from plait.train.tensors import Encoded
 from train.tiny import multi_of
 
 # One query of two rows; three documents of two rows each. (queries, rows, documents, document rows)

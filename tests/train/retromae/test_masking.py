@@ -7,7 +7,7 @@ import pytest
 
 from plait.encode.load import BUNDLED, DEFAULT_MODEL
 from plait.errors import ConfigError
-from plait.train.retromae.masking import (
+from plait.train.retromae import (
     IGNORED,
     MaskingConfig,
     WordedText,
@@ -17,7 +17,7 @@ from plait.train.retromae.masking import (
     visibility,
     whole_word_masks,
 )
-from plait.train.texts import load_tokenizer
+from plait.train.tokenization import load_tokenizer
 
 CONFIG = MaskingConfig(mask_id=4, n_ids=100)
 # [CLS], words of one, three and two tokens, and so on, [SEP]

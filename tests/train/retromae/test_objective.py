@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from plait.errors import ModelError
-from plait.train.retromae.masking import IGNORED, MaskedBatch, MaskingConfig, WordedText, mask_batch
-from plait.train.retromae.objective import EnhancedDecoder, RetroMae
+from plait.train.retromae import IGNORED, EnhancedDecoder, MaskedBatch, MaskingConfig, RetroMae, WordedText, mask_batch
 from train.tiny import N_IDS, gradients, tiny_config
 
 CONFIG = MaskingConfig(mask_id=4, n_ids=N_IDS)

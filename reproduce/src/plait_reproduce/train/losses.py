@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from plait.errors import ConfigError
-from plait.train.encoded import Encoded
 from plait.train.losses.contrastive import contrastive
 from plait.train.losses.distillation import distillation, in_batch, own_lists
 from plait.train.losses.m3 import M3Config, m3
 from plait.train.losses.xtr import xtr_scores
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
+from plait.train.tensors import Encoded
 
 TEMPERATURE = 0.05
 TEACHER_TEMPERATURE = 0.02  # scores of the teacher are cosines that lie close together

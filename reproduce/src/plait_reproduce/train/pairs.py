@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plait.encode.batches import by_length
-from plait.train.cross.joint import JointBlock
-from plait.train.layer import taken
+from plait.train.cross.model import JointBlock
+from plait.train.model import taken
 from plait_reproduce.arrays import Arrays
 from plait_reproduce.states import States
 from plait_reproduce.train.data import TRAIN, Questions, batches, questions

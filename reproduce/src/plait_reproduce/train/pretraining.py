@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from plait.encode.tokenizer import Reader
 from plait.train.backbone import Backbone
-from plait.train.encoded import Encoded, Tokens
-from plait.train.heads import pool
 from plait.train.losses.contrastive import contrastive
-from plait.train.retromae.masking import SPECIAL, MaskingConfig, WordedText, mask_batch
-from plait.train.retromae.objective import RetroMae
+from plait.train.model import pool
+from plait.train.retromae import SPECIAL, MaskingConfig, RetroMae, WordedText, mask_batch
 from plait.train.scores import dense_scores
+from plait.train.tensors import Encoded, Tokens
 from plait_reproduce.states import States
 from plait_reproduce.train.data import Questions, batches
 from plait_reproduce.train.fitting import fit

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plait.train.batching.grad_cache import Step, checkpointed_step, gradcache_step, whole_step
-from plait.train.encoded import Encoded, Tokens
-from plait.train.facts import BatchFacts
 from plait.train.losses.contrastive import contrastive
+from plait.train.tensors import BatchFacts, Encoded, Tokens
 
 N_IDS, DIM, HEADS, LAYERS = 1000, 128, 4, 4
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from plait.embeddings import MultiVectors
 from plait.encode.batches import by_length
-from plait.train.encoded import Encoded, Tokens
-from plait.train.heads import FixedMixer, SparseHead, pool
+from plait.train.model import FixedMixer, SparseHead, pool
 from plait.train.model_config import FixedConfig
+from plait.train.tensors import Encoded, Tokens
 from plait_reproduce.states import States
 
 WIDTH = 64

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from plait.train.batching.gather import gather
 from plait.train.batching.microbatches import cut, from_tensors, joined, tensors_of
-from plait.train.encoded import Encoded, Loss, Tokens
-from plait.train.facts import BatchFacts, Objective
+from plait.train.devices import gather
+from plait.train.tensors import BatchFacts, Encoded, Loss, Objective, Tokens
 
 
 class Encodes(Protocol):

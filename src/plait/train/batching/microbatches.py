@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from plait.train.encoded import Encoded, Tokens
+from plait.train.tensors import Encoded, Tokens
 
 
 def cut(tokens: Tokens, size: int) -> list[Tokens]:

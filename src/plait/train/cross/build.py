@@ -7,34 +7,64 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from plait.encode.load import find, known_models
 from plait.encode.model_card import DocumentReading, QueryReading
-from plait.errors import ConfigError
+from plait.errors import ConfigError, InputError
 from plait.evaluate import measure
 from plait.index import open_index
 from plait.rerank.pairs import PairReader
 from plait.rerank.reranker import Reranker
 from plait.train.backbone import Backbone, load_backbone, make_backbone
-from plait.train.batching.collate import TextBatch
-from plait.train.cross.checkpoint import save
-from plait.train.cross.config import CrossConfig, CrossPlan, read_cross_plan
+from plait.train.batching.stream import TextBatch
+from plait.train.cross.config import CrossConfig, CrossEntropyConfig, CrossPlan, read_cross_plan
 from plait.train.cross.model import CrossModel
-from plait.train.cross.objective import list_loss, own_facts
-from plait.train.cross.scorer import TorchPairScorer, padded
-from plait.train.encoded import Loss
+from plait.train.cross.model import save_cross as save
+from plait.train.cross.scorers import TorchPairScorer, padded
+from plait.train.devices import process
 from plait.train.evaluation import Judged
-from plait.train.graph_states import GraphStates
+from plait.train.frozen_layers import GraphStates
+from plait.train.loop import Parts
+from plait.train.losses.distillation import distillation
 from plait.train.mining.negatives import WordsOnly
 from plait.train.model_config import DenseHeadConfig, ModelConfig
-from plait.train.objective import Summed
-from plait.train.optimiser import OptimiserConfig
-from plait.train.param_groups import parameter_groups
-from plait.train.parts import Parts
-from plait.train.reading import Reading
+from plait.train.optimiser import OptimiserConfig, parameter_groups
 from plait.train.recipe import EvaluationConfig, Recipe
-from plait.train.texts import Texts, load_tokenizer, with_markers
+from plait.train.tensors import Loss, Summed
+from plait.train.tokenization import Texts, load_tokenizer, with_markers
+
+
+def list_loss(scores: Tensor, known: Tensor, teacher: Tensor | None, config: CrossEntropyConfig) -> Summed:
+    """Mean over queries of scores (queries, ways), the positive first. `known` (queries, ways) is False where a list is
+    filled up with what is not there; `teacher` has scores of the same shape."""
+    labels = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+    right = F.cross_entropy(scores.masked_fill(~known, -torch.inf), labels)
+    if not config.distil:
+        return Summed(right)
+    if teacher is None:
+        raise InputError(
+            f"distil is {config.distil}, and the data has no teacher's scores; name a teacher in the section mining, "
+            f"or use data with scores"
+        )
+    learned = distillation(scores, teacher, alpha=config.alpha, known=known)
+    parts = {"labels": float(right.detach()), "teacher": float(learned.detach())}
+    return Summed((1 - config.distil) * right + config.distil * learned, parts)
+
+
+def own_facts(batch: TextBatch) -> tuple[Tensor, Tensor | None]:
+    """(queries, ways) of this process's queries: which passages of each list are there, and the teacher's scores."""
+    first, n = process() * len(batch.queries), len(batch.queries)
+    known = torch.stack(
+        [
+            torch.from_numpy(batch.allowed[row, row * batch.group : (row + 1) * batch.group])
+            for row in range(first, first + n)
+        ]
+    )
+    return known, None if batch.teacher is None else torch.from_numpy(batch.teacher[first : first + n])
 
 
 def build_cross(recipe: Recipe) -> Parts:
@@ -67,7 +97,7 @@ def build_cross(recipe: Recipe) -> Parts:
 
     return Parts(
         model,
-        Reading(Texts(tokenizer, _as_encoder(config))),
+        Texts(tokenizer, _as_encoder(config)),
         groups=lambda optimiser: _groups(model, optimiser),
         save=lambda to: save(model, tokenizer, to),
         joint=losses,

@@ -27,11 +27,12 @@ from plait.errors import ConfigError, ModelError
 from plait.rerank.card import CrossCard, PairReading
 from plait.rerank.cross_encoder import OUTPUT, load_cross
 from plait.rerank.pairs import Pair, PairReader
-from plait.train.cross.checkpoint import is_trained_cross, load
+from plait.train.checkpoint import weights_digest
 from plait.train.cross.model import PairTokens, takes_sides
-from plait.train.cross.scorer import padded
-from plait.train.mining.models import weights_digest
-from plait.train.texts import TOKENIZER_NAME, load_tokenizer
+from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
+from plait.train.cross.model import load_cross_checkpoint as load
+from plait.train.cross.scorers import padded
+from plait.train.tokenization import TOKENIZER_NAME, load_tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}

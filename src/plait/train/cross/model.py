@@ -8,21 +8,59 @@ The third sets every token of the query beside its nearest of the document.
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from plait.errors import ConfigError
-from plait.train.backbone import Backbone
-from plait.train.cache import Source
+from plait.encode.model_card import CROSS_KIND
+from plait.errors import ConfigError, ModelError
+from plait.rerank.pairs import PairReader
+from plait.train.backbone import Backbone, family_of, make_backbone
+from plait.train.checkpoint import BACKBONE, DESCRIPTION, FORMAT, WEIGHTS
 from plait.train.cross.config import CrossConfig
-from plait.train.cross.joint import JointBlock
 from plait.train.cross.split_encoder import Apart
-from plait.train.families import family_of
-from plait.train.layer import taken
+from plait.train.frozen_layers import Source
+from plait.train.model import Layer, taken
+from plait.train.tokenization import TOKENIZER_NAME, load_tokenizer
+
+
+class JointBlock(nn.Module):
+    """States of two texts, read apart, to states of the pair."""
+
+    def __init__(self, hidden: int, dim: int, n_layers: int = 1) -> None:
+        super().__init__()
+        self.norm, self.down = nn.LayerNorm(hidden), nn.Linear(hidden, dim)
+        self.side = nn.Embedding(2, dim)
+        self.layers = nn.ModuleList(Layer(dim) for _ in range(n_layers))
+        self.up = nn.Linear(dim, hidden, bias=False)
+        nn.init.normal_(self.side.weight, std=0.1)
+        nn.init.zeros_(self.up.weight)
+
+    def enter(self, states: Tensor, sides: Tensor) -> Tensor:
+        """(..., hidden) to (..., dim): what the layers begin with. A token's row depends on its own text alone."""
+        rows: Tensor = self.down(self.norm(states)) + self.side(sides)
+        return rows
+
+    def added(self, rows: Tensor, mask: Tensor, at: Tensor | None = None) -> Tensor:
+        """What the pair adds to states, from the rows of `enter`: (pairs, length, hidden), or (pairs, n, hidden) of the
+        places `at` (pairs, n) alone."""
+        for layer in self.layers[:-1]:
+            rows = layer(rows, mask)
+        found: Tensor = self.up(self.layers[-1](rows, mask, at))
+        return found
+
+    def forward(self, states: Tensor, mask: Tensor, sides: Tensor, at: Tensor | None = None) -> Tensor:
+        """(pairs, length, hidden) to the same, or to (pairs, n, hidden) of the places `at` (pairs, n)."""
+        kept = states if at is None else taken(states, at)
+        return kept + self.added(self.enter(states, sides), mask, at)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,3 +190,50 @@ def keep_layers(backbone: Backbone, n: int) -> None:
         raise ConfigError(f"layers is {n}, and the backbone has {len(layers)}; take as many or fewer")
     del layers[n:]
     backbone.encoder.config.num_hidden_layers = n
+
+
+def save_cross(model: CrossModel, tokenizer: Tokenizer, folder: Path) -> None:
+    """Writes a new folder, whole or not at all; ConfigError if there is something in its place."""
+    from safetensors.torch import save_model
+
+    if folder.exists():
+        raise ConfigError(f"{folder} exists; give a folder that does not, so that no checkpoint is lost")
+    draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
+    draft.mkdir(parents=True)
+    try:
+        save_model(model, str(draft / WEIGHTS))
+        model.backbone.encoder.config.save_pretrained(str(draft / BACKBONE))
+        tokenizer.save_cross(str(draft / TOKENIZER_NAME))
+        described = {"format": FORMAT, CROSS_KIND: model.config.to_json()}
+        (draft / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        draft.replace(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def is_cross_checkpoint(folder: Path) -> bool:
+    """Whether `save` wrote this folder."""
+    try:
+        raw = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(raw, dict) and CROSS_KIND in raw
+
+
+def load_cross_checkpoint(folder: Path) -> tuple[CrossModel, Tokenizer]:
+    """What `save` wrote; ModelError if it is not all there."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+    from transformers import AutoConfig
+
+    try:
+        raw = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        config = CrossConfig.from_json(raw[CROSS_KIND])
+        tokenizer = load_tokenizer(folder)
+        marker_ids = PairReader(tokenizer, config.frame).marker_ids
+        model = CrossModel(config, make_backbone(AutoConfig.from_pretrained(str(folder / BACKBONE))), marker_ids)
+        load_model(model, str(folder / WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"{folder} holds no cross-encoder that can be loaded: {error}; save it again") from error
+    return model.eval(), tokenizer

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from plait.errors import ConfigError
-from plait.train.backbone import Backbone
-from plait.train.cache import Source
-from plait.train.encoded import Tokens
-from plait.train.families import family_of
+from plait.train.backbone import Backbone, family_of
+from plait.train.frozen_layers import Source
+from plait.train.tensors import Tokens
 
 KEPT_BYTES = 3 << 30  # of states of texts, in half precision
 TEXTS_AT_ONCE = 16  # of like length: the graph's time is that of the longest

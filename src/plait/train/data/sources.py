@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plait.errors import ConfigError
-from plait.train.data.example import Example
-from plait.train.data.judged import read_beir
-from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples
-from plait.train.data.unlabelled import read_adjacent, read_texts, read_titles
+from plait.errors import ConfigError, InputError
+from plait.evaluate.beir import load_beir
+from plait.readers import documents_from
+from plait.train.data.example import Example, Passage
+from plait.train.data.nway import found, read_columns, read_flag, read_nway, read_triples
+from plait.train.data.text_store import store_of, titled
+
+
+def read_beir(folder: Path, split: str = "train") -> Iterator[Example]:
+    """A query of the split with the documents judged above 0; those judged 0 are negatives. Queries that have no
+    positive are passed over; an id without a text is an error."""
+    beir = load_beir(folder, split)
+    if beir.corpus is None:
+        raise InputError(f"there is no {folder / 'corpus.jsonl'} (nor corpus.jsonl.gz); training needs the texts")
+    with store_of(beir.corpus) as corpus:
+        for query, text in beir.queries.items():
+            judged = beir.qrels[query]
+            positives, negatives = (
+                [id for id, relevance in judged.items() if (relevance > 0) == relevant] for relevant in (True, False)
+            )
+            if not positives:
+                continue
+            try:
+                texts = found("document", corpus, positives + negatives)
+            except InputError as error:
+                raise InputError(f"{beir.corpus}: {error}, though query {query!r} is judged on it") from None
+            passages = [Passage(text, id) for id, text in zip(positives + negatives, texts, strict=True)]
+            yield Example(text, tuple(passages[: len(positives)]), tuple(passages[len(positives) :]))
+
+
+# An end of a sentence: a mark and white space after it, or a full stop of a script that has no spaces.
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*|\n+")
+_SHORTEST = 20  # characters; shorter "sentences" are headings and abbreviations, which pair with nothing
+
+
+def read_texts(source: Path) -> Iterator[Example]:
+    """Every document of a source, title first, as a query without passages."""
+    for document in documents_from([source]):
+        yield Example(titled(document.title, document.text))
+
+
+def read_titles(source: Path) -> Iterator[Example]:
+    """The title of each document asks for its text; documents without a title are passed over."""
+    for document in documents_from([source]):
+        if document.title.strip():
+            yield Example(document.title, (Passage(document.text, document.id),))
+
+
+def read_adjacent(source: Path) -> Iterator[Example]:
+    """Each sentence of a document asks for the next one; every sentence is in one pair at most."""
+    for document in documents_from([source]):
+        sentences = [part.strip() for part in _SENTENCE_END.split(document.text)]
+        sentences = [sentence for sentence in sentences if len(sentence) >= _SHORTEST]
+        for first, second in zip(sentences[::2], sentences[1::2], strict=False):
+            yield Example(first, (Passage(second),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

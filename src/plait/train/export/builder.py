@@ -158,3 +158,20 @@ ACTIVATIONS: dict[str, tuple[str, str]] = {
 
 def _axis_name(axis: int) -> str:
     return {0: "first_axis", 1: "length_axis", 2: "last_axis"}[axis]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """A map of states: states @ weight + bias."""
+
+    weight: Floats  # (hidden, out)
+    bias: Floats | None = None  # (out,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norm:
+    """A layer norm."""
+
+    gain: Floats
+    shift: Floats
+    epsilon: float

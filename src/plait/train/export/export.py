@@ -3,30 +3,107 @@ only then put in its place, with a card for plait and a page for people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from plait.encode.load import load
 from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
 from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
 from plait.evaluate import JudgedSet
-from plait.train.encoder import TorchEncoder
-from plait.train.export.folder import check_target, drafted, tokenizer_bytes, write_card, write_file
-from plait.train.export.graph import build_graph, check_family
-from plait.train.export.outputs import MCLS
+from plait.train.export.graph import MCLS, build_graph, check_family
 from plait.train.export.page import UNSTATED, Checks, model_page
-from plait.train.export.parity import check_rounded, check_same, compare
-from plait.train.export.ranking import measure_ranks, read_collection
-from plait.train.export.samples import QUERIES, sample_documents
-from plait.train.export.trained import Trained, read_trained
-from plait.train.export.weights import backbone_of, check_positions, heads_of, n_ids_of, weights_hash
+from plait.train.export.parity import (
+    QUERIES,
+    check_rounded,
+    check_same,
+    compare,
+    measure_ranks,
+    read_collection,
+    sample_documents,
+)
+from plait.train.export.trained import (
+    Trained,
+    backbone_of,
+    check_positions,
+    heads_of,
+    n_ids_of,
+    read_trained,
+    weights_hash,
+)
 from plait.train.model import Model
-from plait.train.reading import Reading
-from plait.train.texts import Texts
+from plait.train.tokenization import Texts
+from plait.train.torch_encoder import TorchEncoder
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """Refuses a place that holds something, unless it is a model folder that may be replaced."""
+    if not folder.exists():
+        return
+    is_model = (folder / CARD_NAME).is_file()
+    if not force:
+        hint = "name another folder, or replace it with --force" if is_model else "name another folder"
+        raise ConfigError(f"{folder} exists; {hint}")
+    if not is_model:
+        raise ConfigError(f"{folder} exists and has no {CARD_NAME}; --force replaces model folders only")
+
+
+@contextmanager
+def drafted(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` that takes its place when all went well, and is removed when not. What was there before
+    is kept until then."""
+    draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        _put_in_place(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    if not folder.exists():
+        draft.replace(folder)
+        return
+    # A folder that holds something cannot be replaced in one step; what was there comes back if the second fails.
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    folder.replace(old)
+    try:
+        draft.replace(folder)
+    except BaseException:
+        old.replace(folder)
+        raise
+    shutil.rmtree(old)
+
+
+def write_file(folder: Path, name: str, content: bytes) -> dict[str, Any]:
+    """Writes a file; what the card records of it."""
+    (folder / name).write_bytes(content)
+    return {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+def write_card(folder: Path, card: dict[str, Any]) -> None:
+    (folder / CARD_NAME).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def tokenizer_bytes(tokenizer: Tokenizer) -> bytes:
+    """The tokeniser without its padding and cutting: plait does both itself, and counts what it cuts."""
+    described = json.loads(tokenizer.to_str())
+    described["padding"] = described["truncation"] = None
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
+
 
 FP32, INT8 = "fp32", "int8"
 FILES = {INT8: "model.int8.onnx", FP32: "model.onnx"}
@@ -161,7 +238,7 @@ def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
 
 def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncoder:
     """The model as torch runs it: what a graph is held against."""
-    texts = Reading(Texts(trained.tokenizer, trained.model.config))
+    texts = Texts(trained.tokenizer, trained.model.config)
     vocabulary, sparse = n_ids_of(trained.model), trained.model.config.sparse
     return TorchEncoder(trained.model, texts, fingerprint=fingerprint, vocabulary=vocabulary, sparse=sparse)
 

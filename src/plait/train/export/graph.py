@@ -1,18 +1,215 @@
-"""One graph for all strands of a model, from its weights as arrays. No torch here."""
+"""Heads as nodes: last hidden states to the outputs `dense`, `sparse`, `multi` and `fixed`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
 
+from plait.encode.terms import TERMS
 from plait.errors import ModelError
-from plait.train.export.bert import bert_states
-from plait.train.export.builder import ACTIVATIONS, Builder, Weights
-from plait.train.export.modernbert import modernbert_states
-from plait.train.export.outputs import Heads, put_outputs
-from plait.train.export.t5 import t5_states
+from plait.train.export.backbones import attention, bert_states, modernbert_states, t5_states
+from plait.train.export.builder import ACTIVATIONS, FUSED, Builder, Floats, Linear, Norm, Weights
+
+LATE = "late"  # what the names of their constants begin with
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateLayer:
+    """One of the late layers, as arrays: plait.train.model has what it does."""
+
+    first: Norm
+    mixed: Linear  # to queries, keys and values, side by side
+    out: Linear
+    second: Norm
+    wide: Linear
+    narrow: Linear
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Late:
+    """The late layers, from states to what is added to them."""
+
+    norm: Norm
+    down: Linear
+    layers: tuple[LateLayer, ...]
+    up: Linear
+    n_heads: int
+
+
+def put_late(builder: Builder, states: str, mask: str, late: Late) -> str:
+    """The name of the states with what the late layers add to them."""
+    shown = builder.op("Cast", [mask], to=TensorProto.INT32)
+    rows = _adapter_linear(
+        builder, _adapter_norm(builder, states, f"{LATE}.norm", late.norm), f"{LATE}.down", late.down
+    )
+    for number, layer in enumerate(late.layers):
+        rows = _adapter_layer(builder, rows, shown, f"{LATE}.{number}", layer, late.n_heads)
+    return builder.op("Add", [states, _adapter_linear(builder, rows, f"{LATE}.up", late.up)])
+
+
+def _adapter_layer(builder: Builder, rows: str, mask: str, name: str, layer: LateLayer, n_heads: int) -> str:
+    mixed = _adapter_linear(
+        builder, _adapter_norm(builder, rows, f"{name}.first", layer.first), f"{name}.mixed", layer.mixed
+    )
+    three = builder.split(mixed, f"{name}.heads", ("query", "key", "value"))
+    seen = attention(builder, three, mask, n_heads=n_heads)
+    rows = builder.op("Add", [rows, _adapter_linear(builder, seen, f"{name}.out", layer.out)])
+    wide = _adapter_linear(
+        builder, _adapter_norm(builder, rows, f"{name}.second", layer.second), f"{name}.wide", layer.wide
+    )
+    lit = builder.op("Gelu", [wide], domain=FUSED)
+    return builder.op("Add", [rows, _adapter_linear(builder, lit, f"{name}.narrow", layer.narrow)])
+
+
+def _adapter_linear(builder: Builder, value: str, name: str, linear: Linear) -> str:
+    return builder.linear(value, name, linear.weight, linear.bias)
+
+
+def _adapter_norm(builder: Builder, value: str, name: str, norm: Norm) -> str:
+    return builder.norm(value, name, norm.gain, norm.shift, epsilon=norm.epsilon)
+
+
+MCLS = "mcls"  # the mean at every place of the first token; where it stands but once, that is "cls"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseMap:
+    """A weight for each token."""
+
+    linear: Linear  # out is 1
+    kept: NDArray[np.bool_]  # (vocabulary,): False is an id that never weighs anything
+    prior: Floats | None = None  # (vocabulary,): what an id adds, whatever its state
+    up: Linear | None = None  # to hidden units, whose GELU is mapped `down` and added
+    down: Linear | None = None
+    forms: NDArray[np.int64] | None = None  # (vocabulary,): the term that an id counts as, where that is not itself
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """The rows of a document, a fixed number, mixed from its positions."""
+
+    weight: Floats  # (positions, vectors), or (vectors * dim, positions * dim) if `flat`
+    n_vectors: int
+    n_positions: int
+    flat: bool
+    zero_pads: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heads:
+    """All heads of a model, as arrays; None is a head that it does not have."""
+
+    pooling: str | None = None
+    sparse: SparseMap | None = None
+    multi: Linear | None = None
+    mixture: Mixture | None = None
+    late: Late | None = None
+
+
+Shapes = dict[str, list[str | int]]
+
+
+def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str, *, hidden: int) -> Shapes:
+    """Adds every output that the heads give; their shapes, by name."""
+    # Where a document is padded inside the graph, its rows are more than the caller's tokens.
+    length = "length" if heads.mixture is None or heads.mixture.zero_pads else "padded"
+    shapes: Shapes = {}
+    if heads.pooling is not None:
+        _dense(builder, states, ids, mask, heads.pooling)
+        shapes["dense"] = ["n", hidden]
+    if heads.late is not None:
+        states = put_late(builder, states, mask, heads.late)
+    if heads.sparse is not None:
+        _sparse(builder, states, ids, mask, heads.sparse)
+        shapes["sparse"] = ["n", length]
+        if heads.sparse.forms is not None:
+            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.forms), ids], out=TERMS)
+            shapes[TERMS] = ["n", length]
+    if heads.multi is not None:
+        rows = _mapped(builder, states, heads.multi)
+        builder.unit(rows, "multi")
+        dim = heads.multi.weight.shape[1]
+        shapes["multi"] = ["n", length, dim]
+        if heads.mixture is not None:
+            _fixed(builder, states, rows, mask, heads.multi, heads.mixture)
+            shapes["fixed"] = ["n", heads.mixture.n_vectors, dim]
+    return shapes
+
+
+def _dense(builder: Builder, states: str, ids: str, mask: str, pooling: str) -> None:
+    if pooling == "cls":
+        first = builder.op("Gather", [states, builder.axes("begin", 0)], axis=1)
+        builder.unit(builder.op("Squeeze", [first, builder.axes("length_axis", 1)]), "dense")
+        return
+    if pooling == MCLS:
+        # Wherever the first token stands; the mask is for a padding that is the same token.
+        first = builder.op("Gather", [ids, builder.axes("begin", 0)], axis=1)
+        shown = builder.op("And", [builder.op("Equal", [ids, first]), builder.op("Cast", [mask], to=TensorProto.BOOL)])
+        mask = builder.op("Cast", [shown], to=TensorProto.INT64)
+    # The mean of the states of these tokens. Its length is made one, so that the sum will do.
+    masked = builder.op("Mul", [states, _column(builder, mask)])
+    axis = builder.axes("length_axis", 1)
+    builder.unit(builder.op("ReduceSum", [masked, axis], keepdims=0), "dense")
+
+
+def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseMap) -> None:
+    column = builder.constant("weigh.weight", sparse.linear.weight)
+    weight = builder.op("Squeeze", [builder.op("MatMul", [states, column]), builder.axes("last_axis", 2)])
+    if sparse.linear.bias is not None:
+        weight = builder.op("Add", [weight, builder.constant("weigh.bias", sparse.linear.bias)])
+    if sparse.up is not None and sparse.down is not None:
+        units = builder.op("MatMul", [states, builder.constant("weigh.up", sparse.up.weight)])
+        if sparse.up.bias is not None:
+            units = builder.op("Add", [units, builder.constant("weigh.up.bias", sparse.up.bias)])
+        lit = builder.op("Gelu", [units], domain=FUSED)
+        more = builder.op("MatMul", [lit, builder.constant("weigh.down", sparse.down.weight)])
+        weight = builder.op("Add", [weight, builder.op("Squeeze", [more, builder.axes("last_axis", 2)])])
+    if sparse.prior is not None:
+        weight = builder.op("Add", [weight, builder.op("Gather", [builder.constant("weigh.prior", sparse.prior), ids])])
+    # A look at a table of the vocabulary, and not a comparison with each id that is left out.
+    kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.kept), ids])
+    shown = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
+    positive = builder.op("Relu", [weight])
+    builder.op("Mul", [positive, builder.op("Cast", [shown], to=TensorProto.FLOAT)], out="sparse")
+
+
+def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, mixture: Mixture) -> None:
+    dim, axis, begin = multi.weight.shape[1], builder.axes("length_axis", 1), builder.axes("begin", 0)
+
+    def first_positions(value: str) -> str:
+        # A query may be longer than any document, and goes through these nodes with the rest of the graph.
+        return builder.op("Slice", [value, begin, builder.axes("n_positions", mixture.n_positions), axis])
+
+    kept = first_positions(rows if mixture.flat else states)
+    if mixture.zero_pads:
+        kept = builder.op("Mul", [kept, first_positions(_column(builder, mask))])
+    length = builder.op("Shape", [kept], start=1, end=2)
+    if mixture.flat:
+        flat = builder.op("Reshape", [kept, builder.axes("each_flat", 0, -1)])
+        wanted = builder.op("Mul", [length, builder.axes("dim", dim)])
+        weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, wanted, begin])
+        mixed = builder.op("MatMul", [flat, weight])
+        mixed = builder.op("Reshape", [mixed, builder.axes("each_row", 0, mixture.n_vectors, dim)])
+    else:
+        weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, length, axis])
+        mixed = _mapped(builder, builder.op("MatMul", [weight, kept]), multi)
+    builder.unit(mixed, "fixed")
+
+
+def _mapped(builder: Builder, states: str, linear: Linear) -> str:
+    product = builder.op("MatMul", [states, builder.constant("projection", linear.weight)])
+    return product if linear.bias is None else builder.op("Add", [product, builder.constant("shift", linear.bias)])
+
+
+def _column(builder: Builder, mask: str) -> str:
+    weight = builder.op("Cast", [mask], to=TensorProto.FLOAT)
+    return builder.op("Unsqueeze", [weight, builder.axes("last_axis", 2)])
+
 
 States = Callable[[Builder, Weights, Mapping[str, Any], str, str], str]
 FAMILIES: dict[str, States] = {

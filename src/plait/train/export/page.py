@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.encode.model_card import ModelCard
-from plait.train.export.parity import LEAST_COSINE, TOLERANCE, Parity
-from plait.train.export.ranking import MEASURE, Ranking
+from plait.train.export.parity import LEAST_COSINE, MEASURE, TOLERANCE, Parity, Ranking
 from plait.train.export.trained import Trained
-from plait.train.run import versions
+from plait.train.run_folder import versions
 
 UNSTATED = "not stated"
 

@@ -18,7 +18,7 @@ from plait.index import Index, open_index
 from plait.readers import documents_from
 from plait.records import Span
 from plait.train.data.example import Example, Passage, digest
-from plait.train.data.texts import TextStore, titled
+from plait.train.data.text_store import TextStore, titled
 from plait.train.mining.config import MiningConfig
 
 _BATCH = 64  # queries that are searched together

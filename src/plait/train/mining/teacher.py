@@ -18,9 +18,10 @@ from plait.encode.protocol import Encoder
 from plait.errors import ModelError
 from plait.rerank.cross_encoder import load_cross
 from plait.scoring.maxsim import maxsim
+from plait.train.checkpoint import weights_digest
 from plait.train.data.example import Example, digest
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.models import encoder_of, weights_digest
+from plait.train.torch_encoder import encoder_of
 
 Pair = tuple[str, str]  # query, passage
 _EXAMPLES = 16  # scored and kept together

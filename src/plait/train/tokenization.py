@@ -14,8 +14,8 @@ from tokenizers import AddedToken, Tokenizer
 
 from plait.encode.tokenizer import Reader
 from plait.errors import ModelError
-from plait.train.encoded import Tokens
 from plait.train.model_config import ModelConfig
+from plait.train.tensors import Tokens
 
 TOKENIZER_NAME = "tokenizer.json"
 
@@ -56,6 +56,12 @@ class Texts:
     def tokens(self, texts: Sequence[str], *, is_query: bool) -> Tokens:
         """`read` and `pad` in one."""
         return self.pad(self.read(texts, is_query=is_query), is_query=is_query)
+
+    def queries(self, texts: Sequence[str]) -> Tokens:
+        return self.tokens(texts, is_query=True)
+
+    def documents(self, texts: Sequence[str]) -> Tokens:
+        return self.tokens(texts, is_query=False)
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -102,7 +108,7 @@ def _refuse_broken_marker(tokenizer: Tokenizer, prefix: str) -> None:
     if tokenizer.token_to_id(marker) is not None and len(tokenizer.encode(marker, add_special_tokens=False).ids) > 1:
         raise ModelError(
             f"the prefix {marker!r} is a token of the vocabulary, but the tokeniser breaks it into pieces; "
-            "pass the tokeniser through plait.train.texts.with_markers first"
+            "pass the tokeniser through plait.train.tokenization.with_markers first"
         )
 
 

@@ -4,31 +4,22 @@ The mathematics is in objectives/ and scores.py; this file chooses and puts toge
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from plait.errors import ConfigError, InputError
-from plait.train.encoded import Encoded
-from plait.train.facts import BatchFacts, Objective
 from plait.train.losses.contrastive import contrastive
 from plait.train.losses.distillation import distillation, in_batch, own_lists
 from plait.train.losses.m3 import M3Config, m3, sum_of
 from plait.train.losses.margin_mse import margin_mse
 from plait.train.losses.xtr import xtr_scores
+from plait.train.recipe import Place, read_section, unknown_name
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
-from plait.train.toml import Place, read_section, unknown_name
+from plait.train.tensors import BatchFacts, Encoded, Objective
 
 STRANDS = ("dense", "sparse", "multi")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Summed:
-    """A loss and the values of its parts."""
-
-    total: Tensor
-    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

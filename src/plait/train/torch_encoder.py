@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +13,18 @@ from torch import nn
 
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.batches import by_length
-from plait.encode.protocol import EmbeddingSpec, OnBatch
+from plait.encode.load import known_models, load
+from plait.encode.model_card import CARD_NAME, DocumentReading, QueryReading
+from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.encode.terms import Terms, joined, strand_of
 from plait.records import Span
-from plait.train.encoded import Encoded, Tokens
-from plait.train.model_config import SparseHeadConfig
+from plait.train import checkpoint
+from plait.train.backbone import load_backbone
+from plait.train.checkpoint import weights_digest
+from plait.train.model import Model
+from plait.train.model_config import DenseHeadConfig, ModelConfig, SparseHeadConfig
+from plait.train.tensors import Encoded, Tokens
+from plait.train.tokenization import Texts, load_tokenizer
 
 BATCH_CHARACTERS = 16_384  # of one pass, padding included: about four thousand tokens
 
@@ -116,3 +124,23 @@ class TorchEncoder:
 def moved(tokens: Tokens, device: torch.device | str) -> Tokens:
     """The tokens on a device."""
     return Tokens(tokens.ids.to(device), tokens.mask.to(device), tokens.rows.to(device))
+
+
+def encoder_of(source: str, *, length: int = 256) -> Encoder:
+    """The encoder in a folder, of a bundled model, or of a hub name; `length` is what is read of a text where the
+    folder does not say."""
+    folder = Path(source)
+    if source in known_models() or (folder / CARD_NAME).is_file():
+        return load(source)
+    if (folder / checkpoint.DESCRIPTION).is_file():
+        model, tokenizer = checkpoint.load(folder)
+    else:
+        config = ModelConfig(
+            backbone=source,
+            dense=DenseHeadConfig(pooling="mean"),
+            query=QueryReading(length, "", None),
+            document=DocumentReading(length, "", 0),
+        )
+        model, tokenizer = Model(config, load_backbone(source)), load_tokenizer(source)
+    name = f"{weights_digest(folder)} {length}"
+    return TorchEncoder(model, Texts(tokenizer, model.config), fingerprint=name)

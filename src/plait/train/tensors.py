@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -36,3 +38,29 @@ class Loss(Protocol):
 
     @property
     def parts(self) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchFacts:
+    """Document i belongs to query i // group, and is its positive if i % group is 0."""
+
+    group: int
+    allowed: Tensor  # (queries, documents) bool: False is a score that counts in no softmax
+    teacher: Tensor | None  # (queries, group)
+    step: int  # how many steps were made before this one
+
+    @property
+    def positive(self) -> Tensor:
+        """(queries,): the column of each query's positive."""
+        return torch.arange(len(self.allowed), device=self.allowed.device) * self.group
+
+
+Objective = Callable[[Encoded, Encoded, BatchFacts], Loss]  # queries, documents, what is known of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summed:
+    """A loss and the values of its parts."""
+
+    total: Tensor
+    parts: dict[str, float] = field(default_factory=dict)
