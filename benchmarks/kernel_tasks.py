@@ -62,14 +62,14 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     centroids = rng.integers(0, 128, (sizes.n_cells, sizes.dim), np.uint8)
     bias, floor = np.zeros(lanes, np.int32), np.zeros(lanes, np.int16)
     as_floats, query_floats = centroids.astype(np.float32), query.astype(np.float32)
-    table = integer.score_cells(packed, centroids, bias, 7)
+    table = integer.score_centroids(packed, centroids, bias, 7)
 
     yield Task(
         "score_cells",
         "centroid",
         sizes.n_cells,
         sizes.dim + 2 * lanes,
-        lambda: integer.score_cells(packed, centroids, bias, 7),
+        lambda: integer.score_centroids(packed, centroids, bias, 7),
         lambda: np.clip(as_floats @ query_floats.T / 128, -32768, 32767).astype(np.int16),
     )
     tokens = whole_numbers(rng, 1536, sizes.dim)
@@ -81,7 +81,7 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         "centroid",
         len(some),
         sizes.dim,
-        lambda: integer.nearest_rows(packed_tokens, some, best, which),
+        lambda: integer.nearest_centroids(packed_tokens, some, best, which),
         lambda: (as_floats[:4096] @ token_floats.T).argmax(axis=0),
     )
     yield Task(
@@ -203,7 +203,7 @@ def fixed_tasks(sizes: Sizes, query: integer.ResidualQuery, rng: np.random.Gener
         "row",
         n_scored,
         row_bytes,
-        lambda: integer.residual_fixed(query, rows, stride, chosen),
+        lambda: integer.residual_maxsim_strided(query, rows, stride, chosen),
         None,
     )
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import plait
-from plait.codec.impacts import inverted
+from plait.codec.impacts import invert
 from plait.embeddings import SparseVectors
 from plait.scoring.sparse import Impacts, SparseQuery, best_rows
 
@@ -43,7 +43,7 @@ def main() -> None:
     pieces, questions = (tokens(asked.data, asked.cache, name) for name in ("corpus", "queries"))
     rows = bm25_weights(pieces, asked.passages)
     start = time.perf_counter()
-    index = inverted(rows)
+    index = invert(rows)
     report("passages", len(rows), "entries", len(index.rows), "terms", len(index.terms))
     report(
         "built in s",

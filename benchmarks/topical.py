@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import plait
 from embeddings import SHARD, read_embeddings, read_lines, shard
 from plait.codec import kmeans
-from plait.codec.assign import Nearest
-from plait.codec.dense_ivf import padded
+from plait.codec.assign import NearestCentroids
+from plait.codec.dense_ivf import pad_dim
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.load import load
 from plait.encode.protocol import EmbeddingSpec
@@ -107,5 +107,5 @@ class Passages:
 
 
 def _clusters(vectors: NDArray[np.float32], n: int) -> NDArray[np.int32]:
-    rows = padded(vectors).astype(np.float16)
-    return Nearest(kmeans.train(rows, n)).cells(rows)
+    rows = pad_dim(vectors).astype(np.float16)
+    return NearestCentroids(kmeans.train(rows, n)).assign(rows)

@@ -219,6 +219,6 @@ NB_MODULE(_core, module) {
     module.def("current_target", [] { return std::string(current_target().name); });
     module.def("use_target", [](const std::string& name) { return use_target(name); }, nb::arg("name"));
 #ifdef PLAIT_AMX
-    module.def("trial_outcome", trial_outcome, nb::arg("case"), nb::arg("milliseconds"));
+    module.def("probe_outcome", trial_outcome, nb::arg("case"), nb::arg("milliseconds"));
 #endif
 }

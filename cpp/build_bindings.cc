@@ -73,7 +73,7 @@ void encode_rows_of(Array<const float, 2> rows, Array<const std::int32_t, 1> cel
 
 void bind_build(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
-    module.def("nearest_listed", nearest_listed_of, arg("numbers"), arg("rows"), arg("centroids"), nb::arg("first_row"),
+    module.def("assign_rows", nearest_listed_of, arg("numbers"), arg("rows"), arg("centroids"), nb::arg("first_row"),
                arg("best"), arg("which"));
     module.def("encode_rows", encode_rows_of, arg("rows"), arg("cells"), arg("centroids"), nb::arg("scale"),
                arg("steps"), nb::arg("bits"), arg("length_table").none(), arg("codes"), arg("lengths"), arg("factors"));

@@ -101,9 +101,9 @@ void dense_bytes(Array<const std::int16_t, 1> query, float scale, Array<const st
 
 void bind_dense(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
-    module.def("dense_floats", dense_floats, arg("query"), arg("rows"), arg("scores"));
-    module.def("dense_listed", dense_listed, arg("query"), arg("rows"), arg("numbers"), arg("scores"));
-    module.def("dense_bytes", dense_bytes, arg("query"), nb::arg("scale"), arg("rows"), arg("scales"), arg("owners"),
+    module.def("dense_dot_f32", dense_floats, arg("query"), arg("rows"), arg("scores"));
+    module.def("dense_dot_f32_at", dense_listed, arg("query"), arg("rows"), arg("numbers"), arg("scores"));
+    module.def("dense_dot_int8", dense_bytes, arg("query"), nb::arg("scale"), arg("rows"), arg("scales"), arg("owners"),
                arg("begins"), arg("ends"), arg("allowed"), arg("scores"));
 }
 

@@ -429,22 +429,22 @@ std::int64_t first_not_below_of(AnyArray values, std::uint64_t limit) {
 
 void bind_integer(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
-    module.def("score_cells", score_cells, arg("packed"), arg("rows"), arg("bias"), nb::arg("shift"), arg("table"));
-    module.def("nearest_rows", nearest_rows, arg("packed"), arg("rows"), nb::arg("first_row"), arg("best"),
+    module.def("score_centroids", score_cells, arg("packed"), arg("rows"), arg("bias"), nb::arg("shift"), arg("table"));
+    module.def("nearest_centroids", nearest_rows, arg("packed"), arg("rows"), nb::arg("first_row"), arg("best"),
                arg("which"));
     module.def("narrow_table", narrow_table, arg("table"), arg("floor"), nb::arg("shift"), arg("narrow"));
     module.def("select_cells", select_cells, arg("table"), arg("cells"), arg("scores"));
-    module.def("prune_rows", promising, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), nb::arg("slack"),
+    module.def("prune_rows", promising, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), nb::arg("prune_margin"),
                arg("chosen"), arg("stops"));
     module.def("centroid_maxsim", flood, arg("narrow"), arg("cells"), arg("begins"), arg("ends"), arg("scores"));
     module.def("residual_maxsim", residual_maxsim, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("begins"), arg("ends"), arg("scores"));
-    module.def("residual_fixed", residual_fixed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
+    module.def("residual_maxsim_strided", residual_fixed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), nb::arg("stride"), arg("items"),
                arg("scores"));
-    module.def("residual_listed", residual_listed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
+    module.def("residual_maxsim_listed", residual_listed, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),
                arg("offset"), arg("table").none(), nb::arg("cell_scale"), nb::arg("bits"), arg("codes"),
                arg("cells").none(), arg("lengths"), arg("length_table"), arg("factors"), arg("factor_table"), arg("numbers"), arg("stops"), arg("scores"));
     module.def("residual_scores", residual_scores, arg("packed"), nb::arg("n_query"), nb::arg("residual_scale"),

@@ -155,13 +155,13 @@ void score_rows_of(Numbers offsets, Rows rows, Bytes1 impacts, Floats scales, Nu
 void bind_sparse(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
     module.def("best_sparse_rows", best_rows_of, arg("offsets"), arg("rows"), arg("impacts"), arg("scales"),
-               arg("peaks"), arg("frequent"), arg("maxima"), nb::arg("window_rows"), arg("places"), arg("weights"),
-               nb::arg("step"), nb::arg("columned"), nb::arg("columns"), arg("allowed"), nb::arg("reach"), arg("best"),
+               arg("peaks"), arg("frequent"), arg("maxima"), nb::arg("window_rows"), arg("positions"), arg("weights"),
+               nb::arg("step"), nb::arg("column_terms"), nb::arg("columns"), arg("allowed"), nb::arg("reach"), arg("best"),
                arg("scores"));
     module.def("sparse_column", fill_column_of, arg("rows"), arg("impacts"), nb::arg("begin"), nb::arg("end"),
                arg("column"));
     module.def("score_sparse_rows", score_rows_of, arg("offsets"), arg("rows"), arg("impacts"), arg("scales"),
-               arg("places"), arg("weights"), nb::arg("step"), arg("wanted"), arg("scores"));
+               arg("positions"), arg("weights"), nb::arg("step"), arg("wanted"), arg("scores"));
 }
 
 }  // namespace plait

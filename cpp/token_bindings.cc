@@ -112,11 +112,11 @@ void score_rows_of_cells(Array<const float, 2> query, unsigned bits, Array<const
 
 void bind_tokens(nb::module_& module) {
     const auto arg = [](const char* name) { return nb::arg(name).noconvert(); };
-    module.def("score_rows_of_cells", score_rows_of_cells, arg("query"), nb::arg("bits"), arg("codes"),
+    module.def("score_probed_rows", score_rows_of_cells, arg("query"), nb::arg("bits"), arg("codes"),
                arg("lengths"), arg("length_table"), arg("cells"),
                arg("cell_scores"), arg("offsets"), arg("rows"), arg("owners"), arg("starts"), arg("items"),
                arg("scores"));
-    module.def("impute", impute_of, arg("items"), arg("scores"), arg("starts"), arg("missing"), arg("tally"),
+    module.def("xtr_top_items", impute_of, arg("items"), arg("scores"), arg("starts"), arg("missing"), arg("tally"),
                arg("touched"), arg("best"), arg("best_scores"));
 }
 

@@ -53,14 +53,16 @@ def held(values: NDArray[Any], dtype: type[np.integer[Any]]) -> NDArray[Any]:
     return np.asarray(np.clip(values, limits.min, limits.max), dtype)
 
 
-def score_cells(
+def score_centroids(
     query: NDArray[np.int8], centroids: NDArray[np.uint8], bias: NDArray[np.int32], shift: int
 ) -> NDArray[np.int16]:
     """(cells, n_query): the dot products less the bias, shifted."""
     return held((centroids.astype(np.int64) @ query.astype(np.int64).T - bias) >> shift, np.int16)
 
 
-def nearest_rows(query: NDArray[np.int8], centroids: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def nearest_centroids(
+    query: NDArray[np.int8], centroids: NDArray[np.uint8]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """For each query row the largest dot product with a centroid, and the first that has it."""
     products = query.astype(np.int64) @ centroids.astype(np.int64).T
     return products.max(axis=1).astype(np.int32), products.argmax(axis=1).astype(np.int32)

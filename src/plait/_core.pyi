@@ -23,21 +23,21 @@ def align(
     query: NDArray[np.float32], rows: _Rows, best_rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None: ...
 def top_k(scores: NDArray[np.float32] | NDArray[np.uint32] | NDArray[np.int32], best: NDArray[np.int64]) -> None: ...
-def score_cells(
+def score_centroids(
     packed: NDArray[np.int8],
     rows: NDArray[np.uint8],
     bias: NDArray[np.int32],
     shift: int,
     table: NDArray[np.int16],
 ) -> None: ...
-def nearest_rows(
+def nearest_centroids(
     packed: NDArray[np.int8],
     rows: NDArray[np.uint8],
     first_row: int,
     best: NDArray[np.int32],
     which: NDArray[np.int32],
 ) -> None: ...
-def nearest_listed(
+def assign_rows(
     numbers: NDArray[np.int8],
     rows: NDArray[np.int32],
     centroids: NDArray[np.uint8],
@@ -93,7 +93,7 @@ def residual_maxsim(
     ends: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
-def residual_fixed(
+def residual_maxsim_strided(
     packed: NDArray[np.int8] | NDArray[np.int16],
     n_query: int,
     residual_scale: float,
@@ -111,7 +111,7 @@ def residual_fixed(
     items: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
-def residual_listed(
+def residual_maxsim_listed(
     packed: NDArray[np.int8] | NDArray[np.int16],
     n_query: int,
     residual_scale: float,
@@ -165,7 +165,7 @@ def pool_rows(
     pooled_offsets: NDArray[np.int64],
     pooled: NDArray[np.float32],
 ) -> None: ...
-def score_rows_of_cells(
+def score_probed_rows(
     query: NDArray[np.float32],
     bits: int,
     codes: NDArray[np.uint8],
@@ -180,7 +180,7 @@ def score_rows_of_cells(
     items: NDArray[np.uint32],
     scores: NDArray[np.float32],
 ) -> None: ...
-def impute(
+def xtr_top_items(
     items: NDArray[np.uint32],
     scores: NDArray[np.float32],
     starts: NDArray[np.int64],
@@ -197,7 +197,7 @@ def crc32c_blocks(data: ReadableBuffer | NDArray[Any], block_size: int, checksum
 def available_targets() -> list[str]: ...
 def current_target() -> str: ...
 def use_target(name: str) -> bool: ...
-def trial_outcome(case: str, milliseconds: int) -> str: ...  # where the build has AMX: Linux on x86-64
+def probe_outcome(case: str, milliseconds: int) -> str: ...  # where the build has AMX: Linux on x86-64
 def best_sparse_rows(
     offsets: NDArray[np.int64],
     rows: NDArray[np.uint32],
@@ -207,10 +207,10 @@ def best_sparse_rows(
     frequent: NDArray[np.uint32],
     maxima: NDArray[np.uint8],
     window_rows: int,
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     weights: NDArray[np.uint32],
     step: float,
-    columned: list[int],
+    column_terms: list[int],
     columns: list[NDArray[np.uint8]],
     allowed: NDArray[np.uint8],
     reach: float,
@@ -225,17 +225,17 @@ def score_sparse_rows(
     rows: NDArray[np.uint32],
     impacts: NDArray[np.uint8],
     scales: NDArray[np.float32],
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     weights: NDArray[np.uint32],
     step: float,
     wanted: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None: ...
-def dense_floats(query: NDArray[np.float32], rows: NDArray[np.float32], scores: NDArray[np.float32]) -> None: ...
-def dense_listed(
+def dense_dot_f32(query: NDArray[np.float32], rows: NDArray[np.float32], scores: NDArray[np.float32]) -> None: ...
+def dense_dot_f32_at(
     query: NDArray[np.float32], rows: NDArray[np.float32], numbers: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None: ...
-def dense_bytes(
+def dense_dot_int8(
     query: NDArray[np.int16],
     scale: float,
     rows: NDArray[np.int8],

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from plait.codec import assign as nearest
-from plait.codec.assign import Nearest, sums_by_cell, unit
+from plait.codec.assign import NearestCentroids, sums_by_cell, unit
 
 
 def spread(n_rows: int, n_clusters: int, dim: int = 32) -> NDArray[np.float32]:
@@ -22,30 +22,30 @@ def spread(n_rows: int, n_clusters: int, dim: int = 32) -> NDArray[np.float32]:
 def test_few_centroids_are_all_tried() -> None:
     rows, centroids = spread(900, 50, dim=64), spread(64, 50, dim=64)
     scores = rows @ centroids.T
-    found = scores[np.arange(len(rows)), Nearest(centroids).cells(rows)]
+    found = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
     assert float(np.max(scores.max(axis=1) - found)) < 0.02  # rounding
 
 
 def test_grouped_centroids_are_nearly_as_near_as_the_nearest() -> None:
     rows = spread(6000, 800)
-    centroids = rows[: nearest.FEWEST_GROUPED]
+    centroids = rows[: nearest.MIN_GROUPED]
     scores = rows @ centroids.T
-    found = scores[np.arange(len(rows)), Nearest(centroids).cells(rows)]
+    found = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
     assert float(np.mean(scores.max(axis=1) - found)) < 0.005
     assert float(np.mean(scores.max(axis=1) - found < 0.01)) > 0.9
 
 
-@pytest.mark.parametrize("n_centroids", [100, nearest.FEWEST_GROUPED])
+@pytest.mark.parametrize("n_centroids", [100, nearest.MIN_GROUPED])
 def test_threads_and_float16_change_nothing(monkeypatch: pytest.MonkeyPatch, n_centroids: int) -> None:
     monkeypatch.setattr(nearest, "BLOCK", 1000)
     rows = spread(3500, 300).astype(np.float16)
-    finder = Nearest(spread(n_centroids, 300))
-    expected = finder.cells(rows.astype(np.float32))
-    np.testing.assert_array_equal(finder.cells(rows, n_threads=3), expected)
+    finder = NearestCentroids(spread(n_centroids, 300))
+    expected = finder.assign(rows.astype(np.float32))
+    np.testing.assert_array_equal(finder.assign(rows, n_threads=3), expected)
 
 
 def test_no_rows_have_no_cells() -> None:
-    assert len(Nearest(spread(10, 5)).cells(np.zeros((0, 32), np.float32))) == 0
+    assert len(NearestCentroids(spread(10, 5)).assign(np.zeros((0, 32), np.float32))) == 0
 
 
 def test_sums_by_cell_add_up_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.codec.assign import Nearest
+from plait.codec.assign import NearestCentroids
 from plait.codec.kmeans import train
 
 
@@ -21,7 +21,7 @@ def clustered(n_clusters: int, n_each: int, dim: int = 16) -> tuple[NDArray[np.f
 def test_rows_of_one_cluster_share_their_cell() -> None:
     rows, labels = clustered(10, 40)
     means = train(rows, 10, seed=3)
-    cells = Nearest(means).cells(rows)
+    cells = NearestCentroids(means).assign(rows)
     purity = np.mean([np.bincount(cells[labels == label]).max() / 40 for label in range(10)])
     assert purity > 0.9
 

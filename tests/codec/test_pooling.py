@@ -157,7 +157,7 @@ def test_a_choice_that_cannot_be_is_refused(options: dict[str, Any], message: st
 
 @pytest.mark.parametrize("pooling", [Pooling(fixed=32), Pooling(factor=2, method="sequential")])
 def test_a_choice_comes_back_from_what_json_holds(pooling: Pooling) -> None:
-    assert Pooling.from_fact(pooling.as_fact()) == pooling
+    assert Pooling.from_dict(pooling.to_dict()) == pooling
 
 
 def test_what_is_not_said_is_as_it_is_kept() -> None:

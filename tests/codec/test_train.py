@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plait.codec.train import cells_for, fit, nearest, sample_places, sample_size
+from plait.codec.assign import NearestCentroids
+from plait.codec.train import cells_for, fit, sample_rows, sample_size
 from plait.errors import ConfigError, InputError
 
 SIZES = [256, 300, 1000, 4096, 10_000, 10**6, 10**8]
@@ -38,7 +39,7 @@ def test_a_sample_is_never_more_than_the_corpus_nor_than_k_means_needs(n_rows: i
 
 @pytest.mark.parametrize(("n_rows", "n_sample"), [(10, 10), (1000, 7), (1000, 700), (1, 1), (10**12, 100)])
 def test_places_ascend_and_are_spread_over_all_rows(n_rows: int, n_sample: int) -> None:
-    places = sample_places(n_rows, n_sample, seed=1)
+    places = sample_rows(n_rows, n_sample, seed=1)
     assert np.all(np.diff(places) > 0)
     assert 0 <= places[0] <= n_rows / n_sample
     assert n_rows - 2 * n_rows / n_sample <= places[-1] < n_rows
@@ -46,7 +47,7 @@ def test_places_ascend_and_are_spread_over_all_rows(n_rows: int, n_sample: int) 
 
 
 def test_the_codec_and_its_error_do_not_depend_on_threads() -> None:
-    one, three = (fit(rows(), bits=2, n_cells=32, fine=True, n_threads=n_threads) for n_threads in (1, 3))
+    one, three = (fit(rows(), bits=2, n_cells=32, keep_8bit=True, n_threads=n_threads) for n_threads in (1, 3))
     np.testing.assert_array_equal(one.codec.codebook.centroids, three.codec.codebook.centroids)
     np.testing.assert_array_equal(one.codec.steps, three.codec.steps)
     assert one.error == three.error
@@ -56,13 +57,13 @@ def test_the_codec_and_its_error_do_not_depend_on_threads() -> None:
 def test_the_error_is_that_of_rows_it_has_not_seen(bits: int) -> None:
     seen, unseen = rows(4000)[:2000], rows(4000)[2000:]
     fitted = fit(seen, bits=bits, n_cells=32)
-    cells = nearest(fitted.codec.codebook).cells(unseen)
+    cells = NearestCentroids.from_codebook(fitted.codec.codebook).assign(unseen)
     decoded = fitted.codec.decode(fitted.codec.encode(unseen, cells))
     assert fitted.error == pytest.approx(float(np.square(unseen - decoded).sum(axis=1).mean()), rel=0.15)
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(InputError, match="to 1 rows"):
+    with pytest.raises(InputError, match="at least 2 rows to be fitted; got 1"):
         fit(rows(1), bits=2, n_cells=1)
-    with pytest.raises(ConfigError, match="3 bits"):
+    with pytest.raises(ConfigError, match="bits must be 1, 2, 4 or 8; got 3"):
         fit(rows(300), bits=3, n_cells=16)

@@ -118,11 +118,11 @@ def test_a_compressed_segment_of_format_1_opens_and_is_searched(tmp_path: Path) 
         (segment,) = snapshot.segments
         items = segment.coded
         assert items is not None
-        assert (items.codec.bits, items.stride, len(items), items.fine is not None) == (2, None, N_CODED, True)
+        assert (items.codec.bits, items.stride, len(items), items.codes_8bit is not None) == (2, None, N_CODED, True)
         assert np.diff(items.offsets).tolist() == [4 + number % 3 for number in range(N_CODED)]
         expected = np.concatenate([signs(number) for number in range(N_CODED)])
-        assert items.fine is not None
-        assert (items.fine[0].decode(items.fine[1]) * expected).sum(axis=1).min() > 0.9
+        assert items.codes_8bit is not None
+        assert (items.codes_8bit[0].decode(items.codes_8bit[1]) * expected).sum(axis=1).min() > 0.9
         assert np.median((items.codec.decode(items.rows) * expected).sum(axis=1)) > 0.95
     assert [[n % 7 for n in found] for found in best_documents(index, [3, 40, 69])] == [[3, 5, 6]] * 2
 

@@ -22,9 +22,9 @@ def test_listed_rows_find_what_all_rows_find(dim: int, n_listed: int) -> None:
     centroids = rng.integers(0, 128, (33, dim)).astype(np.uint8)
     listed = rng.permutation(300)[:n_listed].astype(np.int32)
     best, which = np.full(300, integer.NO_SCORE, np.int32), np.full(300, -1, np.int32)
-    integer.nearest_listed(numbers, listed, centroids[:20], best, which)
-    integer.nearest_listed(numbers, listed, centroids[20:], best, which, first_row=20)
-    expected_best, expected_which = reference.nearest_rows(numbers, centroids)
+    integer.assign_rows(numbers, listed, centroids[:20], best, which)
+    integer.assign_rows(numbers, listed, centroids[20:], best, which, first_row=20)
+    expected_best, expected_which = reference.nearest_centroids(numbers, centroids)
     np.testing.assert_array_equal(best[listed], expected_best[listed])
     np.testing.assert_array_equal(which[listed], expected_which[listed])
     others = np.setdiff1d(np.arange(300), listed)
@@ -48,7 +48,7 @@ def bad_lists() -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("arguments", bad_lists())
 def test_lists_that_do_not_fit_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        _core.nearest_listed(*arguments)
+        _core.assign_rows(*arguments)
 
 
 def encoded_plainly(

@@ -51,8 +51,8 @@ def test_cell_scores_equal_their_reference(dim: int, n_query: int, n_rows: int) 
     query, centroids = random_int8(n_query, dim), random_centroids(n_rows, dim)
     bias = 64 * query.astype(np.int32).sum(axis=1, dtype=np.int32)
     for shift in (0, 3, 6):
-        table = integer.score_cells(packed_int8(query), centroids, padded(bias), shift)
-        np.testing.assert_array_equal(table[:, :n_query], reference.score_cells(query, centroids, bias, shift))
+        table = integer.score_centroids(packed_int8(query), centroids, padded(bias), shift)
+        np.testing.assert_array_equal(table[:, :n_query], reference.score_centroids(query, centroids, bias, shift))
 
 
 @pytest.mark.parametrize("n_query", [8, 24, 32])
@@ -63,8 +63,8 @@ def test_sums_at_the_edge_of_sixteen_bits_are_exact(value: int, extra: int, n_qu
     query, centroids = np.full((n_query, 128), value, np.int8), np.full((3, 128), 127, np.uint8)
     query[-1, 17] += np.sign(value) * extra
     bias = 64 * query.astype(np.int32).sum(axis=1, dtype=np.int32)
-    table = integer.score_cells(packed_int8(query), centroids, padded(bias), 6)
-    np.testing.assert_array_equal(table[:, :n_query], reference.score_cells(query, centroids, bias, 6))
+    table = integer.score_centroids(packed_int8(query), centroids, padded(bias), 6)
+    np.testing.assert_array_equal(table[:, :n_query], reference.score_centroids(query, centroids, bias, 6))
 
 
 @pytest.mark.parametrize("dim", [8, 128, 512])
@@ -73,15 +73,15 @@ def test_the_largest_values_do_not_overflow(value: int, dim: int) -> None:
     query, centroids = np.full((9, dim), value, np.int8), np.full((5, dim), 127, np.uint8)
     bias = np.zeros(9, np.int32)
     for shift in (0, 8):
-        table = integer.score_cells(packed_int8(query), centroids, padded(bias), shift)
-        np.testing.assert_array_equal(table[:, :9], reference.score_cells(query, centroids, bias, shift))
+        table = integer.score_centroids(packed_int8(query), centroids, padded(bias), shift)
+        np.testing.assert_array_equal(table[:, :9], reference.score_centroids(query, centroids, bias, shift))
 
 
 def test_more_lanes_than_are_cut_together_score_alike() -> None:
     query, centroids = random_int8(1600, 8), random_centroids(50, 8)
     bias = np.arange(1600, dtype=np.int32)
-    table = integer.score_cells(packed_int8(query), centroids, bias, 1)
-    np.testing.assert_array_equal(table, reference.score_cells(query, centroids, bias, 1))
+    table = integer.score_centroids(packed_int8(query), centroids, bias, 1)
+    np.testing.assert_array_equal(table, reference.score_centroids(query, centroids, bias, 1))
 
 
 @pytest.mark.parametrize("n_rows", [1, 5, 100])
@@ -91,9 +91,9 @@ def test_nearest_rows_equal_their_reference(dim: int, n_query: int, n_rows: int)
     query, centroids = random_int8(n_query, dim), random_centroids(n_rows, dim)
     best, which = np.full(n_query, integer.NO_SCORE, np.int32), np.full(n_query, -1, np.int32)
     cut = n_rows // 3  # in two blocks, as k-means gives them
-    integer.nearest_rows(packed_int8(query), centroids[:cut], best, which)
-    integer.nearest_rows(packed_int8(query), centroids[cut:], best, which, first_row=cut)
-    expected_best, expected_which = reference.nearest_rows(query, centroids)
+    integer.nearest_centroids(packed_int8(query), centroids[:cut], best, which)
+    integer.nearest_centroids(packed_int8(query), centroids[cut:], best, which, first_row=cut)
+    expected_best, expected_which = reference.nearest_centroids(query, centroids)
     np.testing.assert_array_equal(best, expected_best)
     np.testing.assert_array_equal(which, expected_which)
 
@@ -102,7 +102,7 @@ def test_the_first_of_equal_centroids_is_the_nearest() -> None:
     query, centroids = random_int8(20, 16), np.full((100, 16), 3, np.uint8)
     best, which = np.full(20, integer.NO_SCORE, np.int32), np.full(20, -1, np.int32)
     for first in (0, 50):
-        integer.nearest_rows(packed_int8(query), centroids[first : first + 50], best, which, first_row=first)
+        integer.nearest_centroids(packed_int8(query), centroids[first : first + 50], best, which, first_row=first)
     assert which.tolist() == [0] * 20
 
 
@@ -182,17 +182,17 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
     packed, rows, bias = packed_int8(random_int8(9, 16)), random_centroids(5, 16), np.zeros(16, np.int32)
     table, narrow = np.zeros((5, 16), np.int16), np.zeros((5, 32), np.uint8)
     wrong: list[tuple[Any, tuple[Any, ...]]] = [
-        (_core.score_cells, (packed, rows[:, :8].copy(), bias, 0, table)),
-        (_core.score_cells, (packed, rows, bias[:9], 0, table)),
-        (_core.score_cells, (packed, rows, bias, 32, table)),
-        (_core.score_cells, (packed, rows, bias, 0, table[:4])),
-        (_core.score_cells, (packed, rows, bias, 0, np.zeros((5, 8), np.int16))),
-        (_core.score_cells, (packed[:, :9].copy(), rows, bias[:9], 0, np.zeros((5, 9), np.int16))),
-        (_core.score_cells, (packed.reshape(2, 16, 8), rows, bias, 0, table)),
-        (_core.nearest_rows, (packed, rows, 0, bias[:8], bias[:8])),
-        (_core.nearest_rows, (packed, rows, 0, bias[:9], bias[:8])),
-        (_core.nearest_rows, (packed, rows, -1, bias[:9], bias[:9])),
-        (_core.nearest_rows, (packed, rows, 2**31 - 3, bias[:9], bias[:9])),
+        (_core.score_centroids, (packed, rows[:, :8].copy(), bias, 0, table)),
+        (_core.score_centroids, (packed, rows, bias[:9], 0, table)),
+        (_core.score_centroids, (packed, rows, bias, 32, table)),
+        (_core.score_centroids, (packed, rows, bias, 0, table[:4])),
+        (_core.score_centroids, (packed, rows, bias, 0, np.zeros((5, 8), np.int16))),
+        (_core.score_centroids, (packed[:, :9].copy(), rows, bias[:9], 0, np.zeros((5, 9), np.int16))),
+        (_core.score_centroids, (packed.reshape(2, 16, 8), rows, bias, 0, table)),
+        (_core.nearest_centroids, (packed, rows, 0, bias[:8], bias[:8])),
+        (_core.nearest_centroids, (packed, rows, 0, bias[:9], bias[:8])),
+        (_core.nearest_centroids, (packed, rows, -1, bias[:9], bias[:9])),
+        (_core.nearest_centroids, (packed, rows, 2**31 - 3, bias[:9], bias[:9])),
         (_core.narrow_table, (table, np.zeros(9, np.int16), 0, narrow)),
         (_core.narrow_table, (table, np.zeros(16, np.int16), 16, narrow)),
         (_core.narrow_table, (table, np.zeros(16, np.int16), 0, narrow[:4])),
@@ -210,9 +210,9 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
 def test_wrong_types_and_numbers_are_errors_with_a_message() -> None:
     packed, rows, bias = packed_int8(random_int8(9, 16)), random_centroids(5, 16), np.zeros(16, np.int32)
     with pytest.raises(InputError, match="do not fit"):
-        integer.score_cells(packed, rows.astype(np.int64), bias, 0)
+        integer.score_centroids(packed, rows.astype(np.int64), bias, 0)
     with pytest.raises(InputError, match="do not fit"):
-        integer.score_cells(packed, rows, bias, -1)
+        integer.score_centroids(packed, rows, bias, -1)
     with pytest.raises(InputError, match="uint16 or uint32"):
         integer.centroid_maxsim(np.zeros((1, 32), np.uint8), np.zeros(1, np.int64), np.array([0]), np.array([1]))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="multiple of 8"):

@@ -166,7 +166,7 @@ def test_documents_of_as_many_rows_score_the_same_without_bounds(
 ) -> None:
     case = Case(bits, dim, n_query)  # of 115 rows
     items = numbered(len(case.codes) // stride)
-    found = integer.residual_fixed(case.query(), case.rows(), stride, items)
+    found = integer.residual_maxsim_strided(case.query(), case.rows(), stride, items)
     same_bits(found, integer.residual_maxsim(case.query(), case.rows(), items * stride, (items + 1) * stride))
     same_bits(found, reference.residual_maxsim(case.expected(), items * stride, (items + 1) * stride))
 
@@ -175,14 +175,14 @@ def test_documents_of_as_many_rows_score_the_same_without_bounds(
 def test_many_documents_of_as_many_rows_are_checked_in_stretches(cells: type) -> None:
     case = Case(2, 24, 9, cells=cells)
     items = np.random.default_rng(0).integers(0, 23, 5000)
-    found = integer.residual_fixed(case.query(), case.rows(), 5, items)
+    found = integer.residual_maxsim_strided(case.query(), case.rows(), 5, items)
     same_bits(found, reference.residual_maxsim(case.expected(), np.arange(23) * 5, np.arange(1, 24) * 5)[items])
     case.cells[112] = N_CELLS
     with pytest.raises(InputError, match="row 112 names a cell"):
-        integer.residual_fixed(case.query(), case.rows(), 5, items)
-    integer.residual_fixed(case.query(), case.rows(), 5, items[items != 22])
+        integer.residual_maxsim_strided(case.query(), case.rows(), 5, items)
+    integer.residual_maxsim_strided(case.query(), case.rows(), 5, items[items != 22])
     without = Case(2, 24, 9, table=False)
-    assert len(integer.residual_fixed(without.query(), without.rows(), 5, items)) == 5000
+    assert len(integer.residual_maxsim_strided(without.query(), without.rows(), 5, items)) == 5000
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_many_documents_of_as_many_rows_are_checked_in_stretches(cells: type) ->
 def test_documents_that_do_not_exist_are_refused(stride: int, items: list[int]) -> None:
     case = Case(2, 24, 9)
     with pytest.raises(InputError):
-        integer.residual_fixed(case.query(), case.rows(), stride, np.array(items))
+        integer.residual_maxsim_strided(case.query(), case.rows(), stride, np.array(items))
 
 
 def test_cells_beyond_the_table_are_refused() -> None:
@@ -255,7 +255,7 @@ def test_listed_rows_score_as_documents_of_those_rows(bits: int, n_query: int) -
     rng = np.random.default_rng(3)
     numbers = rng.integers(0, int(case.offsets[-1]), 90)
     stops = np.array([0, 1, 30, 30, 89, 90], np.int64)
-    found = integer.residual_listed(case.query(), case.rows(), numbers, stops)
+    found = integer.residual_maxsim_listed(case.query(), case.rows(), numbers, stops)
     begins = np.concatenate([[0], stops[:-1]])
     expected = reference.residual_maxsim(case.expected()[numbers], begins, stops)
     np.testing.assert_array_equal(found, expected)
@@ -267,4 +267,4 @@ def test_listed_rows_score_as_documents_of_those_rows(bits: int, n_query: int) -
 def test_lists_out_of_range_are_refused(numbers: list[int], stops: list[int]) -> None:
     case = Case(2, 16, 3)
     with pytest.raises(InputError):
-        integer.residual_listed(case.query(), case.rows(), np.array(numbers), np.array(stops))
+        integer.residual_maxsim_listed(case.query(), case.rows(), np.array(numbers), np.array(stops))

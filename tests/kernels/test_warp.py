@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 import reference
 from plait import _core
-from plait.codec.postings import RowPostings
+from plait.codec.coded_items import RowPostings
 from plait.errors import InputError
 from plait.scoring.residual import CodedRows
-from plait.scoring.warp import score_rows_of_cells
+from plait.scoring.warp import score_probed_rows
 
 N_ROWS, N_CELLS, N_ITEMS = 300, 9, 40
 
@@ -44,7 +44,7 @@ def test_scores_equal_their_reference(bits: int, dim: int) -> None:
     query = rng.standard_normal((5, dim), np.float32) / np.float32(2**bits)
     cells = np.array([rng.permutation(N_CELLS)[:4] for _ in query], np.int32)
     bases = rng.standard_normal(cells.shape, np.float32)
-    items, scores, starts = score_rows_of_cells(
+    items, scores, starts = score_probed_rows(
         query, coded, cells, bases, postings.offsets, postings.rows, postings.items
     )
     for row in range(len(query)):
@@ -110,10 +110,10 @@ def right() -> list[Any]:
 )
 def test_hostile_input_is_refused_by_the_core(place: int, change: Any) -> None:
     arguments = right()
-    _core.score_rows_of_cells(*arguments)
+    _core.score_probed_rows(*arguments)
     arguments[place] = change(arguments[place])
     with pytest.raises(ValueError, match=r"\w"):
-        _core.score_rows_of_cells(*arguments)
+        _core.score_probed_rows(*arguments)
 
 
 def test_arrays_that_do_not_fit_are_the_callers_error() -> None:
@@ -121,6 +121,6 @@ def test_arrays_that_do_not_fit_are_the_callers_error() -> None:
     query, bases = np.ones((1, 16), np.float32), np.zeros((1, 1), np.float32)
     for cell in (N_CELLS, -N_CELLS - 5):
         with pytest.raises(InputError):
-            score_rows_of_cells(
+            score_probed_rows(
                 query, coded, np.array([[cell]], np.int32), bases, postings.offsets, postings.rows, postings.items
             )

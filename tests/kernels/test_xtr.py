@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 import reference
 from plait import _core
 from plait.errors import ConfigError, InputError
-from plait.scoring.xtr import FoundRows, ItemTally
+from plait.scoring.xtr import ItemTally, RetrievedRows
 
 
-def random_found(n_items: int, n_query: int, most: int, seed: int, *, n_levels: int = 1000) -> FoundRows:
+def random_found(n_items: int, n_query: int, most: int, seed: int, *, n_levels: int = 1000) -> RetrievedRows:
     rng = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, n_query))])
     scores = rng.integers(-n_levels, n_levels + 1, starts[-1]).astype(np.float32) / np.float32(64)
     missing = rng.integers(-n_levels, n_levels + 1, n_query).astype(np.float32) / np.float32(64)
-    return FoundRows(rng.integers(0, n_items, starts[-1], np.uint32), scores, starts, missing)
+    return RetrievedRows(rng.integers(0, n_items, starts[-1], np.uint32), scores, starts, missing)
 
 
 @settings(max_examples=80, deadline=None)
@@ -52,8 +52,8 @@ def test_many_items_are_cut_to_the_best() -> None:
         assert items.tolist() == sorted(sums, key=lambda item: (-sums[item], item))[:k]
 
 
-def found_of(items: Any, scores: Any, starts: Any, missing: Any) -> FoundRows:
-    return FoundRows(
+def found_of(items: Any, scores: Any, starts: Any, missing: Any) -> RetrievedRows:
+    return RetrievedRows(
         np.asarray(items, np.uint32),
         np.asarray(scores, np.float32),
         np.asarray(starts, np.int64),
@@ -91,18 +91,18 @@ def test_arrays_that_do_not_fit_are_refused_by_the_core() -> None:
     found = found_of([0, 1], [1, 2], [0, 2], [0])
     right: list[Any] = [found.items, found.scores, found.starts, found.missing]
     right += [np.zeros((5, 2), np.uint64), np.empty(5, np.uint32), np.empty(3, np.uint32), np.empty(3, np.float32)]
-    assert _core.impute(*right) == (2, 2)
+    assert _core.xtr_top_items(*right) == (2, 2)
     changes: list[tuple[int, Any]] = [(4, np.zeros((5, 3), np.uint64)), (5, np.empty(4, np.uint32))]
     for place, array in [*changes, (7, np.empty(2, np.float32))]:
         arguments = [*right]
         arguments[place] = array
         with pytest.raises(ValueError, match=r"\w"):
-            _core.impute(*arguments)
+            _core.xtr_top_items(*arguments)
     for place in range(len(right)):
         arguments = [*right]
         arguments[place] = right[place].astype(np.complex64)
         with pytest.raises(TypeError):
-            _core.impute(*arguments)
+            _core.xtr_top_items(*arguments)
 
 
 def test_no_query_rows_find_nothing_and_a_negative_k_is_refused() -> None:

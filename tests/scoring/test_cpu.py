@@ -57,8 +57,8 @@ def test_without_a_name_in_the_environment_the_best_is_in_use(target: str | None
 
 
 def test_an_unknown_target_in_the_environment_is_refused_by_the_first_kernel_with_those_there_are() -> None:
-    script = "import numpy as np; from plait.scoring import integer; integer.pack_query(np.zeros((1, 8), np.int8))\n"
-    script += "integer.narrow_table(np.zeros((1, 8), np.int16), np.zeros(8, np.int16), 1)"
+    script = "import numpy as np; from plait.scoring import residual; residual.pack_query(np.zeros((1, 8), np.int8))\n"
+    script += "residual.narrow_table(np.zeros((1, 8), np.int16), np.zeros(8, np.int16), 1)"
     done = in_a_process_of_its_own(script, "abacus")
     assert done.returncode != 0
     assert f'ConfigError: PLAIT_TARGET is "abacus"; this machine has {", ".join(available_targets())}.' in done.stderr

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import reference
-from plait.codec.impacts import inverted, quantised
+from plait.codec.impacts import invert, quantize
 from plait.embeddings import SparseVectors
 from plait.errors import ConfigError, InputError
 from plait.scoring.cpu import available_targets, force_target
@@ -52,7 +52,7 @@ def assert_same(index: Impacts, asked: SparseQuery, k: int, allowed: NDArray[np.
 @pytest.mark.parametrize("window_rows", [1, 3, 64, 67, 4096])
 @pytest.mark.parametrize("k", [1, 10, 5000])
 def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: int, k: int) -> None:
-    index = inverted(corpus(2000, 300), window_rows=window_rows)
+    index = invert(corpus(2000, 300), window_rows=window_rows)
     with force_target(target):
         for seed, n_asked in enumerate((1, 3, 12, 40, 200)):
             assert_same(index, query(300, n_asked, seed), k)
@@ -61,7 +61,7 @@ def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: 
 
 @pytest.mark.parametrize("target", available_targets())
 def test_sums_past_31_bits_are_compared_rightly(target: str) -> None:
-    index = inverted(SparseVectors.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
+    index = invert(SparseVectors.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
     asked = SparseQuery(np.arange(257, dtype=np.int32), np.ones(257, np.float32))
     with force_target(target):
         assert_same(index, asked, 20)
@@ -71,7 +71,7 @@ def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> Non
     rows = SparseVectors.from_items(
         [{0: 1.0, 1: 2.0} if row % ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
     )
-    index = inverted(rows)
+    index = invert(rows)
     best_rows(index, SparseQuery(np.array([1, 3], np.int32), np.ones(2, np.float32)), 5)
     assert list(index.columns) == [1]
     own = slice(index.offsets[1], index.offsets[2])
@@ -81,7 +81,7 @@ def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> Non
 
 
 def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
-    index = inverted(SparseVectors.from_items([{0: 1.0}] * 8))
+    index = invert(SparseVectors.from_items([{0: 1.0}] * 8))
     rows = index.rows.copy()
     rows[3] = 4_000_000_000
     damaged = replace(index, rows=rows, columns={})
@@ -90,7 +90,7 @@ def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
 def test_rows_that_are_not_allowed_are_passed_over(share: float) -> None:
-    index = inverted(corpus(1500, 200, seed=1), window_rows=128)
+    index = invert(corpus(1500, 200, seed=1), window_rows=128)
     allowed = np.random.default_rng(2).random(1500) < share
     for seed in range(5):
         assert_same(index, query(200, 10, seed), 20, allowed)
@@ -106,20 +106,20 @@ def test_rows_that_are_not_allowed_are_passed_over(share: float) -> None:
 def test_any_small_corpus_gives_the_plain_product(
     rows: list[dict[int, float]], asked: dict[int, float], k: int, window_rows: int
 ) -> None:
-    index = inverted(SparseVectors.from_items(rows), window_rows=window_rows)
+    index = invert(SparseVectors.from_items(rows), window_rows=window_rows)
     terms = np.array(sorted(asked), np.int32)
     assert_same(index, SparseQuery(terms, np.array([asked[term] for term in terms.tolist()], np.float32)), k)
 
 
 def test_equal_scores_stand_in_the_order_of_rows() -> None:
-    index = inverted(SparseVectors.from_items([{1: 2.0}] * 50), window_rows=8)
+    index = invert(SparseVectors.from_items([{1: 2.0}] * 50), window_rows=8)
     found = best_rows(index, SparseQuery(np.array([1], np.int32), np.ones(1, np.float32)), 7)
     assert found.rows.tolist() == list(range(7))
 
 
 def test_impacts_come_within_half_a_step_of_their_weights() -> None:
     rows = corpus(300, 100, seed=3)
-    kept, impacts, scales = quantised(rows)
+    kept, impacts, scales = quantize(rows)
     own = np.repeat(scales, np.diff(kept.offsets))
     assert np.all(np.abs(impacts * own - kept.weights) <= own * 0.5001 + (impacts == 1) * own * 0.5001)
     assert impacts.min() >= 1
@@ -132,7 +132,7 @@ def test_a_score_comes_near_the_product_of_the_weights_as_they_were() -> None:
     dense = np.zeros((500, 100))
     dense[np.repeat(np.arange(500), np.diff(rows.offsets)), rows.terms] = rows.weights
     exact = dense[:, asked.terms] @ asked.weights
-    np.testing.assert_allclose(score_rows(inverted(rows), asked), exact, atol=0.005 * exact.max())
+    np.testing.assert_allclose(score_rows(invert(rows), asked), exact, atol=0.005 * exact.max())
 
 
 def test_the_product_is_symmetric_and_zero_without_a_shared_term() -> None:
@@ -141,16 +141,16 @@ def test_the_product_is_symmetric_and_zero_without_a_shared_term() -> None:
     for first, second in ((a, b), (b, a)):
         terms = np.array(sorted(first), np.int32)
         asked = SparseQuery(terms, np.array([first[term] for term in terms.tolist()], np.float32))
-        scores.append(float(score_rows(inverted(SparseVectors.from_items([second])), asked)[0]))
+        scores.append(float(score_rows(invert(SparseVectors.from_items([second])), asked)[0]))
     assert scores[0] == pytest.approx(1.0, rel=5e-3)
     assert scores[1] == pytest.approx(scores[0], rel=5e-3)
     asked = SparseQuery(np.array([2, 3], np.int32), np.ones(2, np.float32))
-    assert score_rows(inverted(SparseVectors.from_items([a, b])), asked).tolist() == [0.0, 0.0]
-    assert len(best_rows(inverted(SparseVectors.from_items([a, b])), asked, 5).rows) == 0
+    assert score_rows(invert(SparseVectors.from_items([a, b])), asked).tolist() == [0.0, 0.0]
+    assert len(best_rows(invert(SparseVectors.from_items([a, b])), asked, 5).rows) == 0
 
 
 def test_shared_terms_have_the_weights_that_are_scored() -> None:
-    index = inverted(SparseVectors.from_items([{1: 1.0, 5: 0.5}, {5: 2.0, 9: 4.0}]))
+    index = invert(SparseVectors.from_items([{1: 1.0, 5: 0.5}, {5: 2.0, 9: 4.0}]))
     asked = SparseQuery(np.array([5, 9, 70], np.int32), np.array([1.0, 3.0, 2.0], np.float32))
     shared = shared_terms(index, asked, 1)
     assert [term.term for term in shared] == [5, 9]
@@ -158,7 +158,7 @@ def test_shared_terms_have_the_weights_that_are_scored() -> None:
 
 
 def test_a_shorter_reach_keeps_nine_in_ten_of_the_exact_top_ten() -> None:
-    index = inverted(corpus(4000, 400, seed=6), window_rows=256)
+    index = invert(corpus(4000, 400, seed=6), window_rows=256)
     kept = []
     for seed in range(30):
         asked = query(400, 15, seed)
@@ -171,8 +171,8 @@ def test_a_shorter_reach_keeps_nine_in_ten_of_the_exact_top_ten() -> None:
 def test_a_query_of_many_terms_does_not_overflow() -> None:
     rows = SparseVectors.from_items([dict.fromkeys(range(2000), 1.0), {0: 1.0}])
     asked = SparseQuery(np.arange(2000, dtype=np.int32), np.full(2000, 3.0, np.float32))
-    np.testing.assert_allclose(score_rows(inverted(rows), asked), [6000, 3], rtol=1e-3)
-    assert_same(inverted(rows), asked, 2)
+    np.testing.assert_allclose(score_rows(invert(rows), asked), [6000, 3], rtol=1e-3)
+    assert_same(invert(rows), asked, 2)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_queries_that_cannot_be_are_refused(terms: list[int], weights: list[floa
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
-    index = inverted(SparseVectors.from_items([{1: 1.0}]))
+    index = invert(SparseVectors.from_items([{1: 1.0}]))
     asked = SparseQuery(np.array([1], np.int32), np.ones(1, np.float32))
     with pytest.raises(ConfigError, match="k is 0"):
         best_rows(index, asked, 0)

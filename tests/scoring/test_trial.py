@@ -12,7 +12,7 @@ import pytest
 from plait import _core
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(_core, "trial_outcome"), reason="instructions are tried in builds with AMX alone: Linux on x86-64"
+    not hasattr(_core, "probe_outcome"), reason="instructions are tried in builds with AMX alone: Linux on x86-64"
 )
 
 OUTCOMES = {
@@ -46,7 +46,7 @@ def busy_threads() -> Iterator[None]:
 @pytest.mark.parametrize(("case", "outcome"), OUTCOMES.items())
 def test_every_end_of_a_trial_is_told_apart(case: str, outcome: str) -> None:
     for _ in range(5):
-        assert _core.trial_outcome(case, 50 if case == "hung" else 10_000) == outcome
+        assert _core.probe_outcome(case, 50 if case == "hung" else 10_000) == outcome
 
 
 def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
@@ -54,7 +54,7 @@ def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
     watched = [signal.SIGCHLD, signal.SIGILL, signal.SIGUSR1]
     before = [signal.signal(each, lambda number, _: seen.append(number)) for each in watched]
     try:
-        assert _core.trial_outcome("illegal instruction", 10_000) == "fault"
+        assert _core.probe_outcome("illegal instruction", 10_000) == "fault"
         os.kill(os.getpid(), signal.SIGUSR1)  # the handlers do work
     finally:
         for each, handler in zip(watched, before, strict=True):
@@ -63,7 +63,7 @@ def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
 
 
 def test_a_trial_says_nothing_and_leaves_no_child(capfd: pytest.CaptureFixture[str]) -> None:
-    assert _core.trial_outcome("bad address", 10_000) == "fault"
+    assert _core.probe_outcome("bad address", 10_000) == "fault"
     assert capfd.readouterr() == ("", "")
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -82,7 +82,7 @@ def test_a_process_that_waits_for_any_child_does_not_take_the_trial_for_its_own(
 
     waiter = threading.Thread(target=wait_for_any)
     waiter.start()
-    outcomes = {_core.trial_outcome("right", 10_000) for _ in range(20)}
+    outcomes = {_core.probe_outcome("right", 10_000) for _ in range(20)}
     done.set()
     waiter.join()
     assert outcomes == {"right"}
@@ -91,4 +91,4 @@ def test_a_process_that_waits_for_any_child_does_not_take_the_trial_for_its_own(
 
 def test_an_unknown_case_is_refused() -> None:
     with pytest.raises(ValueError, match="abacus"):
-        _core.trial_outcome("abacus", 1)
+        _core.probe_outcome("abacus", 1)

@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import plait
-from plait.codec.codebook import Codebook
-from plait.codec.query import CellQuery
+from plait.codec.codebook import CentroidQuery, Codebook
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, QueryError
@@ -132,13 +131,13 @@ def test_hybrid_scores_centroids_once_for_a_query(
     index: plait.Index, n_queries: int, n_tables: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[int] = []
-    table = CellQuery.table
+    table = CentroidQuery.table
 
-    def counting(asked: CellQuery, codebook: Codebook) -> NDArray[np.int16]:
+    def counting(asked: CentroidQuery, codebook: Codebook) -> NDArray[np.int16]:
         counted.append(1)
         return table(asked, codebook)
 
-    monkeypatch.setattr(CellQuery, "table", counting)
+    monkeypatch.setattr(CentroidQuery, "table", counting)
     few = asked()
     assert few.multi is not None
     assert few.dense is not None

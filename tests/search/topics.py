@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 import reference
 from plait.codec import kmeans
-from plait.codec.assign import Nearest
+from plait.codec.assign import NearestCentroids
 from plait.codec.codebook import Codebook
-from plait.codec.coded_items import CodedItems
-from plait.codec.postings import Postings
+from plait.codec.coded_items import CodedItems, Postings
 from plait.codec.residual import ResidualCodec
 from plait.embeddings import MultiVectors
 from plait.search.multivector.query import MultiVectorQuery
@@ -49,14 +48,14 @@ class Corpus:
 def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, fine: bool = False) -> CodedItems:
     rows = documents.values.astype(np.float32)
     means = kmeans.train(rows, min(n_cells, len(rows)))
-    cells = Nearest(means).cells(rows)
+    cells = NearestCentroids(means).assign(rows)
     codebook = Codebook.rounded(means)
     codec, second = (ResidualCodec.fit(codebook, size, rows, cells) for size in (bits, 8))
     stored = codec.encode(rows, cells)
     assert stored.cells is not None
     postings = Postings.of(stored.cells, documents.offsets, len(codebook))
     both = (second, second.encode(rows, cells)) if fine else None
-    return CodedItems(codec, stored, documents.offsets, postings, fine=both)
+    return CodedItems(codec, stored, documents.offsets, postings, codes_8bit=both)
 
 
 def decoded(asked: MultiVectorQuery, *, lengths: bool = True) -> reference.DecodedItems:

@@ -145,7 +145,7 @@ def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, fine
     with store.snapshot() as snapshot:
         items = snapshot.segments[0].coded
         assert items is not None
-        assert (items.fine is not None) == fine
+        assert (items.codes_8bit is not None) == fine
     assert len(state(store)) == 136
 
 

@@ -1,19 +1,27 @@
-"""The codebook: centroids as small integers. A row is coded as the nearest of them and what is left over.
+"""The codebook: centroids as small integers, and the query that is scored against them.
 
-Centroids are kept as bytes from 0 to 127 around 64, with one scale for all. What that rounding loses is not lost: the
-residual is taken from the rounded centroid. Seven bits, because the products of two eight-bit numbers overflow the
-16-bit sums that processors without special instructions add them in.
+Centroids are stored as bytes from 0 to 127, where 64 stands for 0, with one scale for all. Rounding them loses nothing:
+residuals are taken from the rounded centroids. Seven bits, because products of two 8-bit numbers overflow the 16-bit
+sums of processors without dot-product instructions.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.scoring.residual import lanes_for, pack_query, score_centroids
+
 MIDDLE = 64  # the byte that stands for 0
-LARGEST = 63  # the largest magnitude, in units of the scale
+MAX_MAGNITUDE = 63  # of a centroid value, in units of the scale
+MAX_QUERY_VALUE = 127
+MAX_TABLE = 32_767
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,15 +30,15 @@ class Codebook:
 
     centroids: NDArray[np.uint8]  # (cells, dim), 0 to 127
     scale: float
-    longest: float  # the length of the longest centroid, in units of the scale
+    longest: float  # the largest norm of a centroid, in units of the scale
 
     @classmethod
     def rounded(cls, centroids: NDArray[np.float32]) -> Codebook:
-        """The codebook nearest to centroids in floats."""
-        scale = float(np.abs(centroids).max(initial=0.0)) / LARGEST or 1.0
-        numbers = np.rint(centroids / scale)
-        longest = float(np.linalg.norm(numbers, axis=1).max(initial=1.0))
-        return cls((numbers + MIDDLE).astype(np.uint8), scale, longest)
+        """Quantizes centroids in float32."""
+        scale = float(np.abs(centroids).max(initial=0.0)) / MAX_MAGNITUDE or 1.0
+        integers = np.rint(centroids / scale)
+        longest = float(np.linalg.norm(integers, axis=1).max(initial=1.0))
+        return cls((integers + MIDDLE).astype(np.uint8), scale, longest)
 
     def __len__(self) -> int:
         return len(self.centroids)
@@ -40,6 +48,49 @@ class Codebook:
         return int(self.centroids.shape[1])
 
     def floats(self, cells: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
-        """The centroids of these cells, or all of them."""
+        """The centroids of `cells` as float32; all centroids by default."""
         chosen = self.centroids if cells is None else self.centroids[cells]
         return (chosen.astype(np.float32) - MIDDLE) * np.float32(self.scale)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CentroidQuery:
+    """Query rows as int8, to be scored against centroids: score = (dot product - bias) >> shift, in units of `scale`.
+
+    All rows share one scale, because the scores of different query rows are added.
+    """
+
+    integers: NDArray[np.int32]  # (n_query, dim)
+    packed: NDArray[np.int8]  # (dim / 4, lanes, 4)
+    bias: NDArray[np.int32]  # (lanes,)
+    shift: int
+    scale: float
+
+    @classmethod
+    def of(cls, query: NDArray[np.float32], codebook: Codebook) -> CentroidQuery:
+        integers, scale = to_integers(query, MAX_QUERY_VALUE)
+        # A score is at most the product of the two norms; the shift makes that fit in the 16 bits of the table.
+        largest = float(np.linalg.norm(integers, axis=1).max(initial=1.0)) * codebook.longest
+        shift = max(0, math.ceil(math.log2(largest / MAX_TABLE)))
+        bias = pad_lanes(MIDDLE * integers.sum(axis=1, dtype=np.int32))
+        return cls(integers, pack_int8(integers), bias, shift, scale * codebook.scale * 2**shift)
+
+    def table(self, codebook: Codebook) -> NDArray[np.int16]:
+        """(cells, lanes): the score of every centroid with every query row."""
+        return score_centroids(self.packed, codebook.centroids, self.bias, self.shift)
+
+
+def to_integers(query: NDArray[np.float32], largest: int) -> tuple[NDArray[np.int32], float]:
+    """The query rounded to integers of at most `largest` in magnitude, and the value of one unit."""
+    scale = float(np.abs(query).max(initial=0.0)) / largest or 1.0
+    return np.rint(query / scale).astype(np.int32), scale
+
+
+def pack_int8(integers: NDArray[np.int32]) -> NDArray[np.int8]:
+    """Integers that fit in int8, in the order that the kernels read."""
+    return pack_query(integers.astype(np.int8)).view(np.int8)
+
+
+def pad_lanes(values: NDArray[T]) -> NDArray[T]:
+    """`values` (n_query,) with zeros up to a whole number of lanes."""
+    return np.concatenate([values, np.zeros(lanes_for(len(values)) - len(values), values.dtype)])

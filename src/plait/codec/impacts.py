@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 from plait.embeddings import SparseVectors
 from plait.scoring.sparse import Impacts
 
-LARGEST = 255
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # what is smaller counts as no weight; what is larger is refused
+MAX_IMPACT = 255
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # what is smaller counts as no weight; what is larger is refused
 WINDOW_ROWS = 4096
 
 
-def quantised(sparse: SparseVectors) -> tuple[SparseVectors, NDArray[np.uint8], NDArray[np.float32]]:
+def quantize(sparse: SparseVectors) -> tuple[SparseVectors, NDArray[np.uint8], NDArray[np.float32]]:
     """The rows without terms of no weight, an impact for each entry, and the scale of each row.
 
     An impact is at least 1: a shared term always counts. The largest of a row is 255.
     """
-    kept = sparse.weights >= SMALLEST_WEIGHT
+    kept = sparse.weights >= MIN_WEIGHT
     before = np.concatenate([[0], np.cumsum(kept)])
     rows = SparseVectors(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
-    largest = largest_of(rows.weights, rows.offsets)
-    scales = (largest / np.float32(LARGEST)).astype(np.float32)
+    largest = max_per_range(rows.weights, rows.offsets)
+    scales = (largest / np.float32(MAX_IMPACT)).astype(np.float32)
     own = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))
-    impacts = np.clip(np.rint(rows.weights / own), 1, LARGEST).astype(np.uint8)
+    impacts = np.clip(np.rint(rows.weights / own), 1, MAX_IMPACT).astype(np.uint8)
     return rows, impacts, scales
 
 
-def largest_of(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+def max_per_range(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
     """The largest value of each stretch; 0 for an empty one."""
     largest = np.zeros(len(offsets) - 1, np.float32)
     filled = np.flatnonzero(np.diff(offsets))
@@ -43,17 +43,17 @@ def largest_of(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArr
     return largest
 
 
-def inverted(sparse: SparseVectors, *, window_rows: int = WINDOW_ROWS) -> Impacts:
+def invert(sparse: SparseVectors, *, window_rows: int = WINDOW_ROWS) -> Impacts:
     """The index of a batch of rows."""
-    rows, impacts, scales = quantised(sparse)
+    rows, impacts, scales = quantize(sparse)
     owners = np.repeat(np.arange(len(rows), dtype=np.uint32), np.diff(rows.offsets))
     order = np.argsort(rows.terms, kind="stable")  # entries are in the order of rows, and stay so within a term
     terms, counts = run_lengths(rows.terms[order])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return with_bounds(terms, offsets, owners[order], impacts[order], scales, window_rows=window_rows)
+    return with_window_maxima(terms, offsets, owners[order], impacts[order], scales, window_rows=window_rows)
 
 
-def with_bounds(
+def with_window_maxima(
     terms: NDArray[np.int32],
     offsets: NDArray[np.int64],
     rows: NDArray[np.uint32],
@@ -64,7 +64,7 @@ def with_bounds(
 ) -> Impacts:
     """An index of these postings, with the bounds that follow from them."""
     weights = impacts * scales[rows]
-    peaks = largest_of(weights, offsets)
+    peaks = max_per_range(weights, offsets)
     frequent = frequent_terms(np.diff(offsets), len(scales), window_rows)
     maxima = window_maxima(offsets, rows, weights, peaks, frequent, n_windows(len(scales), window_rows), window_rows)
     return Impacts(terms, offsets, rows, impacts, scales, peaks, frequent, maxima, window_rows)
@@ -94,8 +94,8 @@ def window_maxima(
         own = slice(offsets[place], offsets[place + 1])
         windows, counts = run_lengths(rows[own] // window_rows)
         most = np.maximum.reduceat(weights[own], np.cumsum(counts) - counts)
-        step = float(peaks[place] / np.float32(LARGEST))
-        maxima[line, windows] = np.clip(np.ceil(most / step), 1, LARGEST)
+        step = float(peaks[place] / np.float32(MAX_IMPACT))
+        maxima[line, windows] = np.clip(np.ceil(most / step), 1, MAX_IMPACT)
     return maxima
 
 

@@ -23,7 +23,7 @@ from plait.errors import ConfigError, InputError
 
 METHODS = ("hierarchical", "sequential")
 DEFAULT_METHOD = "hierarchical"
-MOST_FIXED = 1 << 16
+MAX_FIXED = 1 << 16
 # Items that one call of the kernel pools: some milliseconds of work, and a small copy as float32.
 ITEMS_AT_ONCE = 256
 
@@ -39,8 +39,8 @@ class Pooling:
     def __post_init__(self) -> None:
         if (self.fixed is None) == (self.factor is None):
             raise ConfigError("pooling takes one of fixed and pool_factor; give either of them, and not both")
-        if self.fixed is not None and not (type(self.fixed) is int and 1 <= self.fixed <= MOST_FIXED):
-            raise ConfigError(f"fixed is {self.fixed!r}; it must be a whole number from 1 to {MOST_FIXED}")
+        if self.fixed is not None and not (type(self.fixed) is int and 1 <= self.fixed <= MAX_FIXED):
+            raise ConfigError(f"fixed is {self.fixed!r}; it must be a whole number from 1 to {MAX_FIXED}")
         if self.factor is not None and not (type(self.factor) is int and self.factor >= 2):
             raise ConfigError(f"pool_factor is {self.factor!r}; it must be a whole number of at least 2")
         if self.method not in METHODS:
@@ -61,7 +61,7 @@ class Pooling:
         return cls(fixed=fixed, factor=factor, method=method or (DEFAULT_METHOD if kept is None else kept.method))
 
     @classmethod
-    def from_fact(cls, fact: Any) -> Pooling | None:
+    def from_dict(cls, fact: Any) -> Pooling | None:
         """What `as_fact` gave, as an index keeps it; ConfigError for anything else."""
         if fact is None:
             return None
@@ -69,7 +69,7 @@ class Pooling:
             raise ConfigError(f"this is no way of pooling: {fact!r:.80}")
         return cls(**fact)
 
-    def as_fact(self) -> dict[str, int | str]:
+    def to_dict(self) -> dict[str, int | str]:
         """The choice in what JSON can hold."""
         number = {"factor": self.factor} if self.fixed is None else {"fixed": self.fixed}
         return {**{name: value for name, value in number.items() if value is not None}, "method": self.method}

@@ -1,9 +1,14 @@
-"""Fitting a codec to a corpus: how many cells, from how many rows, and what the codes lose.
+"""Fitting a codec to a corpus: the number of cells, the sample to train on, and how much the codes lose.
 
-Cells grow with the square root of the corpus: a query scores every centroid and then reads some postings, and the two
-stay in proportion that way. A centroid is the mean of the rows in its cell, and beyond some sixty of them it hardly
-moves; so a sample is enough, and the corpus is never held as floats. Steps and factors come from rows that the
-centroids were not trained on, because residuals of those that they were trained on are too short.
+The number of cells grows with the square root of the corpus: a query scores every centroid and then reads postings, and
+this keeps the two costs in proportion. A centroid is the mean of its cell and hardly moves beyond some sixty rows, so a
+sample is enough and the corpus is never held in memory as floats. Steps and factors are fitted on held-out rows: the
+residuals of rows that the centroids were trained on are too short.
+
+Where there are no queries, the loss is measured with synthetic queries made from stored rows. A plain run of rows is far
+too easy a query: it finds its passage by a wide margin, in few cells. Real queries have a few informative tokens among
+markers and function words that repeat them. So a synthetic query is a few neighbouring rows, each repeated with noise.
+The constants were chosen by comparing its ranks with those of real queries.
 """
 
 from __future__ import annotations
@@ -15,69 +20,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec import kmeans
-from plait.codec.assign import Nearest, Rows
+from plait.codec.assign import NearestCentroids, Rows
 from plait.codec.codebook import Codebook
 from plait.codec.residual import ResidualCodec
 from plait.errors import InputError
 
-FEWEST_ROWS = 256  # with fewer, cells say nothing: a codebook would weigh more than what it saves
-FEWEST_CELLS = 16
-ROWS_A_CELL = 64  # that k-means sees
-LARGEST_SAMPLE = 1 << 21  # rows: half a gigabyte of 128 dimensions in float16
-HELD_OUT, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.05, 1024, 50_000
-FINE_BITS = 8
+MIN_ROWS = 256  # with fewer, a codebook takes more bytes than it saves
+MIN_CELLS = 16
+ROWS_PER_CELL = 64  # that k-means is given
+MAX_SAMPLE = 1 << 21  # rows: half a gigabyte of 128 dimensions in float16
+HELD_OUT, MIN_HELD_OUT, MAX_HELD_OUT = 0.05, 1024, 50_000
+MIN_QUERY_ROWS, MAX_QUERY_ROWS = 2, 5  # neighbouring rows of a synthetic query
+COPIES = 5  # of each row of a synthetic query
+NOISE = 1.0  # its expected norm, relative to that of the row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """A codec with what it loses."""
+class FittedCodec:
+    """A codec, and the error of its codes."""
 
     codec: ResidualCodec
-    fine: ResidualCodec | None  # codes of 8 bits around the same centroids
-    error: float  # squared distance of a row to its code, the mean over rows that were held out
+    codec_8bit: ResidualCodec | None  # 8-bit codes around the same centroids
+    error: float  # mean squared distance between a held-out row and its decoded codes
 
 
 def cells_for(n_rows: int) -> int:
-    """How many cells suit a corpus: a power of two near 8 * sqrt(rows), and at least 8 rows for each."""
+    """The number of cells for a corpus: a power of two near 8 * sqrt(rows), with at least 8 rows a cell."""
     near = 1 << round(math.log2(8 * math.sqrt(max(n_rows, 1))))
     most = 1 << max((n_rows // 8).bit_length() - 1, 0)
-    return min(max(near, FEWEST_CELLS), most)
+    return min(max(near, MIN_CELLS), most)
 
 
 def sample_size(n_rows: int, n_cells: int) -> int:
-    """How many rows of a corpus `fit` wants to see."""
-    return min(n_rows, LARGEST_SAMPLE, math.ceil(ROWS_A_CELL * n_cells / (1 - HELD_OUT)))
+    """The number of rows of a corpus that `fit` needs."""
+    return min(n_rows, MAX_SAMPLE, math.ceil(ROWS_PER_CELL * n_cells / (1 - HELD_OUT)))
 
 
-def sample_places(n_rows: int, n_sample: int, *, seed: int) -> NDArray[np.int64]:
-    """Numbers of rows, ascending and spread evenly: one at random from each of `n_sample` stretches of the corpus."""
+def sample_rows(n_rows: int, n_sample: int, *, seed: int) -> NDArray[np.int64]:
+    """Row numbers of a stratified sample, ascending: one at random from each of `n_sample` equal parts of the corpus."""
     drawn = (np.arange(n_sample) + np.random.default_rng(seed).random(n_sample)) * (n_rows / max(n_sample, 1))
     return np.unique(np.minimum(drawn.astype(np.int64), n_rows - 1))
 
 
-def fit(sample: Rows, *, bits: int, n_cells: int, fine: bool = False, n_threads: int = 1, seed: int = 0) -> Fitted:
-    """A codec for the corpus that the rows are a sample of; the same for any number of threads."""
+def fit(
+    sample: Rows, *, bits: int, n_cells: int, keep_8bit: bool = False, n_threads: int = 1, seed: int = 0
+) -> FittedCodec:
+    """A codec for the corpus that `sample` (rows, dim) was drawn from; the same for any number of threads."""
     if len(sample) < 2:
-        raise InputError(f"a codec cannot be fitted to {len(sample)} rows; at least 2 are needed")
+        raise InputError(f"a codec needs at least 2 rows to be fitted; got {len(sample)}")
     order = np.random.default_rng(seed).permutation(len(sample))
-    n_held_out = min(max(int(HELD_OUT * len(sample)), FEWEST_HELD_OUT), MOST_HELD_OUT, max(len(sample) // 4, 1))
+    n_held_out = min(max(int(HELD_OUT * len(sample)), MIN_HELD_OUT), MAX_HELD_OUT, max(len(sample) // 4, 1))
     held_out = sample[order[:n_held_out]].astype(np.float32)
     rest = sample[np.sort(order[n_held_out:])]
     del sample, order  # it may be half a gigabyte, and the caller need not keep it either
     means = kmeans.train(rest, n_cells, seed=seed, n_threads=n_threads)
     codebook = Codebook.rounded(means)
-    cells = nearest(codebook).cells(held_out, n_threads=n_threads)
+    cells = NearestCentroids.from_codebook(codebook).assign(held_out, n_threads=n_threads)
     codec = ResidualCodec.fit(codebook, bits, held_out, cells)
     error = squared_error(held_out, codec.decode(codec.encode(held_out, cells))) / n_held_out
-    return Fitted(codec, ResidualCodec.fit(codebook, FINE_BITS, held_out, cells) if fine else None, error)
-
-
-def nearest(codebook: Codebook) -> Nearest:
-    """What assigns rows to cells. Made from the codebook as it is stored, so that rows which come later find the same
-    cells as those it was trained on."""
-    return Nearest(codebook.floats())
+    return FittedCodec(codec, ResidualCodec.fit(codebook, 8, held_out, cells) if keep_8bit else None, error)
 
 
 def squared_error(rows: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:
-    """The sum over rows of the squared distance between a row and what its code stands for."""
+    """The sum over rows of the squared distance between a row and its decoded codes."""
     return float(np.square(rows - decoded, dtype=np.float64).sum())
+
+
+def draw_neighbouring_rows(n_rows: int, rng: np.random.Generator) -> slice:
+    """The neighbouring rows of a passage of `n_rows` (at least 1) that make a synthetic query."""
+    n_drawn = min(int(rng.integers(MIN_QUERY_ROWS, MAX_QUERY_ROWS + 1)), n_rows)
+    start = int(rng.integers(0, n_rows - n_drawn + 1))
+    return slice(start, start + n_drawn)
+
+
+def add_noise(rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Each row `COPIES` times, each copy with different noise and the norm of the row: (rows * COPIES, dim)."""
+    repeated = np.repeat(rows, COPIES, axis=0)
+    lengths = np.linalg.norm(repeated, axis=1, keepdims=True)
+    noise = rng.standard_normal(repeated.shape) * (NOISE / np.sqrt(rows.shape[1]))
+    moved = repeated + lengths * noise
+    return np.asarray(moved * (lengths / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-9)), np.float32)

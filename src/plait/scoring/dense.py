@@ -42,9 +42,9 @@ def dot_rows(
     asked = np.ascontiguousarray(query, np.float32)
     try:
         if numbers is None:
-            _core.dense_floats(asked, rows, scores)
+            _core.dense_dot_f32(asked, rows, scores)
         else:
-            _core.dense_listed(asked, rows, np.ascontiguousarray(numbers, np.int64), scores)
+            _core.dense_dot_f32_at(asked, rows, np.ascontiguousarray(numbers, np.int64), scores)
     except (TypeError, ValueError) as error:
         raise InputError(f"the query and the rows do not fit each other: {error}") from error
     return scores
@@ -78,7 +78,7 @@ class ByteQuery:
             raise InputError("rows were to be allowed by their owners, and no owners were given")
         scores = np.empty(int((ends - begins).sum()), np.float32)
         try:
-            _core.dense_bytes(
+            _core.dense_dot_int8(
                 self.numbers,
                 self.scale,
                 rows.codes,

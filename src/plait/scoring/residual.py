@@ -80,18 +80,18 @@ def pack_query(values: NDArray[np.int8] | NDArray[np.int16]) -> NDArray[np.int8]
     return np.ascontiguousarray(padded.reshape(-1, dim // step, step).transpose(1, 0, 2))
 
 
-def score_cells(
+def score_centroids(
     packed: NDArray[np.int8], centroids: NDArray[np.uint8], bias: NDArray[np.int32], shift: int
 ) -> NDArray[np.int16]:
     """(dot product - bias) >> shift of each centroid (cells, dim) with each query row, held within int16: (cells,
     lanes). Centroid values are 127 at most; larger ones give wrong scores."""
     table = np.empty((len(centroids), packed.shape[1] if packed.ndim == 3 else 0), np.int16)
     with _REFUSALS:
-        _core.score_cells(packed, centroids, bias, shift, table)
+        _core.score_centroids(packed, centroids, bias, shift, table)
     return table
 
 
-def nearest_rows(
+def nearest_centroids(
     packed: NDArray[np.int8],
     centroids: NDArray[np.uint8],
     best: NDArray[np.int32],
@@ -103,10 +103,10 @@ def nearest_rows(
     `best` and `which` (n_query,) where the product is larger than `best`: start from NO_SCORE, and give centroids in as
     many blocks as you like. The first of equals stays."""
     with _REFUSALS:
-        _core.nearest_rows(packed, centroids, first_row, best, which)
+        _core.nearest_centroids(packed, centroids, first_row, best, which)
 
 
-def nearest_listed(
+def assign_rows(
     numbers: NDArray[np.int8],
     rows: NDArray[np.int32],
     centroids: NDArray[np.uint8],
@@ -118,7 +118,7 @@ def nearest_listed(
     """`nearest_rows` for some of many: `rows` of numbers (all rows, dim), each named once; `best` and `which` have a
     value for every row."""
     with _REFUSALS:
-        _core.nearest_listed(numbers, rows, centroids, first_row, best, which)
+        _core.assign_rows(numbers, rows, centroids, first_row, best, which)
 
 
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int) -> NDArray[np.uint8]:
@@ -214,21 +214,23 @@ def residual_maxsim(
     return scores
 
 
-def residual_fixed(query: ResidualQuery, rows: CodedRows, stride: int, items: NDArray[np.int64]) -> NDArray[np.float32]:
+def residual_maxsim_strided(
+    query: ResidualQuery, rows: CodedRows, stride: int, items: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """`residual_maxsim` where every document has `stride` rows, for the numbered ones: the same bits."""
     scores = np.empty(len(items), np.float32)
     with _REFUSALS:
-        _core.residual_fixed(**_arguments(query, rows), stride=stride, items=items, scores=scores)
+        _core.residual_maxsim_strided(**_arguments(query, rows), stride=stride, items=items, scores=scores)
     return scores
 
 
-def residual_listed(
+def residual_maxsim_listed(
     query: ResidualQuery, rows: CodedRows, numbers: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """`residual_maxsim` of documents whose rows are named: document i has numbers[stops[i - 1] : stops[i]]."""
     scores = np.empty(len(stops), np.float32)
     with _REFUSALS:
-        _core.residual_listed(**_arguments(query, rows), numbers=numbers, stops=stops, scores=scores)
+        _core.residual_maxsim_listed(**_arguments(query, rows), numbers=numbers, stops=stops, scores=scores)
     return scores
 
 

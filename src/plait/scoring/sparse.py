@@ -101,7 +101,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseFound:
+class SparseResult:
     """Rows best first, equal scores by row, and what finding them took."""
 
     rows: NDArray[np.int64]
@@ -112,7 +112,7 @@ class SparseFound:
 
 def best_rows(
     index: Impacts, query: SparseQuery, k: int, *, allowed: NDArray[np.uint8] | None = None, reach: float = 1.0
-) -> SparseFound:
+) -> SparseResult:
     """The k rows with the largest scores above 0. `allowed` has a bit for each row, the lowest of a byte first.
 
     With a `reach` below 1, what could still be added to a row counts so many times: faster, and no longer exact.
@@ -125,7 +125,7 @@ def best_rows(
     places = asked.places
     room = min(k, len(index))
     if not len(places) or not room or (allowed is not None and not len(allowed)):
-        return SparseFound(np.zeros(0, np.int64), np.zeros(0, np.float32), 0, 0)
+        return SparseResult(np.zeros(0, np.int64), np.zeros(0, np.float32), 0, 0)
     rows, scores = np.empty(room, np.uint32), np.empty(room, np.float32)
     counts = index.offsets[places + 1] - index.offsets[places]
     columned = (counts * ONE_IN >= len(index)).nonzero()[0].tolist()
@@ -149,7 +149,7 @@ def best_rows(
         rows,
         scores,
     )
-    return SparseFound(rows[:n_found].astype(np.int64), scores[:n_found], n_windows, n_postings)
+    return SparseResult(rows[:n_found].astype(np.int64), scores[:n_found], n_windows, n_postings)
 
 
 def score_rows(index: Impacts, query: SparseQuery, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:

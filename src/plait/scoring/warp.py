@@ -11,7 +11,7 @@ from plait.errors import InputError
 from plait.scoring.residual import CodedRows
 
 
-def score_rows_of_cells(
+def score_probed_rows(
     query: NDArray[np.float32],
     coded: CodedRows,
     cells: NDArray[np.int32],
@@ -31,7 +31,7 @@ def score_rows_of_cells(
         sizes = (offsets[cells + 1] - offsets[cells]).sum(axis=1, dtype=np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         items, scores = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
-        _core.score_rows_of_cells(
+        _core.score_probed_rows(
             query,
             coded.bits,
             coded.codes,

@@ -13,7 +13,7 @@ from plait.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoundRows:
+class RetrievedRows:
     """Query row i found the entries starts[i] to starts[i + 1]; an item may stand there any number of times."""
 
     items: NDArray[np.uint32]  # (entries,)
@@ -30,7 +30,7 @@ class ItemTally:
         self._words = np.zeros((n_items, 2), np.uint64)
         self._touched = np.empty(n_items, np.uint32)
 
-    def best_items(self, found: FoundRows, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
+    def best_items(self, found: RetrievedRows, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
         """The k best of the items that any query row found, best first, equal scores by number; their scores; and how
         many items were found. An item's score is the sum over query rows of its best score there, or of `missing`."""
         if k < 0:
@@ -40,7 +40,7 @@ class ItemTally:
         room = min(k, self.n_items)
         best, scores = np.empty(room, np.uint32), np.empty(room, np.float32)
         try:
-            n_best, n_met = _core.impute(
+            n_best, n_met = _core.xtr_top_items(
                 found.items, found.scores, found.starts, found.missing, self._words, self._touched, best, scores
             )
         except (TypeError, ValueError) as error:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.codebook import CentroidQuery
 from plait.codec.coded_items import CodedItems
-from plait.codec.query import CellQuery, residual_query
+from plait.codec.residual import residual_query
 from plait.embeddings import Rows
 from plait.errors import InputError
 from plait.scoring.maxsim import align
-from plait.scoring.residual import residual_scores, score_cells
+from plait.scoring.residual import residual_scores, score_centroids
 
 NO_ROW = -1
 
@@ -59,14 +60,14 @@ def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDA
     items, begin, end = passage.items, *(int(passage.items.offsets[passage.item + add]) for add in (0, 1))
     if begin == end:
         return np.full(len(query), NO_ROW, np.int64), np.zeros(len(query), np.float32)
-    codec, rows = items.fine or (items.codec, items.rows)  # the finest have the last word in a search too
+    codec, rows = items.codes_8bit or (items.codec, items.rows)  # the finest have the last word in a search too
     assert rows.cells is not None
     # Only the cells that the passage names are scored: a table of all of them costs as much as a search.
     named, centroids = rows.cells[begin:end], items.codec.codebook.centroids
     if named.max() >= len(centroids):
         raise InputError(f"item {passage.item} names cell {named.max()}, of {len(centroids)}")
-    cells = CellQuery.of(query, items.codec.codebook)
-    table = score_cells(cells.packed, centroids[named], cells.bias, cells.shift)
+    cells = CentroidQuery.of(query, items.codec.codebook)
+    table = score_centroids(cells.packed, centroids[named], cells.bias, cells.shift)
     places = np.arange(end - begin)
     within = slice(begin, end)
     own = replace(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.dense_ivf import DenseCells
+from plait.codec.dense_ivf import DenseIvf
 from plait.errors import ConfigError, InputError
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
@@ -127,7 +127,7 @@ class _SmallParts:
 class _CellSearch:
     """One segment in cells and the rows of it that may be found, for any number of queries."""
 
-    def __init__(self, part: Eligible, cells: DenseCells, k: int, config: DenseConfig, share_of_cells: float) -> None:
+    def __init__(self, part: Eligible, cells: DenseIvf, k: int, config: DenseConfig, share_of_cells: float) -> None:
         self._segment, self._cells, self._base, self._k = part.segment, cells, part.base, k
         self._bits, self._asked = part.bits, config.n_probe
         self._share = len(part) / part.segment.n_rows

@@ -195,7 +195,7 @@ def replace_segments(
 def pooling_in(facts: str) -> Pooling | None:
     """How an index pools its multi strand, from the facts in meta."""
     try:
-        return Pooling.from_fact(json.loads(facts).get("pooling"))
+        return Pooling.from_dict(json.loads(facts).get("pooling"))
     except (ValueError, TypeError, AttributeError, ConfigError) as error:
         raise CorruptIndexError(f"what the catalogue says of pooling is damaged ({error!r}): {facts!r:.200}") from error
 
@@ -207,7 +207,7 @@ def read_pooling(connection: sqlite3.Connection) -> Pooling | None:
 def write_pooling(connection: sqlite3.Connection, pooling: Pooling) -> None:
     """From now on the index pools, which older versions of plait do not know."""
     (facts,) = connection.execute("SELECT value FROM meta WHERE key = 'facts'").fetchone()
-    changed = json.dumps({**json.loads(facts), "pooling": pooling.as_fact()})
+    changed = json.dumps({**json.loads(facts), "pooling": pooling.to_dict()})
     connection.execute("UPDATE meta SET value = ? WHERE key = 'facts'", [changed])
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'format'", [POOLED_FORMAT])
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.codebook import CentroidQuery
 from plait.codec.coded_items import CodedItems
-from plait.codec.query import CellQuery, residual_query
-from plait.codec.synthetic_queries import draw_run, echoed
+from plait.codec.residual import residual_query
+from plait.codec.train import add_noise, draw_neighbouring_rows
 from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim, top_k
 from plait.scoring.residual import residual_maxsim
@@ -55,7 +56,7 @@ def codes_recall(parts: Sequence[Part], items: CodedItems, *, n_threads: int = 1
 
 def _query(vectors: MultiVectors, source: int, rng: np.random.Generator) -> NDArray[np.float32]:
     rows = vectors[source]
-    return echoed(rows[draw_run(len(rows), rng)].astype(np.float32), rng)
+    return add_noise(rows[draw_neighbouring_rows(len(rows), rng)].astype(np.float32), rng)
 
 
 def _vectors(parts: Sequence[Part], sample: NDArray[np.int64]) -> MultiVectors:
@@ -71,8 +72,8 @@ def _vectors(parts: Sequence[Part], sample: NDArray[np.int64]) -> MultiVectors:
 
 
 def _code_scores(query: NDArray[np.float32], items: CodedItems, sample: NDArray[np.int64]) -> NDArray[np.float32]:
-    codec, rows = items.fine or (items.codec, items.rows)
-    cells = CellQuery.of(query, codec.codebook)
+    codec, rows = items.codes_8bit or (items.codec, items.rows)
+    cells = CentroidQuery.of(query, codec.codebook)
     asked = residual_query(query, codec, cells.table(codec.codebook), cells.scale)
     return residual_maxsim(asked, rows, *items.bounds(sample))
 

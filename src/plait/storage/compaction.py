@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.dense_ivf import DenseCells
+from plait.codec.dense_ivf import DenseIvf
 from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
-from plait.codec.train import FEWEST_ROWS, ROWS_A_CELL, Fitted, cells_for, fit, sample_places, sample_size
+from plait.codec.train import MIN_ROWS, ROWS_PER_CELL, FittedCodec, cells_for, fit, sample_rows, sample_size
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.storage.codec_recall import codes_recall
@@ -131,7 +131,7 @@ class Compaction:
         self._coded, self._first = coded, coded[0] if coded and _alike(coded) else None  # None: no one codec is there
         there = None if self._first is None else self._first.coded
         self._bits = wanted.bits or (DEFAULT_BITS if there is None else there.codec.bits)
-        has_fine = there is not None and there.fine is not None
+        has_fine = there is not None and there.codes_8bit is not None
         self._fine = has_fine if wanted.fine is None else wanted.fine
         self._keeps = self._can_keep(wanted)
         self.notes: list[str] = []
@@ -177,7 +177,7 @@ class Compaction:
         return not self._merging or self._largest_cells is not None
 
     @property
-    def _largest_cells(self) -> DenseCells | None:
+    def _largest_cells(self) -> DenseIvf | None:
         there = [part.segment for part in self.parts if part.segment.cells_file is not None]
         return max(there, key=lambda segment: segment.n_rows).cells if there else None
 
@@ -188,7 +188,9 @@ class Compaction:
             return ""
         if not self._keeps:
             return "the vectors were coded anew"
-        has_fine = self._first is not None and self._first.coded is not None and self._first.coded.fine is not None
+        has_fine = (
+            self._first is not None and self._first.coded is not None and self._first.coded.codes_8bit is not None
+        )
         return "" if self._fine == has_fine else "the fine codes were dropped"
 
     @property
@@ -268,15 +270,15 @@ class Compaction:
             return f"vectors of {self._spec.multi} dimensions cannot be compressed; it takes a multiple of 8"
         if self._merging:
             codec = self._first.coded.codec if self._first is not None and self._first.coded is not None else None
-            few = codec is None or self.n_vectors < max(CODED_FROM, ROWS_A_CELL * len(codec.codebook))
+            few = codec is None or self.n_vectors < max(CODED_FROM, ROWS_PER_CELL * len(codec.codebook))
             return "what is merged stays float16" if few and not self._coded else ""
-        if not self._keeps and self.n_vectors < FEWEST_ROWS:
-            return f"{self.n_vectors} vectors are too few to compress and are kept as float16; it takes {FEWEST_ROWS}"
+        if not self._keeps and self.n_vectors < MIN_ROWS:
+            return f"{self.n_vectors} vectors are too few to compress and are kept as float16; it takes {MIN_ROWS}"
         return ""
 
     def _refuse_fine(self) -> None:
         for segment in self._coded:
-            if segment.coded is not None and segment.coded.fine is None:
+            if segment.coded is not None and segment.coded.codes_8bit is None:
                 raise ConfigError(
                     f"fine codes need the vectors as they were, and segment {segment.number} keeps only codes of "
                     f"{segment.coded.codec.bits} bits; leave fine out, or build the index again"
@@ -307,12 +309,12 @@ class Compaction:
             kept = frozenset(segment.number for segment in self._coded)
             return Coding(fitted_of(self._first, fine=self._fine), kept, is_new=False, fixed=self._fixed)
         n_cells = cells_for(self.n_vectors)
-        places = sample_places(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
+        places = sample_rows(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         fitted = fit(
             sample_of(self.parts, places),
             bits=self._bits,
             n_cells=n_cells,
-            fine=self._fine,
+            keep_8bit=self._fine,
             n_threads=n_threads,
             seed=SEED,
         )
@@ -340,12 +342,12 @@ def places_of(parts: Sequence[Part]) -> NDArray[np.int64]:
     return np.stack(np.unique(docs, return_index=True, return_counts=True), axis=1)
 
 
-def fitted_of(segment: Segment, *, fine: bool) -> Fitted:
+def fitted_of(segment: Segment, *, fine: bool) -> FittedCodec:
     """The codec of a compressed segment, with its fine codes if they are wanted and there."""
     assert segment.coded is not None
     assert segment.coded_file is not None
-    own = segment.coded.fine
-    return Fitted(segment.coded.codec, own[0] if fine and own is not None else None, segment.coded_file.error)
+    own = segment.coded.codes_8bit
+    return FittedCodec(segment.coded.codec, own[0] if fine and own is not None else None, segment.coded_file.error)
 
 
 def _alike(coded: Sequence[Segment]) -> bool:

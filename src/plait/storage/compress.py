@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.assign import Nearest
+from plait.codec.assign import NearestCentroids
+from plait.codec.coded_items import Postings
 from plait.codec.packing import row_bytes
-from plait.codec.postings import Postings
-from plait.codec.train import Fitted, nearest, squared_error
+from plait.codec.train import FittedCodec, squared_error
 from plait.scoring.residual import CodedRows
 from plait.storage.files.residual import CODED, cell_type, codec_arrays, codec_attributes
 from plait.storage.merge import Block, Part, blocks_of, offsets_of, taken
@@ -37,7 +37,7 @@ R = TypeVar("R")
 class Coding:
     """How vectors become codes. Codes of the segments `kept`, which were made with the same codec, are copied."""
 
-    fitted: Fitted
+    fitted: FittedCodec
     kept: frozenset[int] = frozenset()  # numbers
     is_new: bool = True  # fitted to these vectors
     fixed: int | None = None  # vectors of every item, where each has as many; no offsets are then written
@@ -54,11 +54,11 @@ class Compressed:
 
 def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: int, n_threads: int) -> Compressed:
     """Codes all vectors and writes them, with their postings; the same bytes for any number of threads."""
-    codec, fine = coding.fitted.codec, coding.fitted.fine
+    codec, fine = coding.fitted.codec, coding.fitted.codec_8bit
     cells_as = cell_type(len(codec.codebook))
     offsets = offsets_of(parts)
     n_vectors, lost, n_coded = int(offsets[-1]), 0.0, 0
-    directions = nearest(codec.codebook)
+    directions = NearestCentroids.from_codebook(codec.codebook)
     with ExitStack() as stack:
         waiting = {
             name: stack.enter_context(_Waiting(folder, name, dtype, n_vectors, width))
@@ -98,14 +98,16 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
     return Compressed(facts, lost / n_coded if n_coded else None, n_coded)
 
 
-def _coded(block: Block, fitted: Fitted, directions: Nearest) -> tuple[dict[str, NDArray[Any]], float, int]:
+def _coded(
+    block: Block, fitted: FittedCodec, directions: NearestCentroids
+) -> tuple[dict[str, NDArray[Any]], float, int]:
     rows = block.floats()
-    cells = directions.cells(rows)
+    cells = directions.assign(rows)
     coded = fitted.codec.encode(rows, cells)
     assert coded.cells is not None
     arrays = {"cells": coded.cells, **_arrays(coded)}
-    if fitted.fine is not None:
-        fine = fitted.fine.encode(rows, cells)
+    if fitted.codec_8bit is not None:
+        fine = fitted.codec_8bit.encode(rows, cells)
         arrays.update(_arrays(fine, "fine_"))
     return arrays, squared_error(rows, fitted.codec.decode(coded)), len(rows)
 
@@ -116,9 +118,9 @@ def _copied(block: Block, coding: Coding) -> tuple[dict[str, NDArray[Any]], floa
     coded = taken(items.rows, block.numbers)
     assert coded.cells is not None
     arrays = {"cells": coded.cells, **_arrays(coded)}
-    if coding.fitted.fine is not None:
-        assert items.fine is not None
-        fine = taken(items.fine[1], block.numbers)
+    if coding.fitted.codec_8bit is not None:
+        assert items.codes_8bit is not None
+        fine = taken(items.codes_8bit[1], block.numbers)
         arrays.update(_arrays(fine, "fine_"))
     return arrays, 0.0, 0
 

@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plait.codec.train import Fitted, nearest, sample_places, squared_error
+from plait.codec.assign import NearestCentroids
+from plait.codec.train import FittedCodec, sample_rows, squared_error
 from plait.storage.connection import ReadTransaction
 from plait.storage.merge import Part, sample_of
 
@@ -32,13 +33,13 @@ class Drift:
         return Drift(n_vectors, (one.n_vectors * one.ratio + other.n_vectors * other.ratio) / n_vectors)
 
 
-def drift_of(parts: Sequence[Part], fitted: Fitted, *, seed: int) -> Drift | None:
+def drift_of(parts: Sequence[Part], fitted: FittedCodec, *, seed: int) -> Drift | None:
     """That of vectors which are not coded yet, from a sample; None if there are none."""
     n_vectors = sum(part.n_vectors for part in parts)
     if not n_vectors:
         return None
-    sample = sample_of(parts, sample_places(n_vectors, min(n_vectors, SAMPLE), seed=seed)).astype("float32")
-    coded = fitted.codec.encode(sample, nearest(fitted.codec.codebook).cells(sample))
+    sample = sample_of(parts, sample_rows(n_vectors, min(n_vectors, SAMPLE), seed=seed)).astype("float32")
+    coded = fitted.codec.encode(sample, NearestCentroids.from_codebook(fitted.codec.codebook).assign(sample))
     error = squared_error(sample, fitted.codec.decode(coded)) / len(sample)
     return Drift(n_vectors, error / max(fitted.error, 1e-12))
 

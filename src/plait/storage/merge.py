@@ -82,7 +82,7 @@ class Block:
     def finest(self) -> tuple[ResidualCodec, CodedRows]:
         coded = self.segment.coded
         assert coded is not None
-        return coded.fine or (coded.codec, coded.rows)
+        return coded.codes_8bit or (coded.codec, coded.rows)
 
 
 def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:

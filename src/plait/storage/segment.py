@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from plait.codec.codebook import Codebook
 from plait.codec.coded_items import CodedItems
-from plait.codec.dense_ivf import DenseCells
-from plait.codec.impacts import inverted
+from plait.codec.dense_ivf import DenseIvf
+from plait.codec.impacts import invert
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
@@ -137,7 +137,7 @@ class Segment:
         return None if self.near_file is None else self.near_file.codebook
 
     @cached_property
-    def cells(self) -> DenseCells | None:
+    def cells(self) -> DenseIvf | None:
         """The dense strand in cells, where it is kept so too."""
         return None if self.cells_file is None else self.cells_file.cells()
 
@@ -262,7 +262,7 @@ def write_segment(
             stored = embeddings.multi.values.astype(np.float16)
             written[NEAR] = write_near(folder / NEAR, stored, codebook, number=number)
     if embeddings.sparse is not None:
-        written[SPARSE] = write_impacts(folder / SPARSE, inverted(embeddings.sparse), number=number)
+        written[SPARSE] = write_impacts(folder / SPARSE, invert(embeddings.sparse), number=number)
     sync_folder(folder)
     sync_folder(folder.parent)
     return written

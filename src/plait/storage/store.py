@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.closing import Closing
-from plait.codec.pooling import MOST_FIXED, Pooling
+from plait.codec.pooling import MAX_FIXED, Pooling
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.storage.catalogue import (
@@ -80,7 +80,7 @@ class Store(Closing):
         analyser = Analyser(language)
         if pooling is not None:
             check_poolable(spec)
-            facts = {**facts, "pooling": pooling.as_fact()}
+            facts = {**facts, "pooling": pooling.to_dict()}
         meta = {
             "format": _format_of(spec, pooling),
             "plait": __version__,
@@ -267,7 +267,7 @@ def _check_spec(spec: EmbeddingSpec) -> None:
         if dim is not None and (type(dim) is not int or not 1 <= dim <= 1 << 16):
             raise ConfigError(f"the {name} strand cannot have {dim!r} dimensions; from 1 to {1 << 16} can be stored")
     fixed = spec.fixed
-    if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or spec.multi is None):
+    if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MAX_FIXED or spec.multi is None):
         raise ConfigError(
-            f"the multi strand cannot have {fixed!r} rows for every document; from 1 to {MOST_FIXED} can be"
+            f"the multi strand cannot have {fixed!r} rows for every document; from 1 to {MAX_FIXED} can be"
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plait.codec.impacts import LARGEST_WEIGHT
+from plait.codec.impacts import MAX_WEIGHT
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
@@ -62,7 +62,7 @@ def _check_terms(
         falls
         | (sparse.terms < 0)
         | (sparse.terms >= vocabulary)
-        | ~((sparse.weights >= 0) & (sparse.weights <= LARGEST_WEIGHT))
+        | ~((sparse.weights >= 0) & (sparse.weights <= MAX_WEIGHT))
     )
     if len(wrong):
         entry, ids = int(wrong[0]), [document.id for document, own in zip(documents, spans, strict=True) for _ in own]

@@ -38,7 +38,7 @@ def seconds_of(
             ("fine codes", k, half, ladder.fines),
         )
     }
-    if items.fine is None:
+    if items.codes_8bit is None:
         per["fine codes"] = np.zeros(len(ladder.fines))
     total = (
         small["centroids"]

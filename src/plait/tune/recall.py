@@ -264,7 +264,7 @@ def probed_segment(snapshot: Snapshot) -> tuple[Segment | None, int]:
 def remedies(segment: Segment) -> tuple[Remedy, ...]:
     """What could be kept beside what there is, and what it takes. More bits must come from the vectors as they were."""
     items = _coded(segment)
-    if items.fine is not None:
+    if items.codes_8bit is not None:
         return ()
     n_vectors, dim, bits = len(items.rows.codes), items.codec.dim, items.codec.bits
     more = [

@@ -39,7 +39,7 @@ class Ladder:
             np.asarray([n_probe for n_probe in PROBES if n_probe <= len(items.codec.codebook)], np.int64),
             _steps(4 * n_first, most),
             floods,
-            floods if items.fine is not None else np.asarray([ProbeConfig().n_rescored], np.int64),
+            floods if items.codes_8bit is not None else np.asarray([ProbeConfig().n_rescored], np.int64),
         )
 
     @property
@@ -61,7 +61,7 @@ def found_at(
 ) -> NDArray[np.int64]:
     """How many of the true items are found, for every setting of the ladder: (probes, gathers, floods, fines)."""
     counts = np.zeros(ladder.shape, np.int64)
-    scores = _Scores(asked, len(items), coarse=items.fine is not None)
+    scores = _Scores(asked, len(items), coarse=items.codes_8bit is not None)
     for place, n_probe in enumerate(ladder.probes):
         numbers, sums = asked.gather(int(n_probe), int(ladder.gathers[-1]), allowed)
         order = np.lexsort((numbers, -sums.astype(np.int64)))

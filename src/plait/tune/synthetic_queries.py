@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.synthetic_queries import draw_run, echoed
+from plait.codec.train import add_noise, draw_neighbouring_rows
 from plait.embeddings import MultiVectors
 from plait.errors import InputError
 from plait.storage.merge import Block, Part
@@ -64,10 +64,10 @@ def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
         n_vectors = int(part.ends[row] - part.begins[row])
         if not n_vectors:
             continue
-        run = draw_run(n_vectors, rng)
+        run = draw_neighbouring_rows(n_vectors, rng)
         vectors = np.arange(part.begins[row] + run.start, part.begins[row] + run.stop)
         whole = np.array([0, len(vectors)])
-        rows.append(echoed(Block(part.segment, vectors, whole, None).floats(), rng))
+        rows.append(add_noise(Block(part.segment, vectors, whole, None).floats(), rng))
         sources.append(int(part.segment.docs[part.rows[row]]))
         if len(rows) == n_queries:
             break

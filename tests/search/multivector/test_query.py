@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 import reference
 from plait.codec import kmeans
-from plait.codec.assign import Nearest
+from plait.codec.assign import NearestCentroids
 from plait.codec.codebook import Codebook
-from plait.codec.coded_items import CodedItems
-from plait.codec.postings import Postings
+from plait.codec.coded_items import CodedItems, Postings
 from plait.codec.residual import ResidualCodec
 from plait.embeddings import MultiVectors
 from plait.errors import ConfigError
@@ -35,7 +34,7 @@ def corpus(n_items: int = 300, dim: int = 32, seed: int = 0) -> MultiVectors:
 def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bool = False) -> CodedItems:
     rows = documents.values.astype(np.float32)
     means = kmeans.train(rows, n_cells)
-    cells = Nearest(means).cells(rows)
+    cells = NearestCentroids(means).assign(rows)
     codebook = Codebook.rounded(means)
     codec = ResidualCodec.fit(codebook, bits, rows, cells)
     stored = codec.encode(rows, cells)
@@ -46,7 +45,7 @@ def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bo
         stored,
         documents.offsets,
         Postings.of(stored.cells, documents.offsets, len(codebook)),
-        fine=(second, second.encode(rows, cells)) if fine else None,
+        codes_8bit=(second, second.encode(rows, cells)) if fine else None,
     )
 
 

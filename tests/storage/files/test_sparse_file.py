@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plait.codec.impacts import inverted
+from plait.codec.impacts import invert
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
@@ -64,7 +64,7 @@ def test_a_segment_holds_the_index_of_its_batch(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     add(store, 0, 30)
     (stored,) = impacts_of(store)
-    assert_equal(stored, inverted(SparseVectors.from_items(rows(0, 30))))
+    assert_equal(stored, invert(SparseVectors.from_items(rows(0, 30))))
     assert check(store.path).problems == []
     assert info(store).bytes_by_part["sparse"] > 0
 
@@ -82,7 +82,7 @@ def test_merging_gives_the_bytes_of_writing_at_once(
         writer.compact()
     (merged,) = impacts_of(store)
     kept = [row for n, row in enumerate(rows(0, 20) + rows(20, 20) + rows(40, 20)) if n not in (3, 25, 59)]
-    assert_equal(merged, inverted(SparseVectors.from_items(kept)))
+    assert_equal(merged, invert(SparseVectors.from_items(kept)))
     assert check(store.path).problems == []
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.assign import NearestCentroids
 from plait.codec.codebook import Codebook
-from plait.codec.coded_items import CodedItems
-from plait.codec.postings import Postings
+from plait.codec.coded_items import CodedItems, Postings
 from plait.codec.residual import ResidualCodec
-from plait.codec.train import cells_for, fit, nearest, sample_places, sample_size
+from plait.codec.train import cells_for, fit, sample_rows, sample_size
 from plait.embeddings import MultiVectors
 from plait.scoring.residual import CodedRows
 from plait_reproduce.arrays import Arrays
@@ -57,11 +57,11 @@ def coded_rows(workbench: Workbench, rows: MultiVectors, key: str, *, bits: int,
 
 
 def _made(rows: MultiVectors, bits: int, n_cells: int, n_threads: int) -> Arrays:
-    places = sample_places(len(rows.values), sample_size(len(rows.values), n_cells), seed=0)
+    places = sample_rows(len(rows.values), sample_size(len(rows.values), n_cells), seed=0)
     sample: NDArray[Any] = rows.values[places]
     codec = fit(sample, bits=bits, n_cells=n_cells, n_threads=n_threads).codec
     floats = np.asarray(rows.values, np.float32)
-    coded = codec.encode(floats, nearest(codec.codebook).cells(floats, n_threads=n_threads))
+    coded = codec.encode(floats, NearestCentroids.from_codebook(codec.codebook).assign(floats, n_threads=n_threads))
     assert coded.cells is not None
     return {
         "centroids": codec.codebook.centroids,

@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.coded_items import CodedItems
-from plait.codec.postings import RowPostings
+from plait.codec.coded_items import CodedItems, RowPostings
 
 
 class Chosen:

@@ -21,9 +21,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.codebook import MAX_TABLE, CentroidQuery
 from plait.codec.coded_items import CodedItems
-from plait.codec.query import LARGEST_TABLE, CellQuery, residual_query
-from plait.codec.residual import ResidualCodec
+from plait.codec.residual import ResidualCodec, residual_query
 from plait.errors import ConfigError
 from plait.scoring.maxsim import top_k as top_k_floats
 from plait.scoring.residual import (
@@ -33,7 +33,7 @@ from plait.scoring.residual import (
     centroid_maxsim,
     narrow_table,
     prune_rows,
-    residual_listed,
+    residual_maxsim_listed,
     select_cells,
     top_k,
 )
@@ -72,7 +72,7 @@ class MultiVectorQuery:
         # (n_query,) The score of each query row's best centroid, once it is known.
         self._best: NDArray[np.int16] | None = None
         with self._trace.stage("centroids") as stage:
-            cells = CellQuery.of(query, items.codec.codebook)
+            cells = CentroidQuery.of(query, items.codec.codebook)
             self._table, self._scale = cells.table(items.codec.codebook), cells.scale
             stage.counts.update(centroids=len(items.codec.codebook), bytes=items.codec.codebook.centroids.nbytes)
 
@@ -113,7 +113,7 @@ class MultiVectorQuery:
 
     def scores(self, items: NDArray[np.int64] | None = None, *, n_threads: int = 1) -> NDArray[np.float32]:
         """The score of every item, or of each that is named, by its finest codes; the same for any `n_threads`."""
-        return self._scored(items, fine=self._items.fine is not None, n_threads=n_threads)
+        return self._scored(items, fine=self._items.codes_8bit is not None, n_threads=n_threads)
 
     def search(
         self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
@@ -122,7 +122,7 @@ class MultiVectorQuery:
         gathered, _ = self.gather(config.n_probe, config.n_candidates, allowed)
         found = self._flood(gathered, max(config.n_code_scored, k))
         found = self._sifted(found, max(config.n_rescored, k), config.prune_margin)
-        return self._rescored(found, k, fine=self._items.fine is not None)
+        return self._rescored(found, k, fine=self._items.codes_8bit is not None)
 
     def gather(
         self, n_probe: int, n_candidates: int, allowed: NDArray[np.uint8] | None = None
@@ -198,7 +198,7 @@ class MultiVectorQuery:
             assert rows.cells is not None
             numbers, stops = prune_rows(narrow, rows.cells, *self._items.bounds(items), round(prune_margin / unit))
             stage.counts.update(items=len(items), rows=len(numbers), bytes=len(numbers) * bytes_of_row(rows))
-            return residual_listed(query, rows, numbers, stops)
+            return residual_maxsim_listed(query, rows, numbers, stops)
 
     @cached_property
     def _narrow(self) -> tuple[NDArray[np.uint8], float]:
@@ -209,9 +209,9 @@ class MultiVectorQuery:
         if best is None:
             # The kernel finds each row's best centroid several times faster than a maximum over the table's columns.
             best = select_cells(self._table, len(self._query), 1)[1][:, 0]
-        floor = np.full(self._table.shape[1], LARGEST_TABLE, np.int32)  # lanes without a query row become 0
+        floor = np.full(self._table.shape[1], MAX_TABLE, np.int32)  # lanes without a query row become 0
         floor[: len(best)] = best.astype(np.int32) - (NARROW_LEVELS << shift)
-        narrow = narrow_table(self._table, np.maximum(floor, -LARGEST_TABLE).astype(np.int16), shift)
+        narrow = narrow_table(self._table, np.maximum(floor, -MAX_TABLE).astype(np.int16), shift)
         return narrow, self._scale * 2**shift
 
     def _rescored(
@@ -235,8 +235,8 @@ class MultiVectorQuery:
                 return np.concatenate(list(pool.map(lambda share: self._items.maxsim(query, rows, share), shares)))
 
     def _fine(self) -> tuple[ResidualCodec, CodedRows]:
-        assert self._items.fine is not None
-        return self._items.fine
+        assert self._items.codes_8bit is not None
+        return self._items.codes_8bit
 
 
 def bytes_of_row(rows: CodedRows) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.scoring.residual import CodedRows, ResidualQuery, residual_scores
-from plait.scoring.xtr import FoundRows
+from plait.scoring.xtr import RetrievedRows
 
 BLOCK = 16_384  # rows scored at a time: with 32 query rows, 2 MB of scores
 
@@ -71,7 +71,7 @@ def best_rows(
     n_tokens: int,
     *,
     n_threads: int = 1,
-) -> FoundRows:
+) -> RetrievedRows:
     """The `n_tokens` best of these rows, one or more, for each query row; what is missing is the last score kept. The
     same for any `n_threads`. `owners` has the item of each coded row."""
 
@@ -93,4 +93,4 @@ def best_rows(
             best.take(other)
     found, scores, places = best.tighten()
     missing = np.minimum.reduceat(scores, places[:-1])
-    return FoundRows(owners[found], scores, places, missing)
+    return RetrievedRows(owners[found], scores, places, missing)

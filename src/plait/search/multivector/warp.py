@@ -15,10 +15,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.postings import RowPostings
+from plait.codec.coded_items import RowPostings
 from plait.scoring.residual import select_cells
-from plait.scoring.warp import score_rows_of_cells
-from plait.scoring.xtr import FoundRows
+from plait.scoring.warp import score_probed_rows
+from plait.scoring.xtr import RetrievedRows
 from plait.search.multivector.item_filter import Chosen
 from plait.search.multivector.method import NOTHING, Found, at_least_one
 from plait.search.multivector.query import MultiVectorQuery
@@ -92,11 +92,11 @@ def _score(
     missing: NDArray[np.float32],
     postings: RowPostings,
     n_threads: int,
-) -> FoundRows:
+) -> RetrievedRows:
     """What the query rows find, each in its own cells; a share of the query rows for each thread."""
 
     def share(own: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
-        return score_rows_of_cells(
+        return score_probed_rows(
             query[own],
             asked.items.rows,
             np.ascontiguousarray(cells[own]),
@@ -108,9 +108,9 @@ def _score(
 
     everyone = np.arange(len(query))
     if n_threads == 1 or postings.sizes.mean() * cells.size < WORTH_THREADS:
-        return FoundRows(*share(everyone), missing)
+        return RetrievedRows(*share(everyone), missing)
     with ThreadPoolExecutor(n_threads) as pool:
         items, found, starts = zip(*pool.map(share, np.array_split(everyone, n_threads)), strict=True)
     ends = np.cumsum([own[-1] for own in starts])
     later = [own[1:] + first for own, first in zip(starts, [0, *ends], strict=False)]
-    return FoundRows(np.concatenate(items), np.concatenate(found), np.concatenate([[0], *later]), missing)
+    return RetrievedRows(np.concatenate(items), np.concatenate(found), np.concatenate([[0], *later]), missing)

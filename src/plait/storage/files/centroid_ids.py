@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.assign import Nearest, Rows
+from plait.codec.assign import NearestCentroids, Rows
 from plait.codec.codebook import Codebook
 from plait.scoring.crc32c import crc32c
 from plait.scoring.residual import Cells, check_cells
@@ -59,7 +59,7 @@ def mark_of(codebook: Codebook) -> int:
 
 def write_near(path: Path, rows: Rows, codebook: Codebook, *, number: int) -> FileFacts:
     """Writes the file for the vectors of a segment, which are float16 as they are stored."""
-    cells: NDArray[np.int32] = Nearest(codebook.floats(), grouped=len(rows) >= FEW).cells(rows)
+    cells: NDArray[np.int32] = NearestCentroids(codebook.floats(), grouped=len(rows) >= FEW).assign(rows)
     array = ArraySource.of("cells", cell_type(len(codebook)), cells)
     attributes = {"segment": number, "n_cells": len(codebook), "codebook": mark_of(codebook)}
     return write_file(path, "near", [array], attributes=attributes)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.dense_ivf import CALIBRATED, DenseCells, assigned, calibrated, cells_for, train
+from plait.codec.dense_ivf import CALIBRATED_K, DenseIvf, assign_cells, calibrate_probes, cells_for, train
 from plait.errors import InputError
 from plait.scoring.dense import ByteRows
 from plait.storage.segment_file import FileFacts, SegmentFile
@@ -40,11 +40,11 @@ class CellsFile:
         self._file, self._n_rows = file, n_rows
         centroids = file.array("centroids", "|i1", (None, dim))
         n_cells = len(centroids)
-        probes = {k: file.attributes.get(f"probe_{k}") for k in CALIBRATED}
+        probes = {k: file.attributes.get(f"probe_{k}") for k in CALIBRATED_K}
         for k, wanted in probes.items():
             if type(wanted) is not int or not 1 <= wanted <= max(n_cells, 1):
                 raise self._file.damaged(f"attribute 'probe_{k}' is {wanted!r:.50}; it must be a number of its cells")
-        self._cells = DenseCells(
+        self._cells = DenseIvf(
             ByteRows(centroids, file.array("centroid_scales", "<f4", (n_cells,))),
             file.array("starts", "<i8", (n_cells + 1,)),
             file.array("owners", "<u4", (n_rows,)),
@@ -52,7 +52,7 @@ class CellsFile:
             MappingProxyType({k: wanted for k, wanted in probes.items() if isinstance(wanted, int)}),
         )
 
-    def cells(self) -> DenseCells:
+    def cells(self) -> DenseIvf:
         """The cells, once starts and the scales of centroids were checked. Searches check the owners that they meet."""
         held = self._cells
         with self._file.blaming():
@@ -80,7 +80,7 @@ class CellsFile:
 
 
 def write_cells(
-    path: Path, rows: NDArray[np.float32], *, number: int, kept: DenseCells | None = None, n_threads: int = 1
+    path: Path, rows: NDArray[np.float32], *, number: int, kept: DenseIvf | None = None, n_threads: int = 1
 ) -> FileFacts:
     """Writes the file for the rows of a segment. Centroids that are `kept` are used again."""
     if kept is None:
@@ -88,8 +88,8 @@ def write_cells(
     else:
         centroids = kept.centroids.codes.astype(np.float32) * kept.centroids.scales[:, None]
     rounded = ByteRows.rounded(centroids)
-    starts, owners = assigned(rows, centroids, n_threads=n_threads)
-    probes = calibrated(rows, rounded, starts, owners)
+    starts, owners = assign_cells(rows, centroids, n_threads=n_threads)
+    probes = calibrate_probes(rows, rounded, starts, owners)
     scales = np.empty(len(rows), np.float32)
 
     def codes() -> Iterator[NDArray[np.int8]]:
@@ -116,6 +116,6 @@ def are_wanted(n_rows: int) -> bool:
     return n_rows >= FEWEST_ROWS
 
 
-def centroids_to_keep(cells: DenseCells | None, n_rows: int) -> DenseCells | None:
+def centroids_to_keep(cells: DenseIvf | None, n_rows: int) -> DenseIvf | None:
     """What is there, unless the rows have outgrown it."""
     return cells if cells is not None and cells_for(n_rows) < OUTGROWN * len(cells.centroids) else None

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.codebook import Codebook
-from plait.codec.coded_items import CodedItems
+from plait.codec.coded_items import CodedItems, Postings
 from plait.codec.packing import row_bytes
-from plait.codec.pooling import MOST_FIXED
-from plait.codec.postings import Postings
+from plait.codec.pooling import MAX_FIXED
 from plait.codec.residual import ResidualCodec
-from plait.codec.train import FINE_BITS, Fitted
+from plait.codec.train import FittedCodec
 from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.scoring.residual import BITS, CodedRows, check_cells, check_postings
 from plait.storage.segment_file import Attributes, SegmentFile
@@ -54,7 +53,7 @@ class CodedFile:
             file.array("posting_items", "<u4", (None,)), file.array("posting_offsets", "<i8", (len(centroids) + 1,))
         )
         self._plain = self._plane("", self._bits)
-        self._fine = self._plane("fine_", FINE_BITS) if self._whole("fine", (0, 1)) else None
+        self._fine = self._plane("fine_", 8) if self._whole("fine", (0, 1)) else None
 
     def items(self) -> CodedItems:
         """The items, once the codec and every offset were checked. The kernels check cells and postings they meet."""
@@ -66,7 +65,7 @@ class CodedFile:
             if self._offsets is not None:
                 _check_rising("offsets", self._offsets, len(self._cells))
             _check_rising("posting_offsets", self._postings.offsets, len(self._postings.items))
-        return CodedItems(*self._plain, self._offsets, self._postings, fine=self._fine, stride=self.fixed)
+        return CodedItems(*self._plain, self._offsets, self._postings, codes_8bit=self._fine, stride=self.fixed)
 
     def check_values(self) -> None:
         """Reads every cell and posting, and compares the two. What `items` checks must hold."""
@@ -111,9 +110,9 @@ class CodedFile:
 
 def same_codec(one: CodedItems, other: CodedItems) -> bool:
     """Whether the codes of two segments mean the same, so that they can stand in one."""
-    if (one.fine is None) != (other.fine is None) or not _same(one.codec, other.codec):
+    if (one.codes_8bit is None) != (other.codes_8bit is None) or not _same(one.codec, other.codec):
         return False
-    return one.fine is None or other.fine is None or _same(one.fine[0], other.fine[0])
+    return one.codes_8bit is None or other.codes_8bit is None or _same(one.codes_8bit[0], other.codes_8bit[0])
 
 
 def _same(one: ResidualCodec, other: ResidualCodec) -> bool:
@@ -135,7 +134,7 @@ def fixed_of(file: SegmentFile, n_items: int, n_vectors: int) -> int | None:
     fixed = file.attributes.get("fixed")
     if fixed is None:
         return None
-    if type(fixed) is not int or not 1 <= fixed <= MOST_FIXED or n_vectors != n_items * fixed:
+    if type(fixed) is not int or not 1 <= fixed <= MAX_FIXED or n_vectors != n_items * fixed:
         raise CorruptIndexError(
             f"{file.path}: attribute 'fixed' is {fixed!r:.50}, and there are {n_vectors} vectors of {n_items} items; "
             f"restore the index from a copy, or build it again"
@@ -148,9 +147,9 @@ def cell_type(n_cells: int) -> str:
     return "<u2" if n_cells <= 1 << 16 else "<u4"
 
 
-def codec_arrays(fitted: Fitted) -> list[ArraySource]:
+def codec_arrays(fitted: FittedCodec) -> list[ArraySource]:
     """The arrays of a codec, for a file to be written."""
-    codec, fine = fitted.codec, fitted.fine
+    codec, fine = fitted.codec, fitted.codec_8bit
     arrays = [
         ArraySource.of("centroids", "|u1", codec.codebook.centroids),
         ArraySource.of("steps", "<f4", codec.steps),
@@ -166,7 +165,7 @@ def codec_arrays(fitted: Fitted) -> list[ArraySource]:
     return arrays
 
 
-def codec_attributes(fitted: Fitted) -> Attributes:
+def codec_attributes(fitted: FittedCodec) -> Attributes:
     """The numbers of a codec, for a file to be written."""
     codec = fitted.codec
     return {
@@ -174,7 +173,7 @@ def codec_attributes(fitted: Fitted) -> Attributes:
         "scale": codec.codebook.scale,
         "longest": codec.codebook.longest,
         "error": fitted.error,
-        "fine": int(fitted.fine is not None),
+        "fine": int(fitted.codec_8bit is not None),
     }
 
 

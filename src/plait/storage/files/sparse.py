@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.impacts import LARGEST, n_windows, with_bounds
+from plait.codec.impacts import MAX_IMPACT, n_windows, with_window_maxima
 from plait.errors import InputError
 from plait.scoring.sparse import Impacts
 from plait.storage.segment_file import FileFacts, SegmentFile
@@ -82,9 +82,13 @@ class SparseFile:
             largest = np.zeros(len(held), np.uint8)
             np.maximum.at(largest, held.rows, held.impacts)
             filled = largest > 0
-            if np.any(held.impacts == 0) or np.any(largest[filled] != LARGEST) or np.any((held.scales > 0) != filled):
+            if (
+                np.any(held.impacts == 0)
+                or np.any(largest[filled] != MAX_IMPACT)
+                or np.any((held.scales > 0) != filled)
+            ):
                 raise InputError("impacts and scales do not fit: the largest impact of every row must be 255")
-            expected = with_bounds(
+            expected = with_window_maxima(
                 held.terms, held.offsets, held.rows, held.impacts, held.scales, window_rows=held.window_rows
             )
             for name in ("peaks", "frequent", "maxima"):

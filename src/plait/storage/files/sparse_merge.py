@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.impacts import WINDOW_ROWS, frequent_terms, largest_of, n_windows, run_lengths, window_maxima
+from plait.codec.impacts import WINDOW_ROWS, frequent_terms, max_per_range, n_windows, run_lengths, window_maxima
 from plait.scoring.sparse import Impacts
 from plait.storage.files.sparse import attributes_of
 from plait.storage.merge import Part
@@ -48,7 +48,7 @@ def write_merged(path: Path, parts: Sequence[Part], *, number: int, window_rows:
     for block in _blocks(sources):
         terms.append(block.terms)
         counts.append(np.diff(block.offsets))
-        peaks.append(largest_of(block.impacts * scales[block.rows], block.offsets))
+        peaks.append(max_per_range(block.impacts * scales[block.rows], block.offsets))
     all_terms, all_counts = _joined(terms, np.int32), _joined(counts, np.int64)
     all_peaks = _joined(peaks, np.float32)
     frequent = frequent_terms(all_counts, len(scales), window_rows)

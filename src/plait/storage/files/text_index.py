@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.impacts import LARGEST, WINDOW_ROWS, n_windows, with_bounds
+from plait.codec.impacts import MAX_IMPACT, WINDOW_ROWS, n_windows, with_window_maxima
 from plait.errors import CorruptIndexError, InputError
 from plait.scoring.bm25 import saturated
 from plait.scoring.sparse import Impacts
@@ -187,10 +187,10 @@ def impacts_of(
     weights = saturated(counts.astype(np.float64), lengths[rows].astype(np.float64), mean_length).astype(np.float32)
     largest = np.zeros(len(lengths), np.float32)
     np.maximum.at(largest, rows, weights)
-    scales = (largest / np.float32(LARGEST)).astype(np.float32)
-    impacts = np.clip(np.rint(weights / scales[rows].astype(np.float64)), 1, LARGEST).astype(np.uint8)
+    scales = (largest / np.float32(MAX_IMPACT)).astype(np.float32)
+    impacts = np.clip(np.rint(weights / scales[rows].astype(np.float64)), 1, MAX_IMPACT).astype(np.uint8)
     terms = np.arange(len(offsets) - 1, dtype=np.int32)
-    return with_bounds(terms, offsets, rows, impacts, scales, window_rows=WINDOW_ROWS)
+    return with_window_maxima(terms, offsets, rows, impacts, scales, window_rows=WINDOW_ROWS)
 
 
 def write_words(path: Path, connection: sqlite3.Connection, docs: NDArray[np.int64], *, number: int) -> FileFacts:
