@@ -65,7 +65,7 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     table = integer.score_centroids(packed, centroids, bias, 7)
 
     yield Task(
-        "score_cells",
+        "score_centroids",
         "centroid",
         sizes.n_cells,
         sizes.dim + 2 * lanes,
@@ -77,7 +77,7 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     some, token_floats = centroids[:4096], tokens.astype(np.float32)
     best, which = np.full(1536, integer.NO_SCORE, np.int32), np.full(1536, -1, np.int32)
     yield Task(
-        "nearest_rows, 1536 tokens",
+        "nearest_centroids, 1536 tokens",
         "centroid",
         len(some),
         sizes.dim,

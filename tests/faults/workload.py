@@ -47,7 +47,7 @@ def merge_early() -> None:
     """From now on in this process, few writes and few vectors are enough for a merge that compresses."""
     for module in (tiers, writing):
         setattr(module, "FANOUT", 3)  # noqa: B010 -- imported there, not defined
-    for name in ("CODED_FROM", "ROWS_A_CELL"):
+    for name in ("CODED_FROM", "ROWS_PER_CELL"):
         setattr(compact, name, 1)
 
 

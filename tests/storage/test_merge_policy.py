@@ -135,7 +135,7 @@ def coded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A compressed segment and eight small ones, which are enough to be compressed."""
     for module in (tiers, compact):
         monkeypatch.setattr(module, "CODED_FROM", 0)
-    monkeypatch.setattr(compact, "ROWS_A_CELL", 1)
+    monkeypatch.setattr(compact, "ROWS_PER_CELL", 1)
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         writer.compact()

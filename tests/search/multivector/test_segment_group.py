@@ -48,7 +48,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = make(tmp_path_factory.mktemp("merged") / "index", n_batches=FANOUT)
     with pytest.MonkeyPatch.context() as patch, store.writer() as writer:
         patch.setattr(compact, "CODED_FROM", 1)
-        patch.setattr(compact, "ROWS_A_CELL", 1)
+        patch.setattr(compact, "ROWS_PER_CELL", 1)
         patch.setattr("plait.storage.writer.choose", lambda segments: [own for own in segments if own.coded is None])
         assert writer.merge() == FANOUT
         writer.write(*batch(1000, N_NEW, noise=0.3))
