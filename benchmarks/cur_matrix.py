@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings
 from plait.encode.chunking import with_title
 from plait.encode.load import load
-from plait.evaluate import read_qrels, read_queries
+from plait.evaluate import rank_queries, read_qrels, read_queries
 from plait.index import open_index
 from plait.readers import documents_from
 from plait.records import Document
@@ -150,7 +150,7 @@ def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) 
         open_index(Path(folder) / "index", create=True, encoder=WordsOnly()) as index,
     ):
         index.add(documents)
-        for number, ranked in enumerate(index.rank(queries, depth, mode="bm25")):
+        for number, ranked in enumerate(rank_queries(index, queries, depth, mode="bm25")):
             own = [places[document] for document, _ in ranked]
             found[number, : len(own)] = own
     return found

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import plait
 from plait.embeddings import Embeddings
-from plait.evaluate import JudgedSet, load_set, measure, without_self
+from plait.evaluate import JudgedSet, load_set, measure, rank_queries, without_self
 from plait.records import Document
 
 BATCH = 5000
@@ -67,7 +67,7 @@ def bm25(asked: argparse.Namespace) -> None:
         if parts["field"]:
             judged = asking_with(judged, asked.data / name, parts["field"])
         with tempfile.TemporaryDirectory() as folder, text_index(Path(folder), judged.documents(), language) as index:
-            index.rank(list(judged.queries.values())[:1], 10, mode="bm25")
+            rank_queries(index, list(judged.queries.values())[:1], 10, mode="bm25")
             start = time.thread_time()
             found = ranked(index, judged.queries, 101, "bm25")
             each = (time.thread_time() - start) / len(found) * 1000
@@ -143,7 +143,7 @@ def text_index(folder: Path, documents: Iterable[Document], language: str | None
 
 
 def ranked(index: plait.Index, queries: Mapping[str, str], k: int, mode: str) -> dict[str, list[tuple[str, float]]]:
-    found: Sequence[list[tuple[str, float]]] = index.rank(list(queries.values()), k, mode=mode)
+    found: Sequence[list[tuple[str, float]]] = rank_queries(index, list(queries.values()), k, mode=mode)
     return dict(zip(queries, found, strict=True))
 
 

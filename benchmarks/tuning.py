@@ -41,7 +41,7 @@ def build(path: Path, corpus: EmbeddingFiles, *, fine: bool) -> None:
     with plait.open(path, create=True, spec=EmbeddingSpec(multi=corpus.values.shape[1])) as index:
         documents = [{"id": str(number), "text": f"passage {number}"} for number in range(len(corpus))]
         index.add_embeddings(documents, Embeddings(multi=MultiVectors(corpus.values, corpus.offsets)))
-        done = index.compact(bits=2, fine=fine)
+        done = index.compact(bits=2, keep_8bit=fine)
     print(
         f"{path.name}: {done.n_vectors:,} vectors in {done.seconds:.0f} s, codes keep {done.codes_recall}", flush=True
     )

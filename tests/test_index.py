@@ -12,6 +12,7 @@ import plait
 from encoders import WordEncoder
 from plait.embeddings import Embeddings
 from plait.errors import ConfigError, DocumentError, EncoderMismatchError, InputError, NotAnIndexError, QueryError
+from plait.evaluate import search_fingerprint
 
 
 @pytest.fixture
@@ -182,21 +183,21 @@ def test_refresh_shows_what_another_handle_wrote(tmp_path: Path) -> None:
 def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "a", "text": "one"}])
-        before = index.state(mode="bm25")
-        assert before != index.state(mode="hybrid")
+        before = search_fingerprint(index, mode="bm25")
+        assert before != search_fingerprint(index, mode="hybrid")
         index.add([{"id": "b", "text": "two"}])
-        after = index.state(mode="bm25")
+        after = search_fingerprint(index, mode="bm25")
         assert before != after
     with plait.open(tmp_path / "index", encoder=WordEncoder(), read_only=True) as again:
-        assert again.state(mode="bm25") == after
+        assert search_fingerprint(again, mode="bm25") == after
         with pytest.raises(ConfigError, match="no mode"):
-            again.state(mode="nonsense")
+            search_fingerprint(again, mode="nonsense")
 
 
 def test_the_state_changes_with_the_default_weights(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = index.state(mode="hybrid")
+    before = search_fingerprint(index, mode="hybrid")
     monkeypatch.setattr("plait.search.hybrid_params.DEFAULT_WEIGHTS", {"dense": 0.3, "multi": 1.0, "bm25": 0.1})
-    assert index.state(mode="hybrid") != before
+    assert search_fingerprint(index, mode="hybrid") != before
 
 
 def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plait.Index) -> None:

@@ -1,22 +1,19 @@
-"""`Index`: what `plait.open` gives. It holds an encoder, a store and one view of it, and puts writing and searching
-together; each of the parts is usable alone."""
+"""`Index`: what `plait.open` returns. It joins a store, an encoder and a searcher; each of them is usable alone."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from plait.closing import Closing
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings
-from plait.encode.chunking import with_title
 from plait.encode.protocol import EmbeddingSpec, Encoder
 from plait.encode.source import ARRAYS, EncoderSource
-from plait.errors import ConfigError, NotAnIndexError, QueryError
+from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
-from plait.search.candidates import numbers_of
 from plait.search.hits import load_hits
 from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
     from plait.tune.synthetic_queries import Queries
     from plait.tune.weight_search import Fitted
 
-RANK_BATCH = 32  # queries that are encoded and searched together when many are ranked
-
 
 def open_index(
     path: str | Path,
@@ -44,44 +39,40 @@ def open_index(
     model: str | Path | None = None,
     encoder: Encoder | None = None,
     spec: EmbeddingSpec | None = None,
-    fixed: int | None = None,
-    pool_factor: int | None = None,
-    pooling: str | None = None,
+    pooling: Pooling | None = None,
     language: str | None = None,
     precision: str | None = None,
     n_threads: int | None = None,
     read_only: bool = False,
-    ahead: ModelPreload | None = None,
+    preload: ModelPreload | None = None,
 ) -> Index:
-    """Opens the index at `path`; with `create`, makes it if there is none.
+    """Opens the index at `path`. With `create`, makes one if the folder does not exist or is empty.
 
-    An index remembers the model it was built with and loads it when text is first encoded. `model` names another
-    (bundled, or a model folder), `encoder` is any object of that protocol, and `shape` makes an index for vectors
-    that the caller brings (see `Index.add_embeddings`).
+    Vectors come from one of three sources. `model` is the name of a bundled model or a model folder; `encoder` is any
+    object with the `Encoder` protocol; `spec` is for an index whose vectors the caller makes (`Index.add_embeddings`).
+    An index remembers its model and loads it when a text is first encoded, so none of them is needed to open it again.
 
-    A new index may keep fewer vectors of the multi strand: exactly `fixed` for every passage, or one for every
-    `pool_factor`, put together as `pooling` says ("hierarchical", the default, or "sequential"). It remembers that for
-    all that is added later; opening it with another choice is an error, and without one is not.
+    `pooling` stores fewer vectors for each passage: `Pooling(fixed=32)` or `Pooling(factor=2)`. `language` ("de",
+    "ru", ...) stems the full text for that language; the default stems English and takes texts in any language. The
+    index remembers both. Opening an index with a different value is a ConfigError; leaving them out is not.
 
-    `language` ("de", "ru", ...) stems the full text of a new index for one language; without it English is stemmed, and
-    texts of any languages may be mixed. It too is remembered.
-
-    `ahead` is a model that is loading already; it is used if it is the
-    index's.
+    `preload` is a model that is already loading in the background; it is used if it is the model of the index.
     """
     if sum(given is not None for given in (model, encoder, spec)) > 1:
-        raise ConfigError("give one of model, encoder and shape: they all say where the vectors come from")
+        raise ConfigError("give one of model, encoder and spec: each says where the vectors come from")
+    if pooling is not None and not isinstance(pooling, Pooling):
+        raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {pooling!r}")
     path = Path(path)
     threads = n_threads or os.cpu_count() or 1
-    source = EncoderSource(model, encoder, precision=precision, n_threads=threads, ahead=ahead)
+    source = EncoderSource(model, encoder, precision=precision, n_threads=threads, ahead=preload)
     try:
         store = Store.open(path, read_only=read_only)
     except NotAnIndexError:
         if not create:
             raise
-        store = _create(path, source, spec, Pooling.asked(fixed, pool_factor, pooling), language)
+        store = _create(path, source, spec, pooling, language)
     try:
-        refuse_other_pooling(store, Pooling.asked(fixed, pool_factor, pooling, kept=store.pooling))
+        refuse_other_pooling(store, pooling)
         refuse_other_language(store, language)
         source.serve(store)
     except BaseException:
@@ -102,15 +93,82 @@ def _create(
     return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), facts=facts, **chosen)
 
 
-class Index(Closing):
-    """A store with an encoder. Reads see one state of it; writes through this object are seen at once."""
+class Index:
+    """Documents on disk, with the encoder that made their embeddings.
+
+    Searches see one committed state of the index. Writes through this object are visible to it at once; writes of
+    other processes after `refresh`. Use it in a `with` statement, or call `close`.
+    """
 
     def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
+        """Not called by users: see `plait.open`, `Index.open` and `Index.create`."""
         self._store, self._source, self._n_threads = store, source, n_threads
         self._view: Snapshot | None = None
         self._searcher = Searcher(store, source, n_threads=n_threads)
+        self._closed = False
 
-    # -- looking after it
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        model: str | Path | None = None,
+        encoder: Encoder | None = None,
+        spec: EmbeddingSpec | None = None,
+        pooling: Pooling | None = None,
+        language: str | None = None,
+        precision: str | None = None,
+        n_threads: int | None = None,
+    ) -> Index:
+        """Makes a new index; StoreError if `path` holds one already. The arguments are those of `plait.open`."""
+        try:
+            Store.open(Path(path), read_only=True).close()
+        except NotAnIndexError:
+            pass
+        else:
+            raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
+        return open_index(
+            path,
+            create=True,
+            model=model,
+            encoder=encoder,
+            spec=spec,
+            pooling=pooling,
+            language=language,
+            precision=precision,
+            n_threads=n_threads,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        model: str | Path | None = None,
+        encoder: Encoder | None = None,
+        precision: str | None = None,
+        n_threads: int | None = None,
+        read_only: bool = False,
+    ) -> Index:
+        """Opens an index that exists; NotAnIndexError if there is none. The arguments are those of `plait.open`."""
+        return open_index(
+            path, model=model, encoder=encoder, precision=precision, n_threads=n_threads, read_only=read_only
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{kind} {size}" for kind, size in self.spec.sizes().items()) or "text only"
+        state = "closed" if self._closed else f"{len(self):,} documents"
+        return f"<plait.Index {str(self.path)!r}: {state}, {kinds}>"
+
+    # -- state
 
     @property
     def path(self) -> Path:
@@ -118,26 +176,41 @@ class Index(Closing):
 
     @property
     def spec(self) -> EmbeddingSpec:
+        """Which kinds of embeddings the index holds, and their sizes."""
         return self._store.spec
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder the index was built with; loaded now if it was not."""
+        """The encoder that the index was built with; loads it if that has not happened yet."""
         return self._source.get()
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The committed state that searches see now; valid until the next write or `refresh`."""
+        return self._snapshot()
+
+    @property
+    def searcher(self) -> Searcher:
+        """Plans and runs searches on a snapshot; for code that needs rankings rather than hits."""
+        return self._searcher
+
     def __len__(self) -> int:
+        """The number of documents."""
         return self._snapshot().n_documents
 
     def info(self) -> StoreInfo:
+        """Counts, sizes on disk, model and tuning."""
         return info(self._store)
 
     def refresh(self) -> None:
-        """Moves on to the newest state that any process has committed."""
+        """Makes the newest commit of any process visible to searches."""
         if self._view is not None:
             self._view.close()
         self._view = None
 
     def close(self) -> None:
+        """Releases files and memory; the index cannot be used afterwards. Closing twice does nothing."""
+        self._closed = True
         self.refresh()
         self._store.close()
 
@@ -151,15 +224,15 @@ class Index(Closing):
         merge: bool = True,
         on_progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
-        """Adds documents, or replaces those whose id is there already; what is unchanged is not encoded again.
+        """Adds documents; a document whose id exists is replaced, or skipped without encoding if it did not change.
 
-        A document is a mapping with `id` and `text`, perhaps `title`, and any other fields as metadata. Each
-        `commit_every` documents are durable together; if an error or Ctrl-C ends the call, the batches before stay.
-        With `merge`, small segments are put together on the way.
+        A document is a mapping with `id` and `text`, optionally `title`; all other fields are metadata. Every
+        `commit_every` documents are one commit: an error or Ctrl-C leaves the commits before it in place. `merge`
+        allows small segments to be merged after each commit.
         """
         if isinstance(documents, Mapping | str):
-            raise ConfigError("add takes a sequence of documents; put a single one in a list")
-        from plait.ingest import add_documents  # searching does not need it
+            raise ConfigError("add takes a sequence of documents; put a single document in a list")
+        from plait.ingest import add_documents  # searches do not need it
 
         with self._store.writer() as writer:
             try:
@@ -182,8 +255,11 @@ class Index(Closing):
         spans: Sequence[Sequence[Span]] | None = None,
         merge: bool = True,
     ) -> None:
-        """Adds documents with vectors made elsewhere: one item of `strands` for each, or for each of their `spans`.
-        `merge` as in `add`."""
+        """Adds documents with embeddings made by the caller.
+
+        `embeddings` has one item for each document; with `spans`, one for each passage of each document, in order.
+        `merge` is as in `add`.
+        """
         from plait.ingest import as_document, merge_after
 
         checked = [as_document(document) for document in documents]
@@ -198,10 +274,13 @@ class Index(Closing):
                 self.refresh()
 
     def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None, merge: bool = True) -> int:
-        """Deletes by id, or what a filter accepts; says how many were there. They are gone from every later search, and
-        cost what they are, not what the index is. With `merge`, segments of mostly deleted rows are rewritten."""
+        """Deletes documents by id, or all that a filter accepts; returns how many were deleted.
+
+        Unknown ids are ignored. The cost grows with the documents deleted, not with the index. `merge` allows
+        segments with many deleted rows to be rewritten.
+        """
         if isinstance(ids, str):
-            raise ConfigError("delete takes a sequence of ids; put a single one in a list")
+            raise ConfigError("delete takes a sequence of ids; put a single id in a list")
         if (ids is None) == (filter is None):
             raise ConfigError("delete takes ids or a filter: one of the two")
         from plait.filters import compile_filter
@@ -218,32 +297,39 @@ class Index(Closing):
         return n_deleted
 
     def create_field_index(self, name: str) -> bool:
-        """Makes filters on a field of the metadata quick, from now on: it need not be read from every document. It is
-        named as in a filter (`year`, `author.name`). False if it was so already."""
+        """Makes filters on a metadata field fast, for present and later documents; False if the field has an index.
+
+        The field is named as in a filter: `year`, `author.name`.
+        """
         with self._store.writer() as writer:
-            made = writer.create_field_index(name)
+            created = writer.create_field_index(name)
         self.refresh()
-        return made
+        return created
 
     def compact(
         self,
         *,
         bits: int | None = None,
-        fine: bool | None = None,
+        keep_8bit: bool | None = None,
         retrain: bool = False,
-        fixed: int | None = None,
-        pool_factor: int | None = None,
-        pooling: str | None = None,
+        pooling: Pooling | None = None,
     ) -> CompactionReport:
-        """Rewrites the index as one segment without what was deleted, and compresses the multi strand to `bits` (1, 2,
-        4 or 8) a dimension; `fine` keeps 8 bits beside them for the last stage of a search. An index that does not pool
-        yet can be pooled now, and from now on, with the choices of `plait.open`. See `Writer.compact`."""
+        """Rewrites the index as one segment without deleted rows, and compresses the multi vectors.
+
+        `bits` (1, 2, 4 or 8) is the size of a residual code for each dimension; by default the current size, or 2.
+        `keep_8bit` stores 8-bit codes as well, for the last stage of a search. `retrain` fits the codec again.
+        `pooling` pools an index that has no pooling yet, now and for documents added later. Readers are not disturbed;
+        if it fails, the index is unchanged.
+        """
         with self._store.writer() as writer:
             try:
-                asked = Pooling.asked(fixed, pool_factor, pooling, kept=writer.pooling)
-                return writer.compact(bits=bits, fine=fine, retrain=retrain, pooling=asked, n_threads=self._n_threads)
+                return writer.compact(
+                    bits=bits, keep_8bit=keep_8bit, retrain=retrain, pooling=pooling, n_threads=self._n_threads
+                )
             finally:
                 self.refresh()
+
+    # -- tuning
 
     def tune(
         self,
@@ -257,10 +343,11 @@ class Index(Closing):
         best: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Tuned:
-        """Finds the fastest search of the multi strand that reaches `recall` at k, and saves it in the index.
+        """Finds the fastest multi-vector search that reaches `recall` at k, and saves its parameters in the index.
 
-        `of` says what the recall is a share of: the best by the "vectors" as they were or by their "codes"; by default
-        the first if `compact` has measured what codes lose. Nothing is saved where it is out of reach, unless `best`.
+        The recall is measured against exhaustive search over the original "vectors" or over their "codes" (`of`); the
+        default is "vectors" if `compact` has measured what the codes lose. Queries are made from the documents unless
+        given. If the recall is out of reach nothing is saved; `best` saves the best parameters in that case.
         """
         from plait.tune.recall import Goal
         from plait.tune.recall_of_index import tune_store
@@ -289,10 +376,11 @@ class Index(Closing):
         data: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> tuple[Fitted, FittedWeights | None]:
-        """Fits the weights that hybrid search gives to strands by nDCG@10 on judged queries (texts and judgements by
-        query id), and saves them if they do better than the defaults on queries that took no part in choosing.
+        """Fits the fusion weights of hybrid search to judged queries, by nDCG@10.
 
-        Says what was found, and what was saved, if anything was.
+        `queries` and `qrels` are texts and judgements by query id; `data` names them in reports. Half of the queries
+        choose the weights, the other half tests them: they are saved only if they beat the default weights there.
+        Returns the fit, and the saved weights or None.
         """
         from plait.tune.fusion_weights import weigh_store
 
@@ -311,7 +399,7 @@ class Index(Closing):
             self.refresh()
 
     def reset_tuning(self) -> None:
-        """Forgets what `tune` and `tune_fusion` saved; searches then use the defaults."""
+        """Deletes what `tune` and `tune_fusion` saved; searches use the defaults again."""
         with self._store.writer() as writer:
             writer.tune(None)
             writer.weigh(None)
@@ -430,57 +518,6 @@ class Index(Closing):
         from plait.search.explain import Explainer
 
         return Explainer(snapshot, batch, 0, ranking, self._searcher.tokens(plan)).explain(hit)
-
-    def rank(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        mode: str = "hybrid",
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-        rerank: Rerank = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> list[list[tuple[str, float]]]:
-        """Ids and scores alone, for evaluation over many queries."""
-        snapshot, trace = self._snapshot(), Trace()
-        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
-        ranked = []
-        for start in range(0, len(queries), RANK_BATCH):
-            batch = self._searcher.encode(queries[start : start + RANK_BATCH], plan, trace)
-            for found in self._searcher.run(snapshot, plan, batch, k, trace, rerank=rerank):
-                ids = snapshot.fetch_ids([int(doc) for doc in found.docs])
-                ranked.append([(id, float(score)) for id, score in zip(ids, found.scores, strict=True)])
-            if on_progress is not None:
-                on_progress(len(ranked))
-        return ranked
-
-    def state(
-        self,
-        *,
-        mode: str = "hybrid",
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-        rerank: Rerank = None,
-    ) -> str:
-        """Names what `rank` answers from: the index at this commit, its encoder, and the plan of the mode. While it is
-        the same, so are the answers."""
-        snapshot = self._snapshot()
-        return self._searcher.state(snapshot, self._searcher.plan(snapshot, mode, exact=exact, options=options), rerank)
-
-    def texts(self, ids: Sequence[str]) -> list[str]:
-        """Title and text of each of these documents, in this order; an id that is not there is a QueryError."""
-        snapshot = self._snapshot()
-        numbers_of(snapshot, ids)  # names what is missing
-        found = snapshot.lookup(ids)
-        return [with_title(one.title, one.text) for one in snapshot.fetch([found[id] for id in ids])]
-
-    def unknown_filter_fields(self, filter: str) -> str:
-        """`no document has a field langauge; did you mean language?` of a filter that found nothing; empty where every
-        field that it names is one that some document has."""
-        return self._snapshot().unknown_filter_fields(filter)
-
-    # -- within
 
     def _snapshot(self) -> Snapshot:
         if self._view is None:

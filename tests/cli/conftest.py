@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import plait
-from cli.fakes import Library
+from cli.fakes import FakeIndex, Library
+
+
+def call_method(name: str, index: FakeIndex, *args: object, **kwargs: object) -> object:
+    return getattr(index, name)(*args, **kwargs)
 
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     library = Library()
     monkeypatch.setitem(vars(plait), "open", library.open)
+    for name in ("rank_queries", "search_fingerprint"):
+        monkeypatch.setattr(f"plait.evaluate.rank.{name}", partial(call_method, name))
     return library
 
 

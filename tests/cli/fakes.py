@@ -53,6 +53,10 @@ class FakeIndex:
         report.passages = report.added
         return report
 
+    @property
+    def snapshot(self) -> Self:
+        return self
+
     def unknown_filter_fields(self, filter: str) -> str:
         return "" if "year" in filter else "no document has such a field"
 
@@ -70,12 +74,16 @@ class FakeIndex:
             for rank, one in enumerate(found[:k], 1)
         ]
 
-    def rank(self, queries: Sequence[str], k: int, *, mode: str = "hybrid", **_: Any) -> list[list[tuple[str, float]]]:
+    def rank_queries(
+        self, queries: Sequence[str], k: int, *, mode: str = "hybrid", **_: Any
+    ) -> list[list[tuple[str, float]]]:
         if mode not in ("hybrid", "bm25"):
-            raise ConfigError(f"mode {mode!r} needs a strand that this index does not have")
+            raise ConfigError(f"mode {mode!r} needs embeddings that this index does not have")
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]
 
-    def state(self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None, rerank: object = None) -> str:
+    def search_fingerprint(
+        self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None, rerank: object = None
+    ) -> str:
         return f"{self.path} {sorted(self.documents)} {mode} {options} {rerank}"
 
     def info(self) -> StoreInfo:

@@ -35,7 +35,7 @@ def test_it_says_what_became_of_the_index(runner: CliRunner, index: Path) -> Non
 
 
 def test_a_second_run_has_nothing_to_do(runner: CliRunner, index: Path) -> None:
-    told(runner, index, "--fine")
+    told(runner, index, "--keep-8bit")
     result = runner.invoke(app, ["compact", str(index)])
     assert (result.exit_code, "compact already" in result.stderr) == (0, True)
 
@@ -62,7 +62,7 @@ def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: 
 
 
 def test_an_index_is_pooled_and_says_so(runner: CliRunner, index: Path) -> None:
-    lines = told(runner, index, "--fixed", 3, "--pooling", "sequential")
+    lines = told(runner, index, "--pool-fixed", 3, "--pool-method", "sequential")
     assert lines["pooling"] == "3 rows a passage, sequential"
     assert lines["multi"].startswith("720 vectors, 2 bits")
     shown = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", str(index)]).stdout.splitlines())
@@ -72,6 +72,6 @@ def test_an_index_is_pooled_and_says_so(runner: CliRunner, index: Path) -> None:
     assert (again.exit_code, "pools already" in again.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("options", [["--fixed", "0"], ["--pool-factor", "1"], ["--pooling", "sequential"]])
+@pytest.mark.parametrize("options", [["--pool-fixed", "0"], ["--pool-factor", "1"], ["--pool-method", "sequential"]])
 def test_pooling_that_cannot_be_is_wrong_use(runner: CliRunner, index: Path, options: list[str]) -> None:
     assert runner.invoke(app, ["compact", str(index), *options]).exit_code == 2

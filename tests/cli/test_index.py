@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from cli.fakes import FakeIndex, Library
 from plait.cli.app import app
+from plait.codec.pooling import Pooling
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def test_documents_go_into_the_index(runner: CliRunner, library: Library, source
     result = runner.invoke(app, ["index", str(source), "--to", "ix", "--model", "small", "--threads", "2"])
     assert result.exit_code == 0
     assert list(library.indexes["ix"].documents) == ["0", "1", "2", "3", "4"]
-    assert library.opened == [{"path": "ix", "create": True, "model": "small", "language": None, "n_threads": 2}]
+    assert library.opened == [
+        {"path": "ix", "create": True, "model": "small", "language": None, "pooling": None, "n_threads": 2}
+    ]
     assert "ix: 5 documents added, 0 updated, 0 unchanged; 5 passages in 0.5 s, 10 documents/s" in result.stdout
     assert "1 passages were longer" in result.stderr
 
@@ -83,9 +86,8 @@ def test_wrong_use_ends_with_2(runner: CliRunner, library: Library, wrong: list[
 
 
 def test_pooling_is_handed_on_where_it_is_chosen(runner: CliRunner, library: Library, source: Path) -> None:
-    arguments = ["--fixed", "32", "--pooling", "sequential"]
+    arguments = ["--pool-fixed", "32", "--pool-method", "sequential"]
     assert runner.invoke(app, ["index", str(source), "--to", "ix", *arguments]).exit_code == 0
     assert runner.invoke(app, ["index", str(source), "--to", "iy", "--pool-factor", "2"]).exit_code == 0
     first, second = library.opened
-    assert (first["fixed"], first["pooling"], second["pool_factor"]) == (32, "sequential", 2)
-    assert "pool_factor" not in first
+    assert (first["pooling"], second["pooling"]) == (Pooling(fixed=32, method="sequential"), Pooling(factor=2))

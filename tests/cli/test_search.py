@@ -51,7 +51,7 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
         "options": None, "explain": False, "rerank": None,
     }  # fmt: skip
     assert [{name: value for name, value in one.items() if name != "trace"} for one in index.asked] == [asked]
-    opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "ahead": None}
+    opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "preload": None}
     assert library.opened == [opened]
 
 

@@ -50,7 +50,7 @@ def test_a_recall_out_of_reach_ends_with_1_and_says_what_to_do(runner: CliRunner
     assert result.exit_code == 1
     assert "out of reach: the codes keep 0." in result.stderr
     assert "plait compact --bits 4 (" in result.stderr
-    assert "plait compact --fine (" in result.stderr
+    assert "plait compact --keep-8bit (" in result.stderr
     assert "nothing was saved" in result.stderr
 
 

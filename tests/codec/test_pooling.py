@@ -138,15 +138,15 @@ def test_an_item_too_long_to_compare_all_its_rows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "one of fixed and pool_factor"),
-        ({"fixed": 8, "factor": 2}, "one of fixed and pool_factor"),
+        ({}, "one of fixed and factor"),
+        ({"fixed": 8, "factor": 2}, "one of fixed and factor"),
         ({"fixed": 0}, "fixed is 0"),
         ({"fixed": -1}, "fixed is -1"),
         ({"fixed": 1 << 20}, "from 1 to 65536"),
         ({"fixed": True}, "fixed is True"),
         ({"fixed": 2.5}, r"fixed is 2\.5"),
-        ({"factor": 1}, "pool_factor is 1"),
-        ({"factor": "2"}, "pool_factor is '2'"),
+        ({"factor": 1}, "factor is 1"),
+        ({"factor": "2"}, "factor is '2'"),
         ({"fixed": 8, "method": "random"}, "no pooling 'random'; choose one of hierarchical, sequential"),
     ],
 )
@@ -158,12 +158,3 @@ def test_a_choice_that_cannot_be_is_refused(options: dict[str, Any], message: st
 @pytest.mark.parametrize("pooling", [Pooling(fixed=32), Pooling(factor=2, method="sequential")])
 def test_a_choice_comes_back_from_what_json_holds(pooling: Pooling) -> None:
     assert Pooling.from_dict(pooling.to_dict()) == pooling
-
-
-def test_what_is_not_said_is_as_it_is_kept() -> None:
-    kept = Pooling(fixed=8, method="sequential")
-    assert Pooling.asked(None, None, None, kept=kept) is None
-    assert Pooling.asked(8, None, None, kept=kept) == kept
-    assert Pooling.asked(None, None, "hierarchical", kept=kept) == Pooling(fixed=8)
-    with pytest.raises(ConfigError, match="to how many rows"):
-        Pooling.asked(None, None, "sequential")

@@ -18,9 +18,11 @@ from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_fro
 from plait.cur.build import CurConfig, build_cur, update_cur
 from plait.cur.index import CurFolder, inner_products, quantised
 from plait.errors import ConfigError, CorruptIndexError, InputError, LockedError, NotAnIndexError, StoreError
+from plait.evaluate import rank_queries
 from plait.index import Index
 from plait.rerank.cross_encoder import OnBatch
 from plait.rerank.pairs import Pair
+from plait.search.hits import load_texts
 from plait.search.trace import Trace
 from rerank.small_cross import WordScorer
 
@@ -52,8 +54,8 @@ def built(index: Index) -> Index:
 
 def recall(index: Index, query: str, found: list[str], k: int) -> float:
     """How many of the first k found score as well as the k-th best of all does: many documents score the same."""
-    ids = [id for id, _ in index.rank([query], 500, mode="dense")[0]]
-    scores = WordScorer().score([(query, text) for text in index.texts(ids)])
+    ids = [id for id, _ in rank_queries(index, [query], 500, mode="dense")[0]]
+    scores = WordScorer().score([(query, text) for text in load_texts(index.snapshot, ids)])
     least = np.sort(scores)[-k] - 1e-6
     good = {id for id, score in zip(ids, scores, strict=True) if score >= least}
     return len(good & set(found[:k])) / k
@@ -84,7 +86,7 @@ def test_the_budget_is_kept_and_told(built: Index, mode: str) -> None:
 def test_hits_have_exact_scores_and_say_when_they_were_scored(built: Index) -> None:
     options: dict[str, object] = {"model": WordScorer(), "budget": 60}
     hits = built.search(QUERIES[1], 5, mode="anncur", options=options, explain=True)
-    expected = WordScorer().score([(QUERIES[1], text) for text in built.texts([hit.id for hit in hits])])
+    expected = WordScorer().score([(QUERIES[1], text) for text in load_texts(built.snapshot, [hit.id for hit in hits])])
     np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-5)
     assert {hit.scores["round"] for hit in hits} <= {1.0, 2.0}
     assert hits[0].scores["predicted"] == pytest.approx(hits[0].score, abs=1.0)
@@ -148,7 +150,7 @@ def test_a_build_that_was_killed_goes_on_where_it_was(index: Index, monkeypatch:
     assert scorer.n_pairs == 110 * len(QUERIES)
     assert told[-1] == (scorer.n_pairs, scorer.n_pairs)
     scores = folder.scores(len(QUERIES))
-    texts = index.texts(index._snapshot().fetch_ids(folder.docs().tolist()))
+    texts = load_texts(index.snapshot, index._snapshot().fetch_ids(folder.docs().tolist()))
     np.testing.assert_allclose(scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
 
 

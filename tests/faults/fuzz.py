@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import plait
+from plait.codec.pooling import Pooling
 from plait.search.bm25 import bm25_search, bm25_word_scores
 
 DIM, N_ITEMS = 16, 300
@@ -51,10 +52,16 @@ class Fuzz:
             sparse = SparseVectors.from_items(terms) if has_terms else None
             multi = MultiVectors.from_items(items) if has_tokens else None
             fixed = 4 if kind == "fixed" else None
-            with plait.open(folder / kind, create=True, spec=spec, fixed=fixed, n_threads=1) as index:
+            with plait.open(
+                folder / kind,
+                create=True,
+                spec=spec,
+                pooling=None if fixed is None else Pooling(fixed=fixed),
+                n_threads=1,
+            ) as index:
                 index.add_embeddings(documents, Embeddings(dense=dense, sparse=sparse, multi=multi))
                 if kind in ("coded", "fixed"):
-                    index.compact(fine=kind == "coded")
+                    index.compact(keep_8bit=kind == "coded")
                 if kind == "large":
                     compact_as_large(index)
                 index.delete(["d7"])

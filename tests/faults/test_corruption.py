@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import plait
+from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import PlaitError
@@ -25,7 +26,9 @@ Answer = list[list[tuple[str, float, str]]]
 def make(path: Path, kind: str) -> None:
     fixed = 3 if kind.startswith("fixed") else None
     spec = EmbeddingSpec(dense=4, multi=DIM)
-    with plait.open(path, create=True, spec=spec, fixed=fixed, n_threads=1) as index:
+    with plait.open(
+        path, create=True, spec=spec, pooling=None if fixed is None else Pooling(fixed=fixed), n_threads=1
+    ) as index:
         for first in (0, 60):
             documents, spans, embeddings = batch(first, 60)
             index.add_embeddings(documents, embeddings, spans=spans)

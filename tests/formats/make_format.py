@@ -78,7 +78,7 @@ def make_coded(path: Path) -> None:
     store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(multi=CODED_DIM), facts={})
     with store.writer() as writer:
         writer.write(*coded_batch(0, N_CODED))
-        writer.compact(bits=2, fine=True)
+        writer.compact(bits=2, keep_8bit=True)
         shrink(writer)
 
 

@@ -13,6 +13,7 @@ import plait
 from encoders import WordEncoder
 from plait.cli.app import app
 from plait.errors import ConfigError, ModelError
+from plait.evaluate import rank_queries
 from plait.index import Index
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.reranker import Reranker, blended
@@ -66,7 +67,7 @@ def test_an_explanation_gives_the_old_ranks_and_the_new_score(index: Index) -> N
 
 
 def test_runs_are_reranked_too(index: Index) -> None:
-    ranked = index.rank(["woven vectors", "cloth"], 2, rerank=Reranker(WordScorer()))
+    ranked = rank_queries(index, ["woven vectors", "cloth"], 2, rerank=Reranker(WordScorer()))
     assert [len(own) for own in ranked] == [2, 2]
     assert ranked[0][0][0] == index.search("woven vectors", 1, rerank=Reranker(WordScorer()))[0].id
 

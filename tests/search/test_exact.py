@@ -12,6 +12,7 @@ import reference
 from encoders import WordEncoder
 from plait.embeddings import Embeddings
 from plait.errors import ConfigError
+from plait.evaluate import rank_queries
 
 WORDS = [
     "red",
@@ -112,7 +113,7 @@ def test_many_queries_together_equal_them_one_by_one(index: plait.Index) -> None
 
 
 def test_ranking_gives_the_same_as_searching(index: plait.Index) -> None:
-    ranked = index.rank(["red oak", "snow"], k=7)
+    ranked = rank_queries(index, ["red oak", "snow"], k=7)
     assert ranked[0] == [(hit.id, hit.score) for hit in index.search("red oak", k=7)]
 
 

@@ -53,7 +53,7 @@ def index(tmp_path: Path, request: pytest.FixtureRequest) -> plait.Index:
     if request.param == "2 bits":
         made.compact(bits=2)
     elif request.param == "4 bits, fine":
-        made.compact(bits=4, fine=True)
+        made.compact(bits=4, keep_8bit=True)
     return made
 
 
@@ -139,7 +139,7 @@ def test_an_explanation_asked_for_later_is_the_same(index: plait.Index, mode: st
 def test_imputed_similarities_are_marked_and_make_up_the_score(tmp_path: Path, mode: str, per_row: float) -> None:
     made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
     made.add(documents())
-    made.compact(bits=4, fine=True)
+    made.compact(bits=4, keep_8bit=True)
     hits = made.search("silk yarn", k=20, mode=mode, options={"n_tokens": 30}, explain=True)
     matches = [explained(hit).multi for hit in hits]
     for hit, multi in zip(hits, matches, strict=True):

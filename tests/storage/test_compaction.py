@@ -133,7 +133,7 @@ def test_compacting_twice_does_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("fine", [False, True])
 def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, fine: bool) -> None:
-    compact(store, fine=fine)
+    compact(store, keep_8bit=fine)
     first = codes(store)
     with store.writer() as writer:
         writer.delete(["d1", "d2"])
@@ -194,14 +194,14 @@ def test_too_few_vectors_for_other_bits_become_float16_again(store: Store) -> No
 
 
 def test_fine_codes_can_be_dropped_and_not_be_made_from_codes(store: Store) -> None:
-    compact(store, fine=True)
+    compact(store, keep_8bit=True)
     plain = codes(store)
     large = info(store).bytes_by_part["coded"]
-    compact(store, fine=False)
+    compact(store, keep_8bit=False)
     assert info(store).bytes_by_part["coded"] < large / 2
     np.testing.assert_array_equal(codes(store), plain)
     with pytest.raises(ConfigError, match="fine codes need the vectors as they were"):
-        compact(store, fine=True)
+        compact(store, keep_8bit=True)
     assert len(state(store)) == 108
 
 
@@ -210,7 +210,7 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path: Path, monkeypatch
     files = []
     for n_threads in (1, 3):
         store = make_tokens(tmp_path / str(n_threads))
-        compact(store, n_threads=n_threads, fine=True)
+        compact(store, n_threads=n_threads, keep_8bit=True)
         files.append((store.path / "segments" / "000004" / "coded.plait").read_bytes())
     assert files[0] == files[1]
 

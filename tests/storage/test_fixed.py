@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -165,7 +165,7 @@ def test_a_value_that_cannot_be_stored_is_refused_by_name_after_pooling(store: S
 @pytest.mark.parametrize("fine", [False, True])
 def test_compaction_keeps_records_of_as_many_vectors(store: Store, fine: bool) -> None:
     with store.writer() as writer:
-        done = writer.compact(fine=fine)
+        done = writer.compact(keep_8bit=fine)
     assert (done.n_vectors, done.bits, done.note, done.pooling) == (216 * 4, 2, "", "")
     (file,) = files(store, "coded.plait")
     assert "offsets" not in names(file)
@@ -370,28 +370,28 @@ def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: Embed
 
 def test_opening_with_another_choice_is_refused(tmp_path: Path) -> None:
     path, spec = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
-    with plait.open(path, create=True, spec=spec, fixed=4, pooling="sequential") as index:
+    with plait.open(path, create=True, spec=spec, pooling=Pooling(fixed=4, method="sequential")) as index:
         multi = batch(0, 5)[2].multi
         assert multi is not None
         index.add_embeddings([{"id": str(n), "text": "x"} for n in range(10)], Embeddings(multi=multi))
         assert index.info().pooling == "4 rows a passage, sequential"
-    for same_choice in ({}, {"fixed": 4}, {"pooling": "sequential"}, {"fixed": 4, "pooling": "sequential"}):
-        plait.open(path, **same_choice).close()
-    for other in ({"fixed": 5}, {"pool_factor": 2}, {"fixed": 4, "pooling": "hierarchical"}):
+    for same in (None, Pooling(fixed=4, method="sequential")):
+        plait.open(path, pooling=same).close()
+    for other in (Pooling(fixed=5), Pooling(factor=2), Pooling(fixed=4, method="hierarchical")):
         with pytest.raises(ConfigError, match="pools its vectors"):
-            plait.open(path, create=True, **other)
-    with pytest.raises(ConfigError, match="one of fixed and pool_factor"):
-        plait.open(path, fixed=4, pool_factor=2)
+            plait.open(path, create=True, pooling=other)
+    with pytest.raises(ConfigError, match=r"must be a plait.Pooling"):
+        plait.open(path, pooling=cast(Any, "sequential"))
 
 
 def test_an_index_without_pooling_is_not_pooled_by_opening_it(tmp_path: Path) -> None:
     path, spec = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
     plait.open(path, create=True, spec=spec).close()
     with pytest.raises(ConfigError, match="run plait compact with it"):
-        plait.open(path, fixed=4)
+        plait.open(path, pooling=Pooling(fixed=4))
     with plait.open(path) as index:
-        index.compact(fixed=4)
-    plait.open(path, fixed=4).close()
+        index.compact(pooling=Pooling(fixed=4))
+    plait.open(path, pooling=Pooling(fixed=4)).close()
 
 
 # -- damaged
@@ -401,7 +401,7 @@ def test_an_index_without_pooling_is_not_pooled_by_opening_it(tmp_path: Path) ->
 def made_coded(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store.open(Path(shutil.copytree(made, tmp_path_factory.mktemp("coded") / "index")))
     with store.writer() as writer:
-        writer.compact(fine=True)
+        writer.compact(keep_8bit=True)
     return store.path
 
 

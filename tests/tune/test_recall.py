@@ -115,7 +115,7 @@ def test_plain_codes_say_what_finer_ones_would_cost(tmp_path: Path) -> None:
         n_vectors = 6 * N_PASSAGES
         costs = {remedy.command: remedy.n_bytes for remedy in done.remedies}
         assert costs["--bits 4"] == n_vectors * DIM * 3 // 8
-        assert costs["--fine"] == n_vectors * (DIM + 1)
+        assert costs["--keep-8bit"] == n_vectors * (DIM + 1)
 
 
 def test_compaction_measures_what_the_codes_lose(index: plait.Index) -> None:

@@ -29,7 +29,7 @@ def make_index(path: Path, *, bits: int = 2, fine: bool = False) -> Path:
     with plait.open(path, create=True, spec=EmbeddingSpec(multi=DIM), n_threads=1) as index:
         documents = [{"id": str(number), "text": f"passage {number}"} for number in range(N_PASSAGES)]
         index.add_embeddings(documents, Embeddings(multi=passages(1, N_PASSAGES)))
-        index.compact(bits=bits, fine=fine)
+        index.compact(bits=bits, keep_8bit=fine)
     return path
 
 

@@ -9,7 +9,7 @@ import typer
 
 from plait.cli.errors import say
 from plait.cli.info import size
-from plait.cli.options import Fixed, IndexPath, PoolFactor, PoolingMethod, Threads, pooling_options
+from plait.cli.options import IndexPath, PoolFactor, PoolFixed, PoolMethod, Threads, pooling_from
 
 if TYPE_CHECKING:
     from plait.storage.compaction import CompactionReport
@@ -27,14 +27,16 @@ def compact(
     bits: Annotated[
         Bits | None, typer.Option(help="Bits a dimension of the multi strand; by default as it is, or 2 at first.")
     ] = None,
-    fine: Annotated[
+    keep_8bit: Annotated[
         bool | None,
-        typer.Option("--fine/--no-fine", help="Keep 8 bits a dimension beside them, for the last stage of a search."),
+        typer.Option(
+            "--keep-8bit/--no-keep-8bit", help="Keep 8 bits a dimension beside them, for the last stage of a search."
+        ),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Fit the compression anew.")] = False,
-    fixed: Fixed = None,
+    pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
-    pooling: PoolingMethod = None,
+    pool_method: PoolMethod = None,
     threads: Threads = None,
 ) -> None:
     """Make an index small: one segment, nothing deleted, the multi strand compressed.
@@ -45,14 +47,16 @@ def compact(
     Examples:
       plait compact my-index
       plait compact my-index --bits 4
-      plait compact my-index --fixed 32
+      plait compact my-index --pool-fixed 32
     """
     import plait
 
     with plait.open(index, n_threads=threads) as opened:
         before = opened.info().bytes
-        chosen = pooling_options(fixed, pool_factor, pooling)
-        done = opened.compact(bits=None if bits is None else int(bits), fine=fine, retrain=retrain, **chosen)
+        pooling = pooling_from(pool_fixed, pool_factor, pool_method)
+        done = opened.compact(
+            bits=None if bits is None else int(bits), keep_8bit=keep_8bit, retrain=retrain, pooling=pooling
+        )
         after = opened.info().bytes
     for line in _lines(done, before, after):
         print(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.errors import StoppedError, say
-from plait.cli.options import Fixed, Language, Model, PoolFactor, PoolingMethod, Threads, pooling_options
+from plait.cli.options import Language, Model, PoolFactor, PoolFixed, PoolMethod, Threads, pooling_from
 from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def index(
     to: Annotated[Path, typer.Option(metavar="INDEX", help="The folder of the index; made if there is none.")],
     model: Model = None,
     threads: Threads = None,
-    fixed: Fixed = None,
+    pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
-    pooling: PoolingMethod = None,
+    pool_method: PoolMethod = None,
     language: Language = None,
     on_error: Annotated[OnError, typer.Option(help="What to do with a record that cannot be read.")] = OnError.stop,
     commit_every: Annotated[int, typer.Option(min=1, help="Documents that are made durable together.")] = 2000,
@@ -55,7 +55,7 @@ def index(
       plait index corpus.jsonl --to my-index
       plait index notes/ papers/ --to my-index --on-error skip
       zcat dump.gz | plait index - --to my-index
-      plait index corpus.jsonl --to small-index --fixed 32
+      plait index corpus.jsonl --to small-index --pool-fixed 32
       plait index notizen/ --to notizen-index --language de
       plait index corpus.jsonl --to my-index --resume
     """
@@ -69,9 +69,9 @@ def index(
     read = SourceReport()
     documents = _not_empty(documents_from(sources, on_error=on_error.value, report=read), sources)
     n_kept = 0
-    chosen = pooling_options(fixed, pool_factor, pooling)
+    pooling = pooling_from(pool_fixed, pool_factor, pool_method)
     with (
-        plait.open(to, create=not resume, model=model, language=language, n_threads=threads, **chosen) as opened,
+        plait.open(to, create=not resume, model=model, language=language, pooling=pooling, n_threads=threads) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plait.errors import ConfigError
 
+if TYPE_CHECKING:
+    from plait.codec.pooling import Pooling
 
-class Method(StrEnum):
+
+class PoolingMethod(StrEnum):
     hierarchical = "hierarchical"
     sequential = "sequential"
 
@@ -29,15 +32,19 @@ Settings = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the mode, such as n_probe=16; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Fixed = Annotated[
+PoolFixed = Annotated[
     int | None,
     typer.Option(
-        metavar="N", help="Keep exactly N token vectors for every passage, now and later.", show_default=False
+        metavar="N", help="Store exactly N token vectors for every passage; the index remembers it.", show_default=False
     ),
 ]
 PoolFactor = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Keep one token vector for every N, now and later.", show_default=False),
+    typer.Option(metavar="N", help="Store one token vector for every N; the index remembers it.", show_default=False),
+]
+PoolMethod = Annotated[
+    PoolingMethod | None,
+    typer.Option(help="Pool vectors that are similar (the default) or consecutive.", show_default=False),
 ]
 Language = Annotated[
     str | None,
@@ -45,16 +52,17 @@ Language = Annotated[
         metavar="CODE", help="Stem the full text of a new index for a language: de, fr, ru, ...", show_default=False
     ),
 ]
-PoolingMethod = Annotated[
-    Method | None,
-    typer.Option(help="How vectors become fewer: by likeness (the default) or by order.", show_default=False),
-]
 
 
-def pooling_options(fixed: int | None, pool_factor: int | None, method: Method | None) -> dict[str, Any]:
-    """Of the three options, those that were given, as the library takes them."""
-    given = {"fixed": fixed, "pool_factor": pool_factor, "pooling": None if method is None else method.value}
-    return {name: value for name, value in given.items() if value is not None}
+def pooling_from(fixed: int | None, factor: int | None, method: PoolingMethod | None) -> Pooling | None:
+    """The pooling that the options ask for; None if none was given."""
+    if fixed is None and factor is None:
+        if method is not None:
+            raise ConfigError("--pool-method needs --pool-fixed or --pool-factor: how many vectors to keep")
+        return None
+    from plait.codec.pooling import DEFAULT_METHOD, Pooling
+
+    return Pooling(fixed=fixed, factor=factor, method=DEFAULT_METHOD if method is None else method.value)
 
 
 def settings_of(given: list[str] | None) -> dict[str, object] | None:

@@ -183,6 +183,7 @@ def _rerank_run(
     from plait.cli.progress import progress
     from plait.evaluate import ordered, read_run, write_run
     from plait.evaluate.queries import read_queries
+    from plait.search.hits import load_texts
 
     found, texts = read_run(source), read_queries(queries)
     missing = [query for query in found if query not in texts]
@@ -192,7 +193,7 @@ def _rerank_run(
     with plait.open(index, read_only=True) as opened, progress("rerank", "queries", total=len(found)) as update:
         for query, ranking in found.items():
             ids = [id for id, _ in ranking[:depth]]
-            scores = encoder.score([(texts[query], passage) for passage in opened.texts(ids)])
+            scores = encoder.score([(texts[query], passage) for passage in load_texts(opened.snapshot, ids)])
             better[query] = ordered([(id, float(score)) for id, score in zip(ids, scores, strict=True)])[:k]
             update(len(better), len(better))
     write_run(to, better)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli import preload as early
+from plait.cli import preload
 from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
 from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
@@ -67,9 +67,9 @@ def search(
         from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
     asks, trace = Asks([mode], settings_of(settings), budget, rerank, rerank_model, rerank_depth, rerank_blend), Trace()
     options, reranker = asks.options(mode), asks.reranker(threads)
-    ahead = early.take(model, threads)
+    preloaded = preload.take(model, threads)
     with trace.stage("open"):
-        opening = plait.open(index, model=model, n_threads=threads, read_only=True, ahead=ahead)
+        opening = plait.open(index, model=model, n_threads=threads, read_only=True, preload=preloaded)
     with opening as opened:
         hits = opened.search(
             text,
@@ -82,7 +82,7 @@ def search(
             explain=explain,
             rerank=reranker,
         )
-        absent = opened.unknown_filter_fields(filter) if filter and not hits else ""
+        absent = opened.snapshot.unknown_filter_fields(filter) if filter and not hits else ""
     if as_json:
         print_json(hits, full=full)
     elif explain and hits:

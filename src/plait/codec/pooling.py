@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -38,31 +38,17 @@ class Pooling:
 
     def __post_init__(self) -> None:
         if (self.fixed is None) == (self.factor is None):
-            raise ConfigError("pooling takes one of fixed and pool_factor; give either of them, and not both")
+            raise ConfigError("pooling takes one of fixed and factor; give exactly one")
         if self.fixed is not None and not (type(self.fixed) is int and 1 <= self.fixed <= MAX_FIXED):
             raise ConfigError(f"fixed is {self.fixed!r}; it must be a whole number from 1 to {MAX_FIXED}")
         if self.factor is not None and not (type(self.factor) is int and self.factor >= 2):
-            raise ConfigError(f"pool_factor is {self.factor!r}; it must be a whole number of at least 2")
+            raise ConfigError(f"factor is {self.factor!r}; it must be a whole number of at least 2")
         if self.method not in METHODS:
             raise ConfigError(f"there is no pooling {self.method!r}; choose one of {', '.join(METHODS)}")
 
     @classmethod
-    def asked(
-        cls, fixed: int | None, factor: int | None, method: str | None, *, kept: Pooling | None = None
-    ) -> Pooling | None:
-        """What a caller asked for by options, each of which may be absent; None where all are. What was not said is as
-        an index has it that pools already (`kept`), or else the default."""
-        if fixed is None and factor is None:
-            if method is None:
-                return None
-            if kept is None:
-                raise ConfigError(f"pooling is {method!r}, but to how many rows? Give fixed or pool_factor as well")
-            return replace(kept, method=method)
-        return cls(fixed=fixed, factor=factor, method=method or (DEFAULT_METHOD if kept is None else kept.method))
-
-    @classmethod
     def from_dict(cls, fact: Any) -> Pooling | None:
-        """What `as_fact` gave, as an index keeps it; ConfigError for anything else."""
+        """What `to_dict` gave, as an index keeps it; ConfigError for anything else."""
         if fact is None:
             return None
         if not isinstance(fact, Mapping) or not set(fact) <= {"fixed", "factor", "method"}:

@@ -21,6 +21,11 @@ class EmbeddingSpec:
     multi: int | None = None  # dimensions of each row
     fixed: int | None = None  # rows of every document in the multi strand, where a model gives always as many
 
+    def sizes(self) -> dict[str, int]:
+        """The kinds that are present, with their sizes."""
+        sizes = {"dense": self.dense, "sparse": self.sparse, "multi": self.multi}
+        return {kind: size for kind, size in sizes.items() if size is not None}
+
 
 class Encoder(Protocol):
     """Text to strands, queries and documents apart."""

@@ -10,7 +10,7 @@ from plait.evaluate.msmarco import load_msmarco
 from plait.evaluate.per_query import by_query, write_rows
 from plait.evaluate.qrels import Qrels, read_qrels
 from plait.evaluate.queries import read_queries
-from plait.evaluate.rank import SetRun, rank_set
+from plait.evaluate.rank import SetRun, rank_queries, rank_set, search_fingerprint
 from plait.evaluate.runs import Run, ordered, read_run, without_self, write_run
 
 __all__ = [
@@ -32,10 +32,12 @@ __all__ = [
     "measure",
     "measure_each",
     "ordered",
+    "rank_queries",
     "rank_set",
     "read_qrels",
     "read_queries",
     "read_run",
+    "search_fingerprint",
     "usual_measures",
     "without_self",
     "write_rows",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
 
+from plait.encode.chunking import with_title
 from plait.records import Hit, Span
+from plait.search.candidates import numbers_of
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot, StoredDocument
@@ -40,6 +42,13 @@ def load_hits(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
             )
         )
     return hits
+
+
+def load_texts(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
+    """Title and text of each document, in the order of the ids; QueryError for an id that is not in the index."""
+    numbers_of(snapshot, ids)  # raises for ids that are not in the index
+    numbers = snapshot.lookup(ids)
+    return [with_title(document.title, document.text) for document in snapshot.fetch([numbers[id] for id in ids])]
 
 
 def _span(segment: Segment, row: int) -> Span:

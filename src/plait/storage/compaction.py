@@ -98,7 +98,7 @@ def _new_pooling(has: Pooling | None, wanted: Pooling | None, spec: EmbeddingSpe
     if has is not None:
         raise ConfigError(
             f"the index pools already ({has}), and cannot pool in another way ({wanted}): the vectors as they were are "
-            f"gone. Leave fixed, pool_factor and pooling out, or build the index again"
+            f"gone. Leave pooling out, or build the index again"
         )
     check_poolable(spec)
     return wanted

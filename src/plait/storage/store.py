@@ -206,10 +206,10 @@ def _checked_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
 def check_poolable(spec: EmbeddingSpec) -> None:
     """Raises if there is nothing to pool."""
     if spec.multi is None:
-        raise ConfigError("pooling is for the multi strand, and there is none; leave fixed and pool_factor out")
+        raise ConfigError("pooling is for the multi strand, and there is none; leave pooling out")
     if spec.fixed is not None:
         raise ConfigError(
-            f"the model gives {spec.fixed} rows for every document already; leave fixed and pool_factor out"
+            f"the model gives {spec.fixed} rows for every document already; leave pooling out"
         )
 
 
@@ -220,11 +220,11 @@ def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
     if store.pooling is not None:
         raise ConfigError(
             f"index {store.path} pools its vectors ({store.pooling}), and was opened for another way ({asked}); open "
-            f"it without fixed, pool_factor and pooling, or build another index"
+            f"it without pooling, or build another index"
         )
     raise ConfigError(
         f"index {store.path} was made without pooling, and was opened for {asked}; run plait compact with it, or open "
-        f"it without fixed, pool_factor and pooling"
+        f"it without pooling"
     )
 
 

@@ -210,13 +210,13 @@ class Writer(Closing):
         self,
         *,
         bits: int | None = None,
-        fine: bool | None = None,
+        keep_8bit: bool | None = None,
         retrain: bool = False,
         pooling: Pooling | None = None,
         n_threads: int = 1,
     ) -> CompactionReport:
         """Rewrites all live rows as one segment with the multi strand compressed to `bits` (1, 2, 4 or 8) a dimension,
-        in one commit; `fine` keeps codes of 8 bits beside them. Both default to what the index has, or to 2 and no.
+        in one commit; `keep_8bit` keeps codes of 8 bits beside them. Both default to what the index has, or to 2 and no.
 
         Vectors that are compressed already keep their codes, and new ones are coded with the same codec; `drift` says
         how well it suits them. With other bits, with `retrain`, or once the corpus has outgrown its codebook, a new
@@ -230,7 +230,7 @@ class Writer(Closing):
         start = time.perf_counter()
         with storage_errors(self._path):
             number = self._next_number()
-            wanted = Wanted(bits, fine, retrain, pooling, rules=read_rules(self._connection))
+            wanted = Wanted(bits, keep_8bit, retrain, pooling, rules=read_rules(self._connection))
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents

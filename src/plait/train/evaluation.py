@@ -11,7 +11,7 @@ import numpy as np
 
 from plait.encode.protocol import Encoder
 from plait.errors import InputError
-from plait.evaluate import load_beir, measure
+from plait.evaluate import load_beir, measure, rank_queries
 from plait.index import open_index
 from plait.readers import documents_from
 from plait.records import Document
@@ -49,7 +49,7 @@ def evaluate(encoder: Encoder, judged: Judged, config: EvaluationConfig, folder:
     try:
         with open_index(folder, create=True, encoder=encoder) as index:
             index.add(judged.documents)
-            ranked = index.rank(list(judged.queries.values()), config.k, mode=config.mode, exact=True)
+            ranked = rank_queries(index, list(judged.queries.values()), config.k, mode=config.mode, exact=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     run = dict(zip(judged.queries, ranked, strict=True))

@@ -272,7 +272,7 @@ def remedies(segment: Segment) -> tuple[Remedy, ...]:
         for other in (2, 4, 8)
         if other > bits
     ]
-    return (*more, Remedy(command="--fine", n_bytes=n_vectors * (dim + 1)))
+    return (*more, Remedy(command="--keep-8bit", n_bytes=n_vectors * (dim + 1)))
 
 
 def _coded(segment: Segment) -> CodedItems:

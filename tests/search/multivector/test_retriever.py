@@ -47,7 +47,7 @@ def make(path: Path, *, fine: bool = False, n_documents: int = 360) -> tuple[Sto
         writer.write(*batch(n_documents // 2, n_documents // 2, noise=0.3))
         writer.delete([f"d{n}" for n in range(0, n_documents, 9)])
         before = run(ExactMulti(), store)
-        writer.compact(fine=fine, bits=2 if fine else 4)
+        writer.compact(keep_8bit=fine, bits=2 if fine else 4)
     return store, before
 
 
@@ -175,7 +175,7 @@ def test_the_engine_compacts_and_goes_on(tmp_path: Path) -> None:
         index.delete(["d1"])
         asked = Embeddings(multi=queries().embeddings.multi)
         before = [hits[0].id for hits in index.search_embeddings(asked, 5, mode="multi")]
-        done = index.compact(fine=True)
+        done = index.compact(keep_8bit=True)
         assert (done.n_documents, done.n_segments_after) == (59, 1)
         for exact in (False, True):
             assert [hits[0].id for hits in index.search_embeddings(asked, 5, mode="multi", exact=exact)] == before

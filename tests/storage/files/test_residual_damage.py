@@ -31,7 +31,7 @@ from storage.tokens import group_vectors, make_tokens
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = make_tokens(tmp_path_factory.mktemp("coded") / "index")
     with store.writer() as writer:
-        writer.compact(fine=True)
+        writer.compact(keep_8bit=True)
     return store.path
 
 

@@ -20,6 +20,7 @@ from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, InputError, ModelError
+from plait.evaluate import rank_queries
 from plait.records import Document
 from plait.train.build import build
 from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
@@ -206,7 +207,7 @@ def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, model=tmp_path / "model", n_threads=1) as index:
         index.add([Document("1", "the loom is made of oak"), Document("2", "glaciers grind their valleys")])
         for mode in ("dense", "multi", "hybrid"):
-            assert index.rank(["the loom is made of oak"], 1, mode=mode)[0][0][0] == "1"
+            assert rank_queries(index, ["the loom is made of oak"], 1, mode=mode)[0][0][0] == "1"
 
 
 def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from plait.encode.load import find, known_models
 from plait.encode.model_card import DocumentReading, QueryReading
 from plait.errors import ConfigError, InputError
-from plait.evaluate import measure
+from plait.evaluate import measure, rank_queries
 from plait.index import open_index
 from plait.rerank.pairs import PairReader
 from plait.rerank.reranker import Reranker
@@ -112,7 +112,7 @@ def evaluate_reranking(scorer: TorchPairScorer, judged: Judged, config: Evaluati
         with open_index(folder, create=True, encoder=WordsOnly()) as index:
             index.add(judged.documents)
             reranker = Reranker(scorer, config.k)
-            ranked = index.rank(list(judged.queries.values()), config.k, mode="bm25", rerank=reranker)
+            ranked = rank_queries(index, list(judged.queries.values()), config.k, mode="bm25", rerank=reranker)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return measure(dict(zip(judged.queries, ranked, strict=True)), judged.qrels, [config.measure])[config.measure]

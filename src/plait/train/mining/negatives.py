@@ -14,6 +14,7 @@ import numpy as np
 from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.errors import InputError
+from plait.evaluate import rank_queries
 from plait.index import Index, open_index
 from plait.readers import documents_from
 from plait.records import Span
@@ -88,7 +89,7 @@ def mine(
     out: they were of the old negatives."""
     rest, n_done, everything = iter(examples), 0, texts.ids() if config.random else []
     while block := list(islice(rest, _BATCH)):
-        ranked = index.rank([example.query for example in block], config.last_rank, mode=mode)
+        ranked = rank_queries(index, [example.query for example in block], config.last_rank, mode=mode)
         for example, ranking in zip(block, ranked, strict=True):
             rng = np.random.default_rng([seed, n_done])
             ids = [id for id, _ in ranking[config.first_rank - 1 :]]
