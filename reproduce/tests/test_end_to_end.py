@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from made import sets, write_set
-from plait_reproduce.arms import embedding_kinds, multi, tokens
-from plait_reproduce.registry import chosen
+from plait_reproduce.arms import kinds, multivector, xtr_scoring
+from plait_reproduce.claims import select
 from plait_reproduce.report import write_report
-from plait_reproduce.running import run_all
+from plait_reproduce.runner import run_all
 from plait_reproduce.workbench import Workbench
+from small_sets import sets, write_set
 
 NAMES = ("scifact", "climate", "clapnq")
 
@@ -31,10 +31,10 @@ def workbench(folder: Path) -> Workbench:
 
 
 def test_claims_run_from_texts_to_the_report(folder: Path, workbench: Workbench) -> None:
-    results = run_all(chosen(["C4", "W2", "M1"]), workbench, to=folder / "report", say=lambda _line: None)
+    results = run_all(select(["C4", "W2", "M1"]), workbench, to=folder / "report", say=lambda _line: None)
     assert [result["id"] for result in results] == ["C4", "W2", "M1"]
-    page = write_report(folder / "report")
-    assert all(f'id="{result["id"]}"' in page.read_text() for result in results)
+    overview = write_report(folder / "report").read_text()
+    assert all(f"[{result['id']}](" in overview for result in results)
 
 
 def test_vectors_are_encoded_once(folder: Path, workbench: Workbench) -> None:
@@ -48,17 +48,19 @@ def test_vectors_are_encoded_once(folder: Path, workbench: Workbench) -> None:
 
 def test_retrieving_every_token_gives_the_order_of_maxsim(workbench: Workbench) -> None:
     settings = {"set": "clapnq", "n_tokens": [10, 100_000], "fillings": ["last"]}
-    outcome = tokens.by_tokens(workbench, settings)
+    outcome = xtr_scoring.by_tokens(workbench, settings)
     assert set(outcome.each["100000/overlap@10"].values()) == {1.0}
     assert outcome.facts["10/items"] <= outcome.facts["100000/items"] == 20
 
 
 def test_more_bits_come_nearer_to_the_rows(workbench: Workbench) -> None:
-    errors = [multi.by_paper_codec(workbench, {"set": "clapnq", "bits": bits}).facts["error"] for bits in (4, 2, 1, 0)]
+    errors = [
+        multivector.by_paper_codec(workbench, {"set": "clapnq", "bits": bits}).facts["error"] for bits in (4, 2, 1, 0)
+    ]
     assert errors == sorted(errors)
 
 
 def test_a_weight_of_nothing_leaves_a_strand_as_it_is(workbench: Workbench) -> None:
     weights = {"alone": {"dense": 1.0, "lexical": 0.0}}
-    outcome = embedding_kinds.modes(workbench, {"set": "clapnq", "weights": weights})
+    outcome = kinds.modes(workbench, {"set": "clapnq", "weights": weights})
     assert outcome.each["alone/nDCG@10"] == outcome.each["dense/nDCG@10"]

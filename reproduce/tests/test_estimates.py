@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plait.errors import InputError
-from plait_reproduce.estimates import difference, mean, pooled_difference, ratio, seeds_difference
+from plait_reproduce.verdict import difference, mean, pooled_difference, ratio, seeds_difference
 
 
 def queries(*values: float) -> dict[str, float]:

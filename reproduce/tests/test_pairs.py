@@ -11,9 +11,9 @@ import torch
 
 from plait_reproduce.claims.trained_anncur import EXPERIMENTS
 from plait_reproduce.experiment import Outcome
-from plait_reproduce.states import States
-from plait_reproduce.train.data import Questions
-from plait_reproduce.train.pairs import PairTower, train
+from plait_reproduce.frozen_encoder import States
+from plait_reproduce.training.cross_encoder import PairTower, train
+from plait_reproduce.training.questions import Questions
 
 HIDDEN = 16
 

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from plait_reproduce.train.splitting import gradient_and_memory
+from plait_reproduce.training.split_batches import gradient_and_memory
 
 
 def test_parts_give_the_gradient_of_the_whole() -> None:

@@ -9,29 +9,27 @@ import numpy as np
 import pytest
 import torch
 
-from made import sets, write_set
 from plait.embeddings import MultiVectors
 from plait.errors import ConfigError
 from plait.scoring.maxsim import maxsim
-from plait_reproduce import running
-from plait_reproduce.arms import long, pretrained
+from plait_reproduce import runner
+from plait_reproduce.arms import dense
 from plait_reproduce.arms import trained as arms
-from plait_reproduce.arms.measuring import Ranked
-from plait_reproduce.arms.retrieved import nearest, owners_of
-from plait_reproduce.claims.seeds import Trainings, apart
-from plait_reproduce.encoded import EncodedSet
-from plait_reproduce.estimates import Estimate
+from plait_reproduce.arms.trained import nearest, owners_of
+from plait_reproduce.claims import experiments
+from plait_reproduce.claims.reading import Trainings, apart
+from plait_reproduce.datasets import Cut
+from plait_reproduce.encoded_set import EncodedSet, Ranked
 from plait_reproduce.experiment import Outcome
-from plait_reproduce.registry import experiments
-from plait_reproduce.running import run_all, run_experiment
-from plait_reproduce.sets import Cut
-from plait_reproduce.states import FrozenEncoder, States
-from plait_reproduce.train import firsts, recipes
-from plait_reproduce.train.data import Questions, batches
-from plait_reproduce.train.losses import OBJECTIVES, Recipe
-from plait_reproduce.train.towers import Tower, padded
-from plait_reproduce.verdict import VERDICTS
+from plait_reproduce.frozen_encoder import FrozenEncoder, States
+from plait_reproduce.runner import run_all, run_experiment
+from plait_reproduce.training import linear_head, recipes
+from plait_reproduce.training.questions import Questions, batches
+from plait_reproduce.training.recipes import OBJECTIVES, Recipe
+from plait_reproduce.training.towers import Tower, padded
+from plait_reproduce.verdict import VERDICTS, Estimate
 from plait_reproduce.workbench import Workbench
+from small_sets import sets, write_set
 
 HIDDEN = 16
 
@@ -63,15 +61,15 @@ def made_questions(n: int = 24) -> Questions:
 def workbench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     """One for all tests: what one of them encodes, the next finds."""
     data = tmp_path_factory.mktemp("data")
-    for name in (*arms.SETS, long.LONG):
+    for name in (*arms.SETS, dense.LONG):
         write_set(data / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes, "STEPS", {"quick": 2, "full": 3})
         patch.setattr(recipes, "PASSAGES", 8)
         patch.setattr(recipes, "RATES", (1e-3,))
-        patch.setattr(pretrained, "STEPS", {"quick": (2, 2)})
-        patch.setattr(firsts, "STEPS", {"quick": 2})
-        cuts = sets(*arms.SETS) | {long.LONG: Cut(folder=long.LONG, documents=(20, 24), queries=(8, 12), joined=4)}
+        patch.setattr(dense, "STEPS", {"quick": (2, 2)})
+        patch.setattr(linear_head, "STEPS", {"quick": 2})
+        cuts = sets(*arms.SETS) | {dense.LONG: Cut(folder=dense.LONG, documents=(20, 24), queries=(8, 12), joined=4)}
         yield Workbench(data, data / "work", sets=cuts, n_threads=1)
 
 
@@ -227,7 +225,7 @@ def test_dev_queries_are_not_measured(workbench: Workbench) -> None:
 def test_a_claim_whose_extra_is_missing_is_not_run_and_says_why(
     workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "find_spec", lambda name: None if name == "torch" else name)
+    monkeypatch.setattr(runner, "find_spec", lambda name: None if name == "torch" else name)
     said: list[str] = []
     assert run_all([experiments()["X2"]], workbench, to=tmp_path / "report", say=said.append) == []
     assert said == ["X2: not run: it needs torch; install with: pip install 'plait[train]'"]

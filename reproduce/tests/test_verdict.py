@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait_reproduce.estimates import Estimate
-from plait_reproduce.verdict import CONTRADICTED, HOLDS, NOT_SEEN, WEAKLY, Check, overall, shown
+from plait_reproduce.verdict import CONTRADICTED, HOLDS, NOT_SEEN, WEAKLY, Check, Estimate, overall, shown
 
 
 def check(low: float, value: float, high: float, *, bar: float = 0.0) -> Check:

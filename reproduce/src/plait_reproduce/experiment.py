@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plait.evaluate.compare import Mean
-from plait_reproduce.estimates import Estimate
-from plait_reproduce.sets import TIERS
-from plait_reproduce.verdict import Check
+from plait_reproduce.datasets import TIERS
+from plait_reproduce.verdict import Check, Estimate
 from plait_reproduce.workbench import Workbench
 
 Settings = Mapping[str, Any]  # what JSON can hold

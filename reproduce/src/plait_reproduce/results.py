@@ -18,7 +18,7 @@ from plait_reproduce.experiment import FAMILIES, Experiment, Judgement
 from plait_reproduce.verdict import VERDICTS, overall
 
 FORMAT = 1
-FOLDER = "results"
+RESULTS = "results"
 
 Result = dict[str, Any]
 
@@ -64,7 +64,7 @@ def machine() -> str:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    file = folder / FOLDER / f"{result['id']}.json"
+    file = folder / RESULTS / f"{result['id']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def write_result(folder: Path, result: Result) -> Path:
 def read_results(folder: Path) -> list[Result]:
     """The results of a report's folder, by family and number; InputError if one cannot be understood."""
     results = []
-    for file in sorted((folder / FOLDER).glob("*.json")):
+    for file in sorted((folder / RESULTS).glob("*.json")):
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
             known = result["format"] == FORMAT and result["verdict"] in VERDICTS and result["family"] in FAMILIES

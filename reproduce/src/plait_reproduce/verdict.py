@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plait_reproduce.estimates import Estimate
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import InputError
+from plait.evaluate.significance import LEVEL, bootstrap_intervals
 
 HOLDS = "holds"
 WEAKLY = "holds weakly"
@@ -71,3 +75,85 @@ def shown(value: float, unit: str) -> str:
     if unit == "x":
         return f"{value:,.1f}x" if abs(value) < 100 else f"{value:,.0f}x"
     return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+Each = Mapping[str, float]  # by query, or by whatever else was drawn at random
+
+N_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and where it would lie for other queries of the same kind; counted numbers have no interval of their
+    own, and n is 0."""
+
+    value: float
+    low: float
+    high: float
+    n: int = 0
+
+    @classmethod
+    def counted(cls, value: float) -> Estimate:
+        return cls(float(value), float(value), float(value))
+
+
+def mean(each: Each) -> Estimate:
+    return _mean(np.fromiter(each.values(), np.float64, len(each)))
+
+
+def difference(arm: Each, base: Each) -> Estimate:
+    """The mean of `arm` minus that of `base`, over the queries they share; these must be all."""
+    return _mean(_paired(arm, base))
+
+
+def pooled_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
+    """The same over several sets, each of which counts as much as it has queries."""
+    return _mean(np.concatenate([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)]))
+
+
+def ratio(arm: Each, base: Each) -> Estimate:
+    """The sum of `arm` over that of `base`; the interval is over queries, resampled together."""
+    above, below = _values(arm, base)
+    random = np.random.default_rng(0)
+    drawn = random.integers(0, len(above), (N_RESAMPLES, len(above)))
+    ratios = above[drawn].sum(axis=1) / np.maximum(below[drawn].sum(axis=1), 1e-300)
+    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(above.sum() / max(below.sum(), 1e-300)), float(low), float(high), len(above))
+
+
+def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
+    """The difference of two trainings, each a sequence of runs with one seed after the other. Seeds and queries are
+    both drawn anew, so the interval is as wide as few seeds make it."""
+    if len(arms) != len(bases) or not arms:
+        raise InputError(f"{len(arms)} runs are compared with {len(bases)}; give as many seeds of both, one at least")
+    moved = np.stack([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)])  # (seeds, queries)
+    random = np.random.default_rng(0)
+    n_seeds, n_queries = moved.shape
+    seeds = random.integers(0, n_seeds, (N_RESAMPLES, n_seeds))
+    queries = random.integers(0, n_queries, (N_RESAMPLES, n_queries))
+    weights = (seeds[:, :, None] == np.arange(n_seeds)).mean(axis=1)  # how often each seed was drawn
+    means = np.take_along_axis(weights @ moved, queries, axis=1).mean(axis=1)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(moved.mean()), float(low), float(high), n_queries)
+
+
+def _mean(values: NDArray[np.float64]) -> Estimate:
+    if not len(values):
+        raise InputError("there is nothing to take a mean of: no query was measured")
+    (low, high), *_ = bootstrap_intervals(values[:, None], n_resamples=N_RESAMPLES)
+    return Estimate(float(values.mean()), float(low), float(high), len(values))
+
+
+def _paired(arm: Each, base: Each) -> NDArray[np.float64]:
+    above, below = _values(arm, base)
+    return above - below
+
+
+def _values(arm: Each, base: Each) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if arm.keys() != base.keys():
+        raise InputError(
+            f"{len(arm)} queries are compared with {len(base)}, {len(arm.keys() & base.keys())} of which are the same; "
+            "both arms must be measured on the same queries"
+        )
+    names = list(arm)
+    return np.array([arm[name] for name in names]), np.array([base[name] for name in names])

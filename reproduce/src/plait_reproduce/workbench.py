@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,11 @@ from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.chunking import with_title
 from plait.encode.model_card import Expansion, read_card
 from plait.errors import ConfigError
+from plait.evaluate.run_cache import hash_of
 from plait.evaluate.runs import Run
 from plait.scoring.maxsim import maxsim
-from plait_reproduce.arrays import Arrays, KeptArrays
-from plait_reproduce.encoded import EncodedSet
-from plait_reproduce.sets import SETS, TIERS, Cut, CutSet, load_cut, named
+from plait_reproduce.datasets import SETS, TIERS, Cut, CutSet, load_cut, named
+from plait_reproduce.encoded_set import EncodedSet
 
 if TYPE_CHECKING:
     from plait.encode.onnx import OnnxEncoder
@@ -232,3 +234,28 @@ def _bm25(texts: CutSet, depth: int) -> Arrays:
         "documents": np.array([numbers[hit.id] for hits in found for hit in hits], np.int64),
         "scores": np.array([hit.score for hits in found for hit in hits], np.float32),
     }
+
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class KeptArrays:
+    """A folder of named arrays."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def get(self, kind: str, key: Mapping[str, object], make: Callable[[], Arrays]) -> Arrays:
+        """The arrays that `make` gives; made once for a kind and a key, which must hold all that decides them."""
+        file = self.folder / kind / f"{hash_of(dict(key))}.npz"
+        if file.exists():
+            with np.load(file, allow_pickle=False) as found:
+                return {name: found[name] for name in found.files}
+        made = make()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(f".{os.getpid()}.draft")
+        with draft.open("wb") as handle:
+            np.savez(handle, **made)  # type: ignore[arg-type]  # numpy takes a name for an option of its own
+        draft.replace(file)
+        file.with_suffix(".json").write_text(json.dumps(dict(key), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return made

@@ -17,10 +17,10 @@ from plait.cli.demo import demo
 from plait.cli.errors import handle_errors
 from plait.cli.eval import evaluate
 from plait.cli.export import export
+from plait.cli.extensions import EXTENSIONS, run_extension
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.mine import mine
-from plait.cli.reproduce import reproduce
 from plait.cli.rerank import rerank
 from plait.cli.search import search
 from plait.cli.train import train
@@ -42,7 +42,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cur": cur,
     "train": train,
     "compare": compare_runs,
-    "reproduce": reproduce,
     "export": export,
     "demo": demo,
 }
@@ -78,3 +77,8 @@ def plait(
 
 for verb, command in COMMANDS.items():
     app.command(verb)(handle_errors(command))
+
+# All arguments, --help among them, go to the other package's command.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+for extension in EXTENSIONS:
+    app.command(extension.verb, help=extension.help, context_settings=_PASS_ON)(handle_errors(run_extension(extension)))

@@ -19,8 +19,8 @@ from plait.cur.calls import Calls, Found, Items
 from plait.cur.choosing import CUTS, choose
 from plait.cur.matrix import ScoreMatrix
 from plait.cur.measures import top_k_recall
+from plait_reproduce.datasets import in_hash_order
 from plait_reproduce.experiment import Outcome, Settings
-from plait_reproduce.sets import in_hash_order
 from plait_reproduce.workbench import Workbench
 
 SET = "entities"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +11,15 @@ from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling, pool
 from plait.embeddings import Embeddings, MultiVectors
-from plait.scoring.maxsim import maxsim
-from plait_reproduce.arms.measuring import DEPTH, Ranked, measured
-from plait_reproduce.arms.retrieved import FILLINGS, nearest, owners_of, shares
-from plait_reproduce.encoded import EncodedSet
+from plait.scoring.maxsim import maxsim, top_k
+from plait_reproduce.datasets import CutSet, in_hash_order
+from plait_reproduce.encoded_set import DEPTH, EncodedSet, Ranked, measured
 from plait_reproduce.experiment import Outcome, Settings
-from plait_reproduce.sets import CutSet, in_hash_order
 from plait_reproduce.workbench import Workbench
 
 if TYPE_CHECKING:
-    from plait_reproduce.train.losses import Recipe
-    from plait_reproduce.train.towers import Tower
+    from plait_reproduce.training.recipes import Recipe
+    from plait_reproduce.training.towers import Tower
 
 SETS = ("squad-train", "squad-test", "climate-small")
 TEST, OTHER = "squad-test", "climate-small"
@@ -96,8 +96,8 @@ def embeddings(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def _strands(workbench: Workbench, tower: Tower, part: str) -> dict[str, NDArray[np.float32]]:
-    from plait_reproduce.train.data import states_of
-    from plait_reproduce.train.embedding_kinds import strand_scores
+    from plait_reproduce.training.questions import states_of
+    from plait_reproduce.training.towers import strand_scores
 
     queries, documents = states_of(workbench, TEST)
     return strand_scores(tower, queries.some(part_places(workbench.texts(TEST), part)), documents)
@@ -105,8 +105,7 @@ def _strands(workbench: Workbench, tower: Tower, part: str) -> dict[str, NDArray
 
 def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[str, float]]:
     """The tower of a recipe and a seed, at the rate that dev queries choose with seed 0."""
-    from plait_reproduce.train.losses import Recipe
-    from plait_reproduce.train.recipes import RATES, trained
+    from plait_reproduce.training.recipes import RATES, Recipe, trained
 
     recipe = Recipe(**settings["recipe"])
     on_dev = {lr: dev_quality(workbench, recipe, lr) for lr in RATES}
@@ -118,7 +117,7 @@ def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[
 def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
     """nDCG@10 over dev queries, with seed 0, by the scoring that the recipe is meant for: retrieved tokens for XTR's
     objective, the mean of all strands for M3's, else exact MaxSim; kept."""
-    from plait_reproduce.train.recipes import key_of, trained
+    from plait_reproduce.training.recipes import key_of, trained
 
     def make() -> dict[str, NDArray[Any]]:
         tower = trained(workbench, recipe, seed=0, lr=lr)
@@ -136,7 +135,7 @@ def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
 
 def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, masks: int = 0) -> EncodedSet:
     """A set as a tower's rows, with the queries of a part: dev, test or all; filled up to `masks` tokens."""
-    from plait_reproduce.train.data import states_of
+    from plait_reproduce.training.questions import states_of
 
     queries, documents = states_of(workbench, name, masks=masks)
     texts = workbench.texts(name)
@@ -161,7 +160,7 @@ def part_places(texts: CutSet, part: str) -> list[int]:
 
 def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
     """The token of each row: of each query, and of all documents end to end."""
-    from plait_reproduce.train.data import states_of
+    from plait_reproduce.training.questions import states_of
 
     queries, documents = states_of(workbench, name)
     owned = [queries.of(place) for place in part_places(workbench.texts(name), part)]
@@ -206,3 +205,57 @@ def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
 def labelled(encoded: EncodedSet, label: str, found: list[Ranked]) -> Each:
     """`label/measure` of each query."""
     return {f"{label}/{name}": own for name, own in measured(encoded, encoded.run_of_found(found)).items()}
+
+
+# What stands for a similarity that was not retrieved: the last that was; a constant; or nothing, so that a document's
+# score is the mean of what was retrieved of it alone.
+FILLINGS = ("last", "0", "0.2", "none")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """The best rows for each row of a query, best first."""
+
+    similarities: NDArray[np.float32]  # (n_query, depth)
+    rows: NDArray[np.int64]  # (n_query, depth) row numbers
+    owners: NDArray[np.int64]  # (n_query, depth) whose rows they are
+
+    def ranked(self, n_tokens: int, filling: str, k: int) -> Ranked:
+        """The k best items by scores from each query row's first `n_tokens` rows."""
+        kept, owners = self.similarities[:, :n_tokens], self.owners[:, :n_tokens]
+        items, places = np.unique(owners, return_inverse=True)
+        best = np.full((len(kept), len(items)), -np.inf, np.float32)
+        own = np.repeat(np.arange(len(kept)), kept.shape[1])
+        np.maximum.at(best, (own, places.reshape(-1)), kept.reshape(-1))
+        scores = np.ascontiguousarray(_filled(best, kept[:, -1], filling), np.float32)
+        order = top_k(scores, k)
+        return items[order], scores[order]
+
+
+def nearest(query: NDArray[np.float32], rows: NDArray[np.float32], owners: NDArray[np.int64], depth: int) -> Nearest:
+    """The `depth` best of rows (rows, dim) for each row of a query."""
+    similarities = query @ rows.T
+    depth = min(depth, len(rows))
+    places = np.argpartition(-similarities, depth - 1, axis=1)[:, :depth]
+    found = np.take_along_axis(similarities, places, axis=1)
+    order = np.argsort(-found, axis=1, kind="stable")
+    places = np.take_along_axis(places, order, axis=1).astype(np.int64)
+    return Nearest(np.take_along_axis(found, order, axis=1), places, owners[places])
+
+
+def owners_of(rows: MultiVectors) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
+
+
+def shares(marked: NDArray[np.bool_], ranks: Sequence[int]) -> list[float]:
+    """The share of marked rows (n_query, depth) among the first r, over query rows."""
+    return [float(marked[:, :rank].mean()) for rank in ranks]
+
+
+def _filled(best: NDArray[np.float32], last: NDArray[np.float32], filling: str) -> NDArray[np.float32]:
+    """Means over query rows of (n_query, items), with -inf replaced."""
+    seen = np.isfinite(best)
+    if filling == "none":
+        return np.asarray(np.where(seen, best, 0).sum(axis=0) / seen.sum(axis=0), np.float32)
+    fill = last[:, None] if filling == "last" else np.float32(filling)
+    return np.asarray(np.where(seen, best, fill).mean(axis=0), np.float32)

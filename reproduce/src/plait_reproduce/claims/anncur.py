@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from plait_reproduce.arms import cur, pairs
+from plait_reproduce.arms import cross_encoder, cur
 from plait_reproduce.claims.reading import Outcomes, points
-from plait_reproduce.estimates import Estimate, difference, mean
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table, as_mean
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate, difference, mean
 
 SETS = (cur.SET,)
 WAYS = {"dense": "dense + rerank", "bm25": "BM25 + rerank", "anncur": "ANNCUR"}
@@ -34,8 +33,8 @@ def _equal_arms(_tier: str) -> list[Arm]:
         for k, budget in PAIRS
     ]
     return by_maxsim + [
-        Arm(f"cross {k}/{budget}", pairs.at_equal_calls, {"head": "emb", "seed": 0, "budget": budget, "k": k},
-            pairs.SETS)
+        Arm(f"cross {k}/{budget}", cross_encoder.at_equal_calls, {"head": "emb", "seed": 0, "budget": budget, "k": k},
+            cross_encoder.SETS)
         for k, budget in CROSS_PAIRS
     ]  # fmt: skip
 
@@ -233,7 +232,7 @@ EXPERIMENTS = (
         id="A1", family="anncur",
         claim="For k above 10, ANNCUR finds more of the scorer's best k than dense or TF-IDF retrieval at equal calls.",
         paper="plots only; ahead of all distilled dual encoders for k above 10, not always for k = 1 and 10",
-        sets=(*SETS, *pairs.SETS), measure="recall of the exact best k with a budget of B calls", extra="train",
+        sets=(*SETS, *cross_encoder.SETS), measure="recall of the exact best k with a budget of B calls", extra="train",
         expects="ahead at k >= 50 where B is at least twice k; behind at k = 1",
         differs="Two scorers. One is the [EMB] cross-encoder of A2, two joint layers over a frozen encoder, on 600 "
         "sentences of SQuAD with 100 anchor queries. The other is MaxSim on entities. " + STAND_IN + "No retriever is "

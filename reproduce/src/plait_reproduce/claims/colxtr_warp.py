@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from plait.evaluate.compare import Mean
-from plait_reproduce.arms import multi, timing
+from plait_reproduce.arms import multivector
 from plait_reproduce.claims.reading import Across, Outcomes, halves, points
-from plait_reproduce.estimates import Estimate
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate
 
 SETS = ("scifact", "climate", "clapnq")
 SWEPT = ("scifact", "climate")
@@ -29,7 +28,7 @@ SMALL = "Cuts of 600 to 2,000 passages. "
 
 def _arms(named: dict[str, dict[str, Any]], sets: tuple[str, ...]) -> list[Arm]:
     return [
-        Arm(f"{name}/{own}", multi.by_method, {**settings, "set": own}, (own,))
+        Arm(f"{name}/{own}", multivector.by_method, {**settings, "set": own}, (own,))
         for name, settings in named.items()
         for own in sets
     ]
@@ -64,7 +63,7 @@ def _judge_coded(outcomes: Outcomes) -> Judgement:
 
 
 def _size_arms(_tier: str) -> list[Arm]:
-    exact = [Arm(f"float/{own}", multi.exact, {"set": own}, (own,)) for own in SETS]
+    exact = [Arm(f"float/{own}", multivector.exact, {"set": own}, (own,)) for own in SETS]
     return exact + _arms({f"colxtr {bits}": {"method": "colxtr", "bits": bits} for bits in (1, 2)}, SETS)
 
 
@@ -116,7 +115,7 @@ def _judge_cells(outcomes: Outcomes) -> Judgement:
 def _warp_arms(_tier: str) -> list[Arm]:
     named: dict[str, dict[str, Any]] = {"xtr": EXACT, "plaid": {"method": "plaid", "bits": 4, "k": 100}}
     named.update({f"warp {bits}": {"method": "warp", "bits": bits} for bits in (2, 4)})
-    exact = [Arm(f"float/{own}", multi.exact, {"set": own}, (own,)) for own in SETS]
+    exact = [Arm(f"float/{own}", multivector.exact, {"set": own}, (own,)) for own in SETS]
     return exact + _arms(named, SETS)
 
 
@@ -130,7 +129,7 @@ def _tuned() -> dict[str, dict[str, Any]]:
 def _speed_arms(tier: str) -> list[Arm]:
     timed = {"xtr": EXACT, "warp 2": {"method": "warp", "bits": 2}, **_tuned()}
     settings = {"methods": timed}
-    times = [Arm(f"times/{own}", timing.methods_in_turn, {**settings, "set": own}, (own,)) for own in SETS]
+    times = [Arm(f"times/{own}", multivector.methods_in_turn, {**settings, "set": own}, (own,)) for own in SETS]
     return _warp_arms(tier) + _arms(_tuned(), SETS) + times
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from plait_reproduce.arms import batches, embedding_kinds, splitting
+from plait_reproduce.arms import batching, kinds
 from plait_reproduce.claims.reading import Across, Outcomes, points
-from plait_reproduce.estimates import Estimate, difference, mean
+from plait_reproduce.datasets import in_hash_order
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table
-from plait_reproduce.sets import in_hash_order
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate, difference, mean
 
 SETS = ("scifact", "climate", "clapnq")
 CROSS = ("xquad-de", "xquad-es")
@@ -28,7 +27,7 @@ LEXICAL = (
 
 
 def _mode_arms(sets: tuple[str, ...], weights: dict[str, dict[str, float]]) -> list[Arm]:
-    return [Arm(f"modes/{name}", embedding_kinds.modes, {"set": name, "weights": weights}, (name,)) for name in sets]
+    return [Arm(f"modes/{name}", kinds.modes, {"set": name, "weights": weights}, (name,)) for name in sets]
 
 
 def _table(across: Across, measure: str) -> Table:
@@ -99,7 +98,7 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
 
 def _split_arms(tier: str) -> list[Arm]:
     settings = {"n_texts": 16 if tier == "quick" else 32, "length": 256, "parts": list(PARTS)}
-    return [Arm("split", splitting.split_batches, settings, version=4)]
+    return [Arm("split", batching.split_batches, settings, version=4)]
 
 
 def _judge_split(outcomes: Outcomes) -> Judgement:
@@ -128,7 +127,7 @@ def _judge_split(outcomes: Outcomes) -> Judgement:
 
 def _padding_arms(_tier: str) -> list[Arm]:
     settings = {"sets": list(SETS), "n_texts": 192, "batch": 16, "length": 180}
-    return [Arm("padding", batches.padding, settings, SETS)]
+    return [Arm("padding", batching.padding, settings, SETS)]
 
 
 def _judge_padding(outcomes: Outcomes) -> Judgement:
@@ -152,9 +151,7 @@ def _judge_padding(outcomes: Outcomes) -> Judgement:
 
 def _weight_arms(_tier: str) -> list[Arm]:
     grid = {f"w {own}": {"dense": 1.0, "lexical": own} for own in GRID}
-    return [
-        Arm(f"grid/{name}", embedding_kinds.modes, {"set": name, "weights": grid}, (name,)) for name in (*SETS, *LONG)
-    ]
+    return [Arm(f"grid/{name}", kinds.modes, {"set": name, "weights": grid}, (name,)) for name in (*SETS, *LONG)]
 
 
 def _judge_weights(outcomes: Outcomes) -> Judgement:

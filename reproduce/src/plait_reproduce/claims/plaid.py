@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from plait_reproduce.arms import multi, timing
+from plait_reproduce.arms import multivector
 from plait_reproduce.claims.reading import Across, Outcomes
-from plait_reproduce.estimates import Estimate
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Table
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate
 
 SETS = ("scifact", "climate", "clapnq")
 SWEPT = ("scifact", "climate")
@@ -24,7 +23,7 @@ SLIP = 0.005  # of overlap: a step this much down is still level
 
 def _arm(name: str, own: str, method: str, k: int, options: dict[str, object]) -> Arm:
     settings = {"set": own, "bits": 2, "method": method, "k": k, "options": options}
-    return Arm(f"{name}/{own}", multi.by_method, settings, (own,))
+    return Arm(f"{name}/{own}", multivector.by_method, settings, (own,))
 
 
 def _plaid_arms(_tier: str) -> list[Arm]:
@@ -36,7 +35,7 @@ def _plaid_arms(_tier: str) -> list[Arm]:
             _arm("all, 100", own, "exhaustive", 100, {}),
             _arm("plaid, 10", own, "plaid", 10, {}),
             _arm("plaid, 100", own, "plaid", 100, {}),
-            Arm(f"times/{own}", timing.methods_in_turn, {"set": own, "methods": TIMED}, (own,)),
+            Arm(f"times/{own}", multivector.methods_in_turn, {"set": own, "methods": TIMED}, (own,)),
         )
     ]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import fmean
 
-from plait_reproduce.arms import pairs
-from plait_reproduce.claims.reading import Outcomes, points
-from plait_reproduce.claims.seeds import SEEDS, Trainings
-from plait_reproduce.estimates import Estimate
+from plait_reproduce.arms import cross_encoder
+from plait_reproduce.arms.cross_encoder import BUDGET, K
+from plait_reproduce.claims.reading import SEEDS, Outcomes, Trainings, points
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Outcome, Table
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate
 
 HEADS = {"cls": "[CLS]", "emb": "[EMB]"}
 RANKS = {"rank at 0.01": "rank at 1e-2", "rank at 0.0012": "rank at 1.2e-3", "energy": "directions of 99% energy"}
@@ -24,7 +23,9 @@ DIFFERS = (
 
 def _arms(_tier: str) -> list[Arm]:
     return [
-        Arm(f"{head}/{seed}", pairs.heads, {"head": head, "seed": seed}, pairs.SETS) for head in HEADS for seed in SEEDS
+        Arm(f"{head}/{seed}", cross_encoder.heads, {"head": head, "seed": seed}, cross_encoder.SETS)
+        for head in HEADS
+        for seed in SEEDS
     ]
 
 
@@ -57,10 +58,10 @@ def _judge_rank(outcomes: Outcomes) -> Judgement:
         f"{fmean(_of_seeds(outcomes, 'emb', 'energy')):.0f} of [EMB]; ANNCUR's recall on [EMB] {points(gain)} points",
         [
             *(Check(f"{label}: [CLS] over [EMB]", times[fact], bar=1.5, weak=1.0) for fact, label in RANKS.items()),
-            Check(f"ANNCUR's recall at k = {pairs.K}, B = {pairs.BUDGET}: [EMB] - [CLS]", gain, unit="points"),
+            Check(f"ANNCUR's recall at k = {K}, B = {BUDGET}: [EMB] - [CLS]", gain, unit="points"),
         ],
         [_table(outcomes, "Directions of the score matrix", RANKS),
-         own.table("Recall of the exact best", HEADS, {"anncur": f"ANNCUR, k = {pairs.K}, B = {pairs.BUDGET}"})],
+         own.table("Recall of the exact best", HEADS, {"anncur": f"ANNCUR, k = {K}, B = {BUDGET}"})],
         [Figure(title="Singular values of the score matrix, the largest as one (seed 0)", x_label="singular value",
                 y_label="share of the largest", log_x=True, log_y=True,
                 lines=[Line(label, list(range(1, len(outcomes[f"{head}/0"].series["spectrum"]) + 1)),
@@ -74,13 +75,13 @@ def _judge_accuracy(outcomes: Outcomes) -> Judgement:
     more = Estimate(-less.value, -less.high, -less.low, less.n)
     means = {head: own.mean(head, "RR@10").value for head in HEADS}
     return Judgement(
-        f"RR@10 of BM25's best {pairs.DEPTH}: {means['cls']:.3f} by [CLS], {means['emb']:.3f} by [EMB] "
+        f"RR@10 of BM25's best {cross_encoder.DEPTH}: {means['cls']:.3f} by [CLS], {means['emb']:.3f} by [EMB] "
         f"({own.mean('cls', 'BM25').value:.3f} by BM25)",
         [
             Check("[EMB] no more than 2 points below [CLS]", less, bar=-0.02, unit="points"),
             Check("[CLS] no more than 2 points below [EMB]", more, bar=-0.02, unit="points"),
         ],
-        [own.table("RR@10", HEADS, {"RR@10": f"BM25's best {pairs.DEPTH}, reranked"})],
+        [own.table("RR@10", HEADS, {"RR@10": f"BM25's best {cross_encoder.DEPTH}, reranked"})],
     )
 
 
@@ -117,7 +118,7 @@ def _experiment(
 ) -> Experiment:
     """All three look at the same models."""
     return Experiment(
-        id=id, family="anncur", claim=claim, paper=paper, sets=pairs.SETS, measure=measure, expects=expects,
+        id=id, family="anncur", claim=claim, paper=paper, sets=cross_encoder.SETS, measure=measure, expects=expects,
         differs=DIFFERS + range_, minutes=(3, 12), arms=_arms, judge=judge, extra="train",
     )  # fmt: skip
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait_reproduce.arms import long, pretrained, trained
-from plait_reproduce.claims.reading import Outcomes, points
-from plait_reproduce.claims.seeds import DIFFERS, SEEDS, Trainings, arms
+from plait_reproduce.arms import dense, trained
+from plait_reproduce.claims.reading import DIFFERS, SEEDS, Outcomes, Trainings, arms, points
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Table, as_mean
 from plait_reproduce.verdict import Check
 
@@ -72,7 +71,7 @@ WAYS = {"none": "nothing", "mlm": "masked words alone", "retromae": "RetroMAE"}
 
 
 def _pretrained(_tier: str) -> list[Arm]:
-    return [Arm(f"{way}/{seed}", pretrained.dense, {"way": way, "seed": seed}, SETS) for way in WAYS for seed in SEEDS]
+    return [Arm(f"{way}/{seed}", dense.dense, {"way": way, "seed": seed}, SETS) for way in WAYS for seed in SEEDS]
 
 
 def _judge_pretrained(outcomes: Outcomes) -> Judgement:
@@ -100,7 +99,7 @@ POOLED = {
 
 
 def _one_vector(_tier: str) -> list[Arm]:
-    return [Arm(f"long/{seed}", long.one_vector, {"seed": seed}, long.SETS) for seed in SEEDS]
+    return [Arm(f"long/{seed}", dense.one_vector, {"seed": seed}, dense.SETS) for seed in SEEDS]
 
 
 def _judge_one_vector(outcomes: Outcomes) -> Judgement:
@@ -146,7 +145,7 @@ EXPERIMENTS = (
         id="M7", family="m3", extra="train",
         claim="[CLS] at every so many tokens, and the mean of their states, serves long documents better than one.",
         paper="MLDR nDCG@10 41.2 with one [CLS], 45.0 with MCLS, without training",
-        sets=long.SETS, measure="nDCG@10 of one vector a document; three seeds of the head",
+        sets=dense.SETS, measure="nDCG@10 of one vector a document; three seeds of the head",
         expects="1 to 6 points above one [CLS]; the best of short passages may beat both",
         differs="The encoder is frozen and was trained for the mean of all tokens; a linear head over its first token "
         "is what learns, from 1,000 questions of SQuAD and sentences of 64 tokens at most. Long is 512 tokens, the "

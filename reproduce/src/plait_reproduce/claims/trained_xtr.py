@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plait_reproduce.arms import trained
-from plait_reproduce.claims.reading import Outcomes, points
-from plait_reproduce.claims.seeds import DIFFERS, Trainings, arms
+from plait_reproduce.claims.reading import DIFFERS, Outcomes, Trainings, arms, points
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement
 from plait_reproduce.verdict import Check
 

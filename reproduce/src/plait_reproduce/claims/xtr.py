@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from plait_reproduce.arms import tokens
+from plait_reproduce.arms import xtr_scoring
 from plait_reproduce.claims.reading import Across, Outcomes, points
-from plait_reproduce.estimates import Estimate, difference
+from plait_reproduce.datasets import in_hash_order
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Table
-from plait_reproduce.sets import in_hash_order
-from plait_reproduce.verdict import Check
+from plait_reproduce.verdict import Check, Estimate, difference
 
 SETS = ("scifact", "climate", "clapnq")
 SIZES = (10, 30, 100, 300, 1000, 3000, 10000)
@@ -18,12 +17,12 @@ CONSTANTS = {"0": "0", "0.2": "0.2", "mean": "the mean of the last scores", "non
 
 def _arms(_tier: str) -> list[Arm]:
     sweep = {"n_tokens": list(SIZES), "fillings": ["last"]}
-    return [Arm(f"sweep/{name}", tokens.by_tokens, {**sweep, "set": name}, (name,)) for name in SETS]
+    return [Arm(f"sweep/{name}", xtr_scoring.by_tokens, {**sweep, "set": name}, (name,)) for name in SETS]
 
 
 def _filling_arms(_tier: str) -> list[Arm]:
-    settings = {"n_tokens": [30, 300], "fillings": list(tokens.FILLINGS)}
-    return [Arm(f"fill/{name}", tokens.by_tokens, {**settings, "set": name}, (name,)) for name in SETS]
+    settings = {"n_tokens": [30, 300], "fillings": list(xtr_scoring.FILLINGS)}
+    return [Arm(f"fill/{name}", xtr_scoring.by_tokens, {**settings, "set": name}, (name,)) for name in SETS]
 
 
 def _judge_cost(outcomes: Outcomes) -> Judgement:

@@ -1,0 +1,134 @@
+"""Arms that train a small cross-encoder and look at its score matrix. torch is imported when one runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.cur.adacur import retrieve_and_rerank
+from plait.cur.anchors import random_anchors
+from plait.cur.anncur import Anncur, fit_cur
+from plait.cur.calls import Calls
+from plait.cur.choosing import choose
+from plait.cur.matrix import ScoreMatrix
+from plait.cur.measures import distribution, spectrum, top_k_recall
+from plait_reproduce.datasets import in_hash_order
+from plait_reproduce.experiment import Outcome, Settings
+from plait_reproduce.workbench import Arrays, Workbench
+
+SETS = ("squad-train", "squad-test")
+TEST = "squad-test"
+N_DOCUMENTS = 600  # of the matrix
+N_ANCHORS, N_DEV = 100, 40  # queries; the others are tested
+DEPTH = 30  # of BM25's passages, which are reranked
+K, BUDGET = 10, 100
+HISTOGRAM, N_SHOWN = 48, 100  # bins, and singular values, of the plots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """What a cross-encoder gives every pair of all test questions with some of the documents."""
+
+    scores: NDArray[np.float32]  # (questions, documents)
+    questions: list[str]  # in the order of a hash: anchors, dev, and those that are tested
+    documents: list[int]  # numbers of the set's documents
+
+    @property
+    def tested(self) -> list[str]:
+        return self.questions[N_ANCHORS + N_DEV :]
+
+    @property
+    def tested_scores(self) -> NDArray[np.float32]:
+        return self.scores[N_ANCHORS + N_DEV :]
+
+
+def heads(workbench: Workbench, settings: Settings) -> Outcome:
+    """RR@10 of BM25's best by the cross-encoder, recall of ANNCUR on its scores, and the shape of their matrix.
+    Settings: head, seed."""
+    from plait_reproduce.training.cross_encoder import LAYER, trained_pairs
+    from plait_reproduce.training.questions import states_of
+
+    tower = trained_pairs(workbench, settings["head"], seed=settings["seed"])
+    texts, run = workbench.texts(TEST), workbench.bm25(TEST)
+    queries, documents = states_of(workbench, TEST, layer=LAYER)
+    numbers = {document.id: number for number, document in enumerate(texts.documents)}
+    place = {query: number for number, query in enumerate(texts.queries)}
+    own = matrix_of(workbench, settings)
+    reciprocal, as_found = {}, {}
+    for query in own.tested:
+        pool = [numbers[id] for id, _ in run[query][:DEPTH]]
+        scores = tower.matrix(queries.some([place[query]]), documents.some(pool))[0]
+        order = [pool[found] for found in np.argsort(-scores, kind="stable")[:10]]
+        answers = {numbers[id] for id, grade in texts.qrels[query].items() if grade > 0}
+        ranks = [rank for rank, number in enumerate(order, 1) if number in answers]
+        reciprocal[query] = 1 / ranks[0] if ranks else 0.0
+        first = [rank for rank, number in enumerate(pool[:10], 1) if number in answers]
+        as_found[query] = 1 / first[0] if first else 0.0
+    shape, spread = spectrum(own.scores), distribution(own.scores)
+    facts = {f"rank at {threshold:g}": float(rank) for threshold, rank in shape.ranks.items()}
+    facts |= {"energy": float(shape.energy_rank), "skewness": spread.skewness, "kurtosis": spread.kurtosis}
+    standard = (own.scores - own.scores.mean()) / own.scores.std()
+    counts, edges = np.histogram(standard, bins=HISTOGRAM, range=(-4, 8), density=True)
+    values = np.linalg.svd(np.asarray(own.scores, np.float64), compute_uv=False)
+    series = {"scores": ((edges[:-1] + edges[1:]) / 2).tolist(), "density": counts.tolist(),
+              "spectrum": (values[:N_SHOWN] / values[0]).tolist()}  # fmt: skip
+    each = {"RR@10": reciprocal, "BM25": as_found, "anncur": _anncur(own, k=K, budget=BUDGET)[0]}
+    return Outcome(each, facts, series)
+
+
+def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
+    """The same three as `cur.at_equal_calls`, on a cross-encoder's scores. Settings: head, seed, budget, k."""
+    own, k, budget = matrix_of(workbench, settings), settings["k"], settings["budget"]
+    encoded, run = workbench.encoded(TEST), workbench.bm25(TEST)
+    assert encoded.queries.dense is not None
+    assert encoded.documents.dense is not None
+    place = {query: number for number, query in enumerate(encoded.query_ids)}
+    column = {encoded.document_ids[number]: own_place for own_place, number in enumerate(own.documents)}
+    others = np.random.default_rng(0).permutation(len(own.documents)).tolist()
+    recalls, chosen = _anncur(own, k=k, budget=budget)
+    each: dict[str, dict[str, float]] = {"anncur": recalls, "dense": {}, "bm25": {}}
+    for query, row in zip(own.tested, own.tested_scores, strict=True):
+        near = encoded.documents.dense[own.documents] @ encoded.queries.dense[place[query]]
+        words = dict.fromkeys([*(column[id] for id, _ in run[query] if id in column), *others])
+        orders = {"dense": np.argsort(-near, kind="stable"), "bm25": np.fromiter(words, np.int64)}
+        for name, order in orders.items():
+            found = retrieve_and_rerank(Calls(row.__getitem__, budget), k, first=order.astype(np.int64))
+            each[name][query] = top_k_recall(found, row, k)
+    return Outcome(each, chosen)
+
+
+def matrix_of(workbench: Workbench, settings: Settings) -> Matrix:
+    """Scores of a head and a seed; kept."""
+    from plait_reproduce.training.cross_encoder import LAYER, key_of, trained_pairs
+    from plait_reproduce.training.questions import states_of
+
+    texts = workbench.texts(TEST)
+    ids = [document.id for document in texts.documents]
+    numbers = {id: number for number, id in enumerate(ids)}
+    place = {query: number for number, query in enumerate(texts.queries)}
+    names = in_hash_order(texts.queries)
+    chosen = [numbers[id] for id in in_hash_order(numbers)[:N_DOCUMENTS]]
+
+    def make() -> Arrays:
+        queries, documents = states_of(workbench, TEST, layer=LAYER)
+        tower = trained_pairs(workbench, settings["head"], seed=settings["seed"])
+        own = tower.matrix(queries.some([place[query] for query in names]), documents.some(chosen))
+        return {"scores": own}
+
+    key = {**key_of(workbench, settings["head"], settings["seed"]), "test": workbench.key(TEST), "n": N_DOCUMENTS}
+    return Matrix(workbench.arrays.get("pair scores", key, make)["scores"], names, chosen)
+
+
+def _anncur(own: Matrix, *, k: int, budget: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Recall for each question that is tested; split and cut are chosen on dev."""
+    matrix = ScoreMatrix(own.scores[:N_ANCHORS])
+    anchors = random_anchors(len(own.documents), min(budget, len(own.documents)), seed=0)
+    choice = choose(matrix, anchors, own.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)
+    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], cut=choice.cut))
+    recalls = {
+        query: top_k_recall(method.search(Calls(row.__getitem__, budget), k), row, k)
+        for query, row in zip(own.tested, own.tested_scores, strict=True)
+    }
+    return recalls, {"anchors": choice.n_anchors, "cut": choice.cut}

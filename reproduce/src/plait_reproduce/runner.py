@@ -1,0 +1,113 @@
+"""Running experiments: arms that are not finished, then the judgement, then the result, one claim after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from plait.errors import ConfigError
+from plait.evaluate.run_cache import hash_of
+from plait_reproduce.experiment import Arm, Experiment, Outcome
+from plait_reproduce.results import Result, result_of, write_result
+from plait_reproduce.workbench import Say, Workbench
+
+PACKAGES = {"": (), "train": ("torch", "onnx")}  # of an extra: what must be there for arms that need it
+
+
+def lacking(experiment: Experiment) -> str:
+    """Why a claim cannot be run here; empty if it can."""
+    missing = [name for name in PACKAGES[experiment.extra] if find_spec(name) is None]
+    return f"it needs {', '.join(missing)}; install with: pip install 'plait[{experiment.extra}]'" if missing else ""
+
+
+def run_experiment(
+    experiment: Experiment, workbench: Workbench, *, to: Path | None = None, fresh: bool = False, say: Say = print
+) -> Result:
+    """Runs what is not finished of a claim and judges it; with `to`, writes its result there."""
+    if workbench.tier not in experiment.tiers:
+        raise ConfigError(f"{experiment.id} has no {workbench.tier} tier; it has {', '.join(experiment.tiers)}")
+    if reason := lacking(experiment):
+        raise ConfigError(f"{experiment.id} cannot be run: {reason}")
+    kept = KeptArms(workbench.work / "arms")
+    outcomes, seconds = {}, {}
+    arms = experiment.arms(workbench.tier)
+    for number, arm in enumerate(arms, 1):
+        known = not fresh and kept.has(arm, workbench)
+        outcome, took = kept.outcome(arm, workbench, fresh=fresh)
+        outcomes[arm.name], seconds[arm.name] = outcome, took
+        say(f"{experiment.id} {number}/{len(arms)} {arm.name}: {'known' if known else f'{took:.1f} s'}")
+    result = result_of(
+        experiment,
+        experiment.judge(outcomes),
+        tier=workbench.tier,
+        seconds=seconds,
+        model=workbench.model_name,
+    )
+    if to is not None:
+        write_result(to, result)
+    say(f"{experiment.id}: {result['verdict']}. {result['ours']}")
+    return result
+
+
+def run_all(
+    experiments: Sequence[Experiment], workbench: Workbench, *, to: Path, fresh: bool = False, say: Say = print
+) -> list[Result]:
+    """Every claim that has this tier and that can be run here; of others it says why not. Results are written as they
+    come, so that a stop loses one claim at most."""
+    results = []
+    for experiment in experiments:
+        if workbench.tier not in experiment.tiers:
+            continue
+        if reason := lacking(experiment):
+            say(f"{experiment.id}: not run: {reason}")
+        else:
+            results.append(run_experiment(experiment, workbench, to=to, fresh=fresh, say=say))
+    return results
+
+
+class KeptArms:
+    """A folder of outcomes."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def file(self, arm: Arm, workbench: Workbench) -> Path:
+        return self.folder / f"{hash_of(arm.key(workbench))}.json"
+
+    def has(self, arm: Arm, workbench: Workbench) -> bool:
+        return _read(self.file(arm, workbench)) is not None
+
+    def outcome(self, arm: Arm, workbench: Workbench, *, fresh: bool = False) -> tuple[Outcome, float]:
+        """The arm's outcome, run if it is not known, and the seconds that running it took, now or then."""
+        file = self.file(arm, workbench)
+        found = None if fresh else _read(file)
+        if found is not None:
+            return Outcome(**found["outcome"]), float(found["seconds"])
+        began = time.perf_counter()
+        outcome = arm.run(workbench, arm.settings)
+        seconds = time.perf_counter() - began
+        kept = {
+            "key": arm.key(workbench),
+            "seconds": seconds,
+            "outcome": {"each": outcome.each, "facts": outcome.facts, "series": outcome.series},
+        }
+        # Written beside and moved: a file is whole, or it is not there and the arm is run again.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(json.dumps(kept), encoding="utf-8")
+        draft.replace(file)
+        return outcome, seconds
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """What a file holds; None if it is not there, or is no outcome."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return found if found.keys() >= {"outcome", "seconds"} else None
+    except (OSError, ValueError, AttributeError):
+        return None

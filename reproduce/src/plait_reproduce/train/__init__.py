@@ -1,1 +1,0 @@
-"""Arms that need torch; nothing else of the reproduction imports it."""

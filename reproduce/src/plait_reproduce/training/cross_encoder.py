@@ -1,0 +1,123 @@
+"""Small cross-encoders over the states of a frozen encoder: joint layers that see both texts, and one of two heads.
+
+[CLS] takes one number from the query's first token; [EMB] multiplies the states at the last token of each text, which
+stand for the papers' markers. Both are trained alike: each question's answer against passages that BM25 takes for it
+and one at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from plait.encode.batches import by_length
+from plait.train.cross.model import JointBlock
+from plait.train.model import taken
+from plait_reproduce.frozen_encoder import States
+from plait_reproduce.training.questions import TRAIN, Questions, batches, fit, questions
+from plait_reproduce.training.recipes import seeded
+from plait_reproduce.training.towers import MAX_BATCH_TOKENS, padded
+from plait_reproduce.workbench import Arrays, Workbench
+
+VERSION = 2
+LAYER = -1  # of the frozen encoder: the last, as joint layers as small as these do not learn to read from its middle
+WIDTH, N_LAYERS = 64, 2
+WAYS = 4  # passages of a question: its answer, two that BM25 takes for it, and one at random
+QUESTIONS = 16  # of a step
+STEPS = {"quick": 240, "full": 1500}
+RATE = 2e-3
+
+
+class PairTower(nn.Module):
+    """Pairs of texts to scores (pairs,)."""
+
+    def __init__(self, hidden: int, head: str) -> None:
+        super().__init__()
+        self.joint = JointBlock(hidden, WIDTH, N_LAYERS)
+        self.pooler = nn.Linear(hidden, hidden) if head == "cls" else None
+        self.output = nn.Linear(hidden, 1) if head == "cls" else None
+        self.scale = hidden**-0.5
+
+    def entered(self, states: States, items: Sequence[int], *, is_query: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the joint layers begin with (items, length, width), the mask, the place that the head reads, and the
+        state there (items, hidden)."""
+        values, tokens = padded(states, items)
+        rows = self.joint.enter(values, torch.full(tokens.ids.shape, 0 if is_query else 1))
+        at = tokens.mask.sum(dim=1) - 1 if self.output is None else torch.zeros(len(items), dtype=torch.int64)
+        return rows, tokens.mask, at, taken(values, at.unsqueeze(1))[:, 0]
+
+    def forward(
+        self, query: tuple[Tensor, Tensor, Tensor, Tensor], document: tuple[Tensor, Tensor, Tensor, Tensor]
+    ) -> Tensor:
+        """Scores of texts that have entered, each query with the document of the same number."""
+        rows, mask = (torch.cat([query[part], document[part]], dim=1) for part in (0, 1))
+        at, states = query[2].unsqueeze(1), query[3].unsqueeze(1)
+        if self.output is None:
+            at = torch.cat([at, document[2].unsqueeze(1) + query[0].shape[1]], dim=1)
+            states = torch.stack([query[3], document[3]], dim=1)
+        states = states + self.joint.added(rows, mask, at)
+        if self.pooler is None or self.output is None:
+            products: Tensor = (states[:, 0] * states[:, 1]).sum(dim=1) * self.scale
+            return products
+        scores: Tensor = self.output(torch.tanh(self.pooler(states[:, 0])))[:, 0]
+        return scores
+
+    @torch.no_grad()
+    def matrix(self, queries: States, documents: States) -> NDArray[np.float32]:
+        """(queries, documents): every pair's score. What a text enters with is worked out once."""
+        scores = np.zeros((len(queries), len(documents)), np.float32)
+        asked = [self.entered(queries, [query], is_query=True) for query in range(len(queries))]
+        for items in by_length(documents.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
+            held = self.entered(documents, items, is_query=False)
+            for number, (rows, mask, at, state) in enumerate(asked):
+                n = len(items)
+                query = (rows.expand(n, -1, -1), mask.expand(n, -1), at.expand(n), state.expand(n, -1))
+                scores[number, items] = self(query, held).numpy()
+        return scores
+
+
+def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
+    """The cross-encoder with a head, trained if it is not kept."""
+    own = questions(workbench, layer=LAYER)
+    seeded(workbench, seed)
+    tower = PairTower(own.hidden, head)
+
+    def make() -> Arrays:
+        workbench.say(f"training a cross-encoder: {head}, seed {seed}")
+        train(tower, own, n_steps=STEPS[workbench.tier], seed=seed)
+        return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
+
+    kept = workbench.arrays.get("pairs", key_of(workbench, head, seed), make)
+    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
+    return tower.eval()
+
+
+def key_of(workbench: Workbench, head: str, seed: int) -> dict[str, Any]:
+    """All that decides a trained cross-encoder."""
+    return {"head": head, "seed": seed, "steps": STEPS[workbench.tier], "rate": RATE, "ways": WAYS, "width": WIDTH,
+            "questions": QUESTIONS, "layers": N_LAYERS, "layer": LAYER, "data": workbench.key(TRAIN),
+            "version": VERSION}  # fmt: skip
+
+
+def train(tower: PairTower, own: Questions, *, n_steps: int, seed: int) -> list[float]:
+    """Trains in place, by cross-entropy over each question's list; gives the losses."""
+    random = np.random.default_rng([seed, 1])
+    steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
+
+    def loss(_step: int) -> Tensor:
+        chosen = next(steps)
+        wrong = np.stack([random.choice(own.negatives[question], WAYS - 2, replace=False) for question in chosen])
+        # The answer to another question of the step, which no question has for its own.
+        other = np.roll(own.positive[chosen], 1)
+        passages = np.concatenate([own.positive[chosen][:, None], wrong, other[:, None]], axis=1).reshape(-1)
+        query = tower.entered(own.queries, np.repeat(chosen, WAYS).tolist(), is_query=True)
+        scores = tower(query, tower.entered(own.documents, passages.tolist(), is_query=False))
+        return F.cross_entropy(scores.view(len(chosen), WAYS), torch.zeros(len(chosen), dtype=torch.int64))
+
+    return fit(tower, loss, n_steps=n_steps, lr=RATE)

@@ -1,0 +1,79 @@
+"""A head over the vector of a text's first token, or over the mean of all tokens: one linear map, taught on short
+texts. The encoder below it is frozen, so vectors of texts are worked out once and a training takes a second."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from plait.train.losses.contrastive import contrastive
+from plait_reproduce.training.questions import fit
+
+VERSION = 1
+WIDTH = 128
+QUESTIONS = 64  # of a step; the answers of the others are what each question's own is told from
+STEPS = {"quick": 300, "full": 1500}
+RATES = (5e-4, 2e-3)
+TEMPERATURE = 0.05
+DEV_SHARE = 5  # one in so many questions chooses the rate, and is not learned from while it does
+
+Vectors = NDArray[np.float32]  # (texts, hidden)
+
+
+class Head(nn.Module):
+    """(texts, hidden) to (texts, WIDTH), of length one. It takes the mean of what it learned from to zero: vectors of
+    one encoder point one way."""
+
+    def __init__(self, middle: Vectors) -> None:
+        super().__init__()
+        self.map = nn.Linear(middle.shape[-1], WIDTH)
+        nn.init.orthogonal_(self.map.weight)
+        with torch.no_grad():
+            self.map.bias.copy_(-(self.map.weight @ torch.from_numpy(middle)))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return F.normalize(self.map(vectors), dim=-1)
+
+    @torch.no_grad()
+    def encode(self, vectors: Vectors) -> Vectors:
+        found: Vectors = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
+        return found
+
+
+def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, n_steps: int, seed: int) -> Head:
+    """The head that brings questions to their answers, at the rate that does best on questions that are held out.
+    `answers` is row by row the answer to each question; `passage` numbers it, as two questions may have the same."""
+    order = np.random.default_rng([seed, 4]).permutation(len(questions))
+    dev, rest = order[: len(order) // DEV_SHARE], order[len(order) // DEV_SHARE :]
+
+    def found(places: NDArray[np.int64], lr: float) -> Head:
+        torch.manual_seed(seed)
+        head = Head(answers[places].mean(axis=0))
+        _teach(head, questions[places], answers[places], passage[places], n_steps=n_steps, seed=seed, lr=lr)
+        return head
+
+    def right(lr: float) -> float:
+        """How high the answers to dev questions stand among all answers: the mean reciprocal rank."""
+        head = found(rest, lr)
+        scores = head.encode(questions[dev]) @ head.encode(answers).T
+        own = scores[np.arange(len(dev)), dev]
+        return float((1 / (1 + (scores > own[:, None] + 1e-6).sum(axis=1))).mean())
+
+    return found(np.sort(order), max(RATES, key=right))
+
+
+def _teach(
+    head: Head, questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, n_steps: int, seed: int, lr: float
+) -> None:
+    random = np.random.default_rng([seed, 5])
+
+    def loss(_step: int) -> Tensor:
+        chosen = random.choice(len(questions), min(QUESTIONS, len(questions)), replace=False)
+        scores = head(torch.from_numpy(questions[chosen])) @ head(torch.from_numpy(answers[chosen])).T
+        same = torch.from_numpy(passage[chosen][:, None] == passage[chosen][None, :])
+        return contrastive(scores, torch.arange(len(chosen)), temperature=TEMPERATURE, excluded=same)
+
+    fit(head, loss, n_steps=n_steps, lr=lr)

@@ -1,0 +1,155 @@
+"""A small BERT that knows words and nothing of how they go together: pre-trained with RetroMAE, or by filling in masked
+words alone, or not at all, and then taught to retrieve by the vector of its first token. Its vocabulary is the tokens
+that occur, each with the bundled encoder's embedding of it, brought to fewer dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from plait.encode.tokenizer import Reader
+from plait.train.backbone import Backbone
+from plait.train.losses.contrastive import contrastive
+from plait.train.model import pool
+from plait.train.retromae import SPECIAL, MaskingConfig, RetroMae, WordedText, mask_batch
+from plait.train.scores import dense_scores
+from plait.train.tensors import Encoded, Tokens
+from plait_reproduce.frozen_encoder import States
+from plait_reproduce.training.questions import Questions, batches, fit
+
+PAD, MASK, N_OWN = 0, 1, 2  # ids that no text has
+WIDTH, FEED, N_LAYERS, N_HEADS = 128, 256, 2, 4
+TEXTS = 24  # of a step of pre-training
+QUESTIONS = 16  # of a step of teaching, each with its answer and one of BM25's passages
+RATE = 1e-3
+TEMPERATURE = 0.05
+SPREAD = 0.05  # of embeddings: somewhat more than what BERT begins positions with
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """The ids that occur, numbered anew from N_OWN."""
+
+    known: NDArray[np.int32]  # ascending
+
+    @classmethod
+    def of(cls, *texts: States) -> Vocabulary:
+        return cls(np.unique(np.concatenate([own.ids for own in texts])))
+
+    def __len__(self) -> int:
+        return len(self.known) + N_OWN
+
+    def ids(self, states: States, item: int) -> NDArray[np.int64]:
+        return np.searchsorted(self.known, states.ids[states.of(item)]).astype(np.int64) + N_OWN
+
+
+def worded(states: States, vocabulary: Vocabulary, reader: Reader) -> list[WordedText]:
+    """Texts with their words: a token that begins with ## goes on with the word before it."""
+    continues = np.array([reader.token(int(id)).startswith("##") for id in vocabulary.known])
+    found = []
+    for item in range(len(states)):
+        ids = vocabulary.ids(states, item)
+        words = np.cumsum(~continues[ids - N_OWN])
+        words[[0, -1]] = SPECIAL
+        found.append(WordedText(ids, words.astype(np.int64)))
+    return found
+
+
+def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
+    """(ids, WIDTH): the mean of each token's states, which are those below the first layer, in the directions in which
+    tokens differ most. The two ids that no text has are zero."""
+    sums = np.zeros((len(vocabulary), texts[0].values.shape[1]))
+    counts = np.zeros(len(vocabulary))
+    for own in texts:
+        ids = np.searchsorted(vocabulary.known, own.ids) + N_OWN
+        np.add.at(sums, ids, own.values.astype(np.float64))
+        np.add.at(counts, ids, 1)
+    means = sums[N_OWN:] / np.maximum(counts[N_OWN:, None], 1)
+    means = means - means.mean(axis=0)
+    _, _, directions = np.linalg.svd(means, full_matrices=False)
+    found = np.zeros((len(vocabulary), WIDTH), np.float32)
+    kept = means @ directions[:WIDTH].T
+    found[N_OWN:, : kept.shape[1]] = SPREAD * kept / kept.std()
+    return found
+
+
+def small_bert(words: NDArray[np.float32], n_positions: int) -> nn.Module:
+    """A masked language model whose embeddings (ids, WIDTH) are given; all else is at random."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=WIDTH, num_hidden_layers=N_LAYERS, num_attention_heads=N_HEADS,
+        intermediate_size=FEED, max_position_embeddings=n_positions, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, pad_token_id=PAD,
+    )  # fmt: skip
+    model: nn.Module = BertForMaskedLM(config)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(torch.from_numpy(words))  # type: ignore[operator]
+    return model
+
+
+def pretrain(model: nn.Module, texts: Sequence[WordedText], n_ids: int, *, decoder: bool, n_steps: int,
+             seed: int) -> list[float]:  # fmt: skip
+    """Trains the encoder inside a masked language model; without `decoder`, by masked words alone."""
+    whole = RetroMae(model)
+    random = np.random.default_rng([seed, 2])
+    config = MaskingConfig(mask_id=MASK, n_ids=n_ids)
+
+    def loss(_step: int) -> Tensor:
+        chosen = random.choice(len(texts), min(TEXTS, len(texts)), replace=False)
+        found = whole(mask_batch([texts[item] for item in chosen], config, random))
+        total: Tensor = found.total if decoder else found.encoder
+        return total
+
+    return fit(whole, loss, n_steps=n_steps, lr=RATE)
+
+
+class Dense(nn.Module):
+    """One vector a text: the state of its first token."""
+
+    def __init__(self, model: nn.Module, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.backbone = Backbone(model.base_model)  # type: ignore[arg-type]
+        self._vocabulary = vocabulary
+
+    def encode(self, states: States, items: Sequence[int]) -> Encoded:
+        ids = [self._vocabulary.ids(states, item) for item in items]
+        padded = np.full((len(ids), max(len(own) for own in ids)), PAD, np.int64)
+        for row, own in enumerate(ids):
+            padded[row, : len(own)] = own
+        mask = torch.from_numpy(padded != PAD)
+        return Encoded(dense=pool(self.backbone(Tokens(torch.from_numpy(padded), mask, mask)), mask, pooling="cls"))
+
+
+def teach(model: Dense, own: Questions, *, n_steps: int, seed: int) -> list[float]:
+    """Contrastive learning of questions and their passages."""
+    random = np.random.default_rng([seed, 3])
+    steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
+
+    def loss(_step: int) -> Tensor:
+        chosen = next(steps)
+        hard = own.negatives[chosen, random.integers(0, own.negatives.shape[1], len(chosen))]
+        passages = np.concatenate([own.positive[chosen], hard])
+        same = torch.from_numpy(own.positive[chosen][:, None] == passages[None, :])
+        scores = dense_scores(
+            model.encode(own.queries, chosen.tolist()), model.encode(own.documents, passages.tolist())
+        )
+        return contrastive(scores, torch.arange(len(chosen)), temperature=TEMPERATURE, excluded=same)
+
+    return fit(model, loss, n_steps=n_steps, lr=RATE)
+
+
+@torch.no_grad()
+def scores_of(model: Dense, queries: States, documents: States, *, at_once: int = 100) -> NDArray[np.float32]:
+    """(queries, documents)."""
+    asked = model.encode(queries, range(len(queries)))
+    parts = [
+        dense_scores(asked, model.encode(documents, range(start, min(start + at_once, len(documents))))).numpy()
+        for start in range(0, len(documents), at_once)
+    ]
+    return np.concatenate(parts, axis=1)

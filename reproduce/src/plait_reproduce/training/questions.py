@@ -1,0 +1,103 @@
+"""What trained arms learn from: questions, the passage that answers each, and passages that look as if they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from plait.train.optimiser import OptimiserConfig, make_optimiser, rate_at
+from plait_reproduce.frozen_encoder import FrozenEncoder, States
+from plait_reproduce.workbench import Workbench
+
+LAYER = 6  # of the frozen encoder: half of the bundled one, whose upper half was trained for retrieval
+TRAIN, TEST, OTHER = "squad-train", "squad-test", "climate-small"
+N_NEGATIVES = 10  # how many of BM25's best are drawn from
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Questions:
+    """Texts of a set as states. Row i of `negatives` has passages that BM25 takes for answers to question i."""
+
+    queries: States
+    documents: States
+    positive: NDArray[np.int64]  # (queries,) the first relevant passage
+    negatives: NDArray[np.int64]  # (queries, N_NEGATIVES)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def hidden(self) -> int:
+        return int(self.queries.values.shape[1])
+
+
+def states_of(workbench: Workbench, name: str, *, masks: int = 0, layer: int = LAYER) -> tuple[States, States]:
+    """Queries, filled up to `masks` tokens with [MASK], and documents of a set, after a layer."""
+    texts, length = workbench.texts(name), workbench.cut(name).length
+    encoder = FrozenEncoder(workbench, layer=layer, length=length, masks=masks)
+    queries = encoder.queries(name, list(texts.queries.values()))
+    return queries, encoder.documents(name, [(document.title, document.text) for document in texts.documents])
+
+
+def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer: int = LAYER) -> Questions:
+    """A set to learn from."""
+    texts, run = workbench.texts(name), workbench.bm25(name)
+    numbers = {document.id: number for number, document in enumerate(texts.documents)}
+    random = np.random.default_rng(0)
+    positive, negatives = [], []
+    for query in texts.queries:
+        answers = {numbers[id] for id, grade in texts.qrels[query].items() if grade > 0}
+        positive.append(min(answers))
+        likely = [numbers[id] for id, _ in run[query] if numbers[id] not in answers][:N_NEGATIVES]
+        # Where BM25 finds too few, others are drawn.
+        while len(likely) < N_NEGATIVES:
+            drawn = int(random.integers(len(numbers)))
+            likely += [drawn] if drawn not in answers else []
+        negatives.append(likely)
+    queries, documents = states_of(workbench, name, masks=masks, layer=layer)
+    return Questions(queries, documents, np.array(positive), np.array(negatives))
+
+
+def batches(own: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[NDArray[np.int64]]:
+    """Questions of each step, no two with the same passage: what answers one would be a wrong answer to the other."""
+    random = np.random.default_rng(seed)
+    waiting: list[int] = []
+    for _ in range(n_steps):
+        chosen: list[int] = []
+        used: set[int] = set()
+        passed: list[int] = []
+        while len(chosen) < size:
+            if not waiting:
+                waiting = random.permutation(len(own)).tolist()
+            question = waiting.pop()
+            answer = int(own.positive[question])
+            (passed if answer in used else chosen).append(question)
+            used.add(answer)
+        waiting = passed + waiting
+        yield np.array(chosen, np.int64)
+
+
+WARMUP = 0.1
+CLIP = 1.0
+
+
+def fit(module: nn.Module, loss_of: Callable[[int], Tensor], *, n_steps: int, lr: float) -> list[float]:
+    """Makes `loss_of(step)` smaller, `n_steps` times; gives the losses."""
+    config = OptimiserConfig(lr=lr, steps=n_steps, warmup=WARMUP, schedule="linear")
+    optimiser = make_optimiser([{"params": list(module.parameters()), "lr": lr, "weight_decay": 0.01}], config)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate_at(config, n_steps))
+    losses = []
+    for step in range(n_steps):
+        loss = loss_of(step)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(module.parameters(), CLIP)
+        optimiser.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    return losses

@@ -1,0 +1,209 @@
+"""Recipes of trained towers: what is made smaller, on which batches. Weights are kept by recipe, seed and rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plait.errors import ConfigError
+from plait.scoring.maxsim import maxsim
+from plait.train.losses.contrastive import contrastive
+from plait.train.losses.distillation import distillation, in_batch, own_lists
+from plait.train.losses.m3 import M3Config, m3
+from plait.train.losses.xtr import xtr_scores
+from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
+from plait.train.tensors import Encoded
+from plait_reproduce.training.questions import LAYER, TRAIN, Questions, batches, fit, questions
+from plait_reproduce.training.towers import WIDTH, Tower
+from plait_reproduce.workbench import Arrays, Workbench
+
+VERSION = 1
+PASSAGES = 32  # of a step: the answer to each question, and others that look like it
+LIST = 8  # passages of a question where a teacher scores them; else two
+STEPS = {"quick": 160, "full": 800}
+RATES = (5e-4, 2e-3)
+
+
+def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> Tower:
+    """The tower of a recipe, trained if it is not kept."""
+    n_steps = STEPS[workbench.tier]
+    own = questions(workbench, masks=recipe.masks)
+    seeded(workbench, seed)
+    tower = made(recipe, own)
+
+    def make() -> Arrays:
+        lists = lists_of(workbench, own, seed=seed, lr=lr) if recipe.objective == "lists" else None
+        train(tower, recipe, own, n_steps=n_steps, seed=seed, lr=lr, lists=lists)
+        return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
+
+    kept = workbench.arrays.get("towers", key_of(workbench, recipe, seed=seed, lr=lr), make)
+    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
+    return tower.eval()
+
+
+def seeded(workbench: Workbench, seed: int) -> None:
+    """Sets torch's own seed and threads: what a training gives depends on both."""
+    torch.set_num_threads(workbench.n_threads or 1)
+    torch.manual_seed(seed)
+
+
+def key_of(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> dict[str, Any]:
+    """All that decides a trained tower."""
+    return {"recipe": asdict(recipe), "seed": seed, "lr": lr, "steps": STEPS[workbench.tier], "passages": PASSAGES,
+            "layer": LAYER, "width": WIDTH, "data": workbench.key(TRAIN), "version": VERSION}  # fmt: skip
+
+
+def lists_of(workbench: Workbench, own: Questions, *, seed: int, lr: float) -> Lists:
+    """What the model trained on triples, at the same seed and rate, retrieves; and the teacher's scores of it."""
+    first = trained(workbench, Recipe(objective="triples"), seed=seed, lr=lr)
+    return retrieved_lists(workbench, own, first)
+
+
+def made(recipe: Recipe, own: Questions) -> Tower:
+    """A tower before training. Its map takes the mean of all states to zero: states of one encoder point one way."""
+    positions = int(own.documents.lengths.max())
+    tower = Tower(own.hidden, heads=recipe.objective == "m3", fixed=recipe.fixed, n_positions=max(64, positions))
+    middle = torch.from_numpy(own.documents.values.astype(np.float32).mean(axis=0))
+    with torch.no_grad():
+        tower.enter.bias.copy_(-(tower.enter.weight @ middle))
+    return tower
+
+
+def train(
+    tower: Tower, recipe: Recipe, own: Questions, *, n_steps: int, seed: int, lr: float, lists: Lists | None = None
+) -> list[float]:
+    """Trains a tower in place; gives the losses. `lists` is needed by the objective of that name."""
+    random = np.random.default_rng([seed, 1])
+    n_ways = LIST if lists is not None else 2
+    steps = batches(own, min(PASSAGES // n_ways, len(set(own.positive.tolist()))), n_steps, seed=seed)
+    loss_of = losses(recipe)
+
+    def loss(step: int) -> Tensor:
+        chosen = next(steps)
+        likely = own.negatives if lists is None else lists.candidates
+        wrong = np.stack([random.choice(likely[question], n_ways - 1, replace=False) for question in chosen])
+        ways = np.concatenate([own.positive[chosen][:, None], wrong], axis=1)
+        passages = ways.reshape(-1)
+        queries = tower.encode(own.queries, chosen.tolist(), is_query=True)
+        documents = tower.encode(own.documents, passages.tolist(), is_query=False)
+        teacher = None if lists is None else torch.from_numpy(lists.teacher[chosen[:, None], ways])
+        # A passage that answers the question is no wrong answer, wherever it stands.
+        same = torch.from_numpy(own.positive[chosen][:, None] == passages[None, :])
+        return loss_of(Step(queries, documents, torch.arange(len(chosen)) * n_ways, same, teacher, step))
+
+    return fit(tower, loss, n_steps=n_steps, lr=lr)
+
+
+TEMPERATURE = 0.05
+TEACHER_TEMPERATURE = 0.02  # scores of the teacher are cosines that lie close together
+NEVER = 1 << 40  # a step that is not reached
+OBJECTIVES = ("maxsim", "xtr", "unmasked", "m3", "triples", "lists")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a tower is trained with. All recipes see the same batches of the same questions, as often."""
+
+    objective: str = "maxsim"
+    k: int = 32  # rows that a query row retrieves, of all rows of a batch; for xtr
+    temperature: float = TEMPERATURE
+    fixed: int = 0  # rows of a document; 0: one for each token
+    distil: bool = True  # whether m3 learns from the sum of its strands too
+    masks: int = 0  # tokens that queries are filled up to with [MASK]; 0: not at all
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ConfigError(f"there is no objective {self.objective!r}; choose one of {', '.join(OBJECTIVES)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step's strands. Passages lie list by list, the answer first in each."""
+
+    queries: Encoded
+    documents: Encoded
+    positive: Tensor  # (queries,) the column of each answer
+    same: Tensor  # (queries, documents) passages that are the answer, wherever they stand
+    teacher: Tensor | None  # (queries, ways) scores of each question's own list
+    number: int
+
+
+def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
+    """The loss of a step."""
+    temperature = recipe.temperature
+
+    def by_tokens(own: Step) -> Tensor:
+        assert own.queries.multi_mask is not None
+        assert own.documents.multi_mask is not None
+        # Without its mask the objective retrieves everything.
+        k = recipe.k if recipe.objective == "xtr" else int(own.documents.multi_mask.numel())
+        similarities = token_similarities(own.queries, own.documents)
+        scores = xtr_scores(similarities, own.queries.multi_mask, own.documents.multi_mask, k=k)
+        return contrastive(scores, own.positive, temperature=temperature, excluded=own.same)
+
+    def by_maxsim(own: Step) -> Tensor:
+        return contrastive(_maxsim(own), own.positive, temperature=temperature, excluded=own.same)
+
+    def by_triples(own: Step) -> Tensor:
+        pairs = own_lists(_maxsim(own))
+        return contrastive(pairs, torch.zeros(len(pairs), dtype=torch.int64), temperature=temperature)
+
+    def by_lists(own: Step) -> Tensor:
+        assert own.teacher is not None
+        scores = _maxsim(own)
+        copied = distillation(own_lists(scores), own.teacher, temperature=temperature, alpha=1 / TEACHER_TEMPERATURE)
+        return copied + in_batch(scores, excluded=own.same, temperature=temperature)
+
+    def by_strands(own: Step) -> Tensor:
+        scores = {
+            "dense": dense_scores(own.queries, own.documents),
+            "sparse": sparse_scores(own.queries, own.documents),
+            "multi": _maxsim(own),
+        }
+        config = M3Config(temperature=temperature, start_step=-1 if recipe.distil else NEVER)
+        return m3(scores, own.positive, config, step=own.number, excluded=own.same)[0]
+
+    ways = {"maxsim": by_maxsim, "triples": by_triples, "lists": by_lists, "m3": by_strands}
+    return ways.get(recipe.objective, by_tokens)
+
+
+def _maxsim(own: Step) -> Tensor:
+    return maxsim_scores(own.queries, own.documents, reduce="mean")
+
+
+DEPTH = 50  # passages that are retrieved for a question
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Passages that a first model retrieves for each question, without the answer."""
+
+    candidates: NDArray[np.int64]  # (queries, depth)
+    teacher: NDArray[np.float32]  # (queries, documents)
+
+
+def retrieved_lists(workbench: Workbench, own: Questions, first: Tower) -> Lists:
+    queries, documents = first.rows(own.queries, is_query=True), first.rows(own.documents, is_query=False)
+    candidates = []
+    for number in range(len(own)):
+        scores = maxsim(np.ascontiguousarray(queries[number], np.float32), documents)
+        scores[own.positive[number]] = -np.inf
+        candidates.append(np.argsort(-scores, kind="stable")[:DEPTH])
+    return Lists(np.stack(candidates), teacher_scores(workbench))
+
+
+def teacher_scores(workbench: Workbench) -> NDArray[np.float32]:
+    """(queries, documents): the cosine of the dense strands plus the mean MaxSim of the multi strands."""
+    encoded = workbench.encoded(TRAIN)
+    assert encoded.queries.dense is not None
+    assert encoded.documents.dense is not None
+    assert encoded.queries.multi is not None
+    n_rows = np.diff(encoded.queries.multi.offsets)[:, None]
+    together = encoded.queries.dense @ encoded.documents.dense.T + workbench.maxsim(encoded) / n_rows
+    return np.asarray(together, np.float32)
