@@ -13,7 +13,7 @@ from plait_reproduce.command import reproduce
 
 README = Path(__file__).parents[1] / "README.md"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 app.command()(handle_errors(reproduce))
 
 
