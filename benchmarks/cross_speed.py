@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.chunking import with_title
-from plait.evaluate.queries import read_queries
+from plait.evaluate.dataset_files import read_queries
 from plait.readers import documents_from
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.pairs import Pair

@@ -22,14 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cur_pages import draw_curves, draw_scores, tables
-from plait.cur.adacur import AdaptiveCur, RoundsConfig, retrieve_and_rerank
-from plait.cur.anchors import random_anchors
-from plait.cur.anncur import Anncur, fit_cur, fit_fixed
-from plait.cur.calls import Calls, Found
-from plait.cur.factors import KnownScores, factorise
-from plait.cur.matrix import ScoreMatrix
-from plait.cur.measures import distribution, spectrum, top_k_recall
-from plait.cur.scale import ScoreMap, fit_scale
+from plait.cur.adacur import AdaptiveCur, AdaptiveCurConfig, ScoreScale, fit_scale, retrieve_and_rerank
+from plait.cur.algebra import ScoreMatrix, distribution, spectrum
+from plait.cur.anncur import Anncur, fit_cur, fit_fixed, random_anchors
+from plait.cur.axn import KnownScores, factorize
+from plait.cur.calls import Calls, TopItems, top_k_recall
 
 BUDGETS = (10, 50, 100, 200, 500, 1000)
 KS = (1, 10, 50, 100)
@@ -42,7 +39,7 @@ KNOWN = 50  # items of each anchor query that the factors know the scores of
 ACCURACY, NDCG = "accuracy", "nDCG@10"
 DOWNSTREAM_K = 10  # whose setting is measured downstream
 
-Search = Callable[[Calls, int, int], Found]  # calls, k, number of the query
+Search = Callable[[Calls, int, int], TopItems]  # calls, k, number of the query
 Orders = Mapping[int, NDArray[np.int64]]  # by query: items, best first
 Values = dict[str, float]  # by measure: top_name(k), ACCURACY, NDCG
 
@@ -126,7 +123,7 @@ def values(data: Data, search: Search, queries: Sequence[int], budget: int) -> V
         row = data.scores[query]
         calls = Calls(row.__getitem__, budget)
         found = search(calls, max(ks), query)
-        assert calls.made <= budget
+        assert calls.n_made <= budget
         for k in ks:
             sums[top_name(k)] += top_k_recall(found, row, k) / len(queries)
         for name, value in downstream(found.items, data.positives[query]).items():
@@ -165,14 +162,14 @@ def candidates(data: Data, budget: int, seed: int) -> Iterator[Candidate]:
     columns, scale = np.ascontiguousarray(data.matrix.values.T), _scale(data)
     at_random = dict.fromkeys(data.all, anchors)
     for cut in CUTS:
-        ada = AdaptiveCur(columns, RoundsConfig(n_rounds=5, cut=cut, seed=seed))
+        ada = AdaptiveCur(columns, AdaptiveCurConfig(n_rounds=5, rcond=cut, seed=seed))
         yield Candidate("adacur", f"cut {cut:g}", partial(in_rounds, ada, at_random, data))
         for name, order in orders.items():
             yield Candidate(f"adacur, {name} start", f"cut {cut:g}", partial(in_rounds, ada, order, data))
     for name, table in (("axn dense", data.vectors["dense"][0]), ("axn factors", _factors(data, scale))):
         for cut in AXN_CUTS:
             for mix in MIXES:
-                axn = AdaptiveCur(table, RoundsConfig(n_rounds=5, cut=cut, mix=mix), scale)
+                axn = AdaptiveCur(table, AdaptiveCurConfig(n_rounds=5, rcond=cut, mix=mix), scale)
                 setting = f"cut {cut:g}, mix {mix:g}"
                 yield Candidate(name, setting, partial(in_rounds, axn, orders["dense"], data))
 
@@ -182,7 +179,7 @@ def reranked(order: Orders) -> Search:
 
 
 def by_cur(matrix: ScoreMatrix, anchors: NDArray[np.int64], cut: float) -> Search:
-    method = Anncur(fit_cur(matrix, anchors, cut=cut))
+    method = Anncur(fit_cur(matrix, anchors, rcond=cut))
     return lambda calls, k, _: method.search(calls, k)
 
 
@@ -201,19 +198,19 @@ def _sizes(budget: int) -> list[int]:
     return sorted({max(1, round(split * budget)) for split in SPLITS})
 
 
-def _scale(data: Data) -> ScoreMap:
+def _scale(data: Data) -> ScoreScale:
     (items, queries), n = data.vectors["dense"], min(100, data.matrix.n_queries)
     return fit_scale(data.matrix.values[:n], queries[:n] @ items.T)
 
 
-def _factors(data: Data, scale: ScoreMap) -> NDArray[np.float32]:
+def _factors(data: Data, scale: ScoreScale) -> NDArray[np.float32]:
     """Item vectors from the scores of each anchor query's best items by dense score."""
     n, known = data.matrix.n_queries, min(KNOWN, data.matrix.n_items)
     own_items, own_queries = data.vectors["dense"]
     items = np.concatenate([data.first("dense", query)[:known] for query in range(n)])
     queries = np.repeat(np.arange(n), known)
-    scaled = scale.of(data.matrix.values[queries, items])
-    return factorise(KnownScores(queries, items, scaled), own_queries[:n], own_items).items
+    scaled = scale.apply(data.matrix.values[queries, items])
+    return factorize(KnownScores(queries, items, scaled), own_queries[:n], own_items).items
 
 
 def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dict[str, str]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cur import Data, read
 from cur_pages import draw_scores
-from plait.cur.measures import distribution, spectrum
+from plait.cur.algebra import distribution, spectrum
 from plait.evaluate.significance import bootstrap_intervals
 
 DEPTH = 50

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import plait
-from plait.evaluate import JudgedSet, Run, compare, load_set, without_self
+from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
 from plait.search.plan import STRANDS_OF
 
 SINGLE = ("bm25", "dense", "sparse", "multi")
@@ -44,7 +44,7 @@ def main() -> None:
     row(*["---"] * (2 + len(SINGLE) + len(WOVEN)))
     n_best = 0
     for name in asked.sets:
-        judged = first_queries(load_set(str(asked.data / name), asked.split), asked.queries)
+        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
         with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
             runs = found_by_plan(index, judged, drop_self=name in asked.drop_self)
         cells, is_best = compared(runs, judged)
@@ -64,7 +64,7 @@ def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) 
 
 
 def found_by_plan(
-    index: plait.Index, judged: JudgedSet, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
+    index: plait.Index, judged: Dataset, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
 ) -> dict[str, Run]:
     """What each plan that the index has the strands for finds: the best K, none of them the query itself where those
     are dropped."""
@@ -83,7 +83,7 @@ def found_by_plan(
     return {plan: without_self(run, K) for plan, run in runs.items()} if drop_self else dict(runs)
 
 
-def compared(runs: Mapping[str, Run], judged: JudgedSet) -> tuple[dict[str, str], bool]:
+def compared(runs: Mapping[str, Run], judged: Dataset) -> tuple[dict[str, str], bool]:
     """A cell for each plan, and whether `hybrid` or `all` is best or tied."""
     means = {plan: one.value for plan, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
     best = max((plan for plan in SINGLE if plan in runs), key=lambda plan: means[plan])
@@ -97,7 +97,7 @@ def compared(runs: Mapping[str, Run], judged: JudgedSet) -> tuple[dict[str, str]
     return cells, any(plan in runs and plan not in worse for plan in ("hybrid", "all"))
 
 
-def first_queries(judged: JudgedSet, count: int | None) -> JudgedSet:
+def first_queries(judged: Dataset, count: int | None) -> Dataset:
     kept = dict(itertools.islice(judged.queries.items(), count))
     return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
 

@@ -32,7 +32,7 @@ from embedding_kinds import MEASURE, SURE, add_drop_self, check_drop_self, first
 from plait.embeddings import Rows
 from plait.encode.load import load
 from plait.encode.onnx import OnnxEncoder
-from plait.evaluate import JudgedSet, Run, compare, load_set, without_self
+from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
 
 DEPTH = 20
 RIVALS = ("bm25", "base dense", "base states", "before")
@@ -62,7 +62,7 @@ def main() -> None:
     means: dict[str, dict[str, float]] = {}
     sure: dict[str, dict[str, int]] = {}
     for name in asked.sets:
-        judged = load_set(str(asked.data / name), "test")
+        judged = load_dataset(str(asked.data / name), "test")
         judged = first_queries(unshared(judged, asked.data / name) if asked.unshared else judged, asked.queries)
         before = asked.before / name if asked.before else None
         drop_self = name in asked.drop_self
@@ -81,11 +81,11 @@ def main() -> None:
         asked.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
 
 
-def unshared(judged: JudgedSet, folder: Path) -> JudgedSet:
+def unshared(judged: Dataset, folder: Path) -> Dataset:
     """Without the queries that a passage answers which answers a query of the train split too."""
     if not (folder / "qrels" / "train.tsv").is_file():
         return judged
-    seen = {id for own in load_set(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
+    seen = {id for own in load_dataset(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
     kept = {
         query: own
         for query, own in judged.qrels.items()
@@ -96,7 +96,7 @@ def unshared(judged: JudgedSet, folder: Path) -> JudgedSet:
 
 
 def runs_of(
-    new: Path, old: Path | None, base: OnnxEncoder | None, judged: JudgedSet, n_threads: int, *, drop_self: bool
+    new: Path, old: Path | None, base: OnnxEncoder | None, judged: Dataset, n_threads: int, *, drop_self: bool
 ) -> dict[str, Run]:
     """What each finds, by name."""
     with plait.open(new, n_threads=n_threads, read_only=True) as index:
@@ -112,7 +112,7 @@ def runs_of(
     return runs
 
 
-def rescored(base: OnnxEncoder, index: plait.Index, judged: JudgedSet) -> Run:
+def rescored(base: OnnxEncoder, index: plait.Index, judged: Dataset) -> Run:
     """MaxSim over whole states of the passages that the index finds."""
     texts = list(judged.queries.values())
     found = [index.search(text, k=DEPTH) for text in texts]
@@ -140,7 +140,7 @@ def maxsim(query: Rows, document: NDArray[np.float16]) -> float:
     return float((query.astype(np.float32) @ document.astype(np.float32).T).max(axis=1).sum())
 
 
-def told(runs: dict[str, Run], judged: JudgedSet) -> tuple[dict[str, float], dict[str, int]]:
+def told(runs: dict[str, Run], judged: Dataset) -> tuple[dict[str, float], dict[str, int]]:
     """The mean of each run, and for each rival 1 where hybrid is surely above it, 2 where it is surely below."""
     means = {run: one.value for run, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
     rivals = {"hybrid": runs["hybrid"], **{name: runs[name] for name in RIVALS if name in runs}}

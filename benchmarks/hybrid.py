@@ -30,7 +30,7 @@ from embeddings import SHARD, read_lines, shard
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import load
 from plait.encode.protocol import EmbeddingSpec
-from plait.evaluate import compare, load_set
+from plait.evaluate import compare, load_dataset
 from sparse import bm25_weights, tokens
 
 VOCABULARY = 30_522
@@ -161,7 +161,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 
 def judged(asked: argparse.Namespace) -> dict[str, float]:
     """nDCG@10 over all judged queries whose passages are there, by the way that candidates are found."""
-    qrels = load_set(str(asked.data), "test").qrels
+    qrels = load_dataset(str(asked.data), "test").qrels
     queries = [query for query in queries_of(asked) if query[0] in qrels]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {way: {} for way in WAYS}
     with plait.open(asked.index, n_threads=1, read_only=True) as index:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import plait
 from plait.embeddings import Embeddings
-from plait.evaluate import JudgedSet, load_set, measure, rank_queries, without_self
+from plait.evaluate import Dataset, load_dataset, measure, rank_queries, without_self
 from plait.records import Document
 
 BATCH = 5000
@@ -63,7 +63,7 @@ def bm25(asked: argparse.Namespace) -> None:
         if parts is None:
             raise SystemExit(f"{given!r} is not NAME, NAME:SPLIT, NAME@LANGUAGE or NAME+FIELD")
         name, language = parts["name"], parts["language"]
-        judged = some_queries(load_set(str(asked.data / name), parts["split"] or "test"), asked.queries)
+        judged = some_queries(load_dataset(str(asked.data / name), parts["split"] or "test"), asked.queries)
         if parts["field"]:
             judged = asking_with(judged, asked.data / name, parts["field"])
         with tempfile.TemporaryDirectory() as folder, text_index(Path(folder), judged.documents(), language) as index:
@@ -90,7 +90,7 @@ def cross(asked: argparse.Namespace) -> None:
     """Questions of each language on texts of each: nDCG@10."""
     row("texts", "mode", *asked.asked)
     for texts in asked.corpus:
-        judged = load_set(str(asked.data / texts), "test")
+        judged = load_dataset(str(asked.data / texts), "test")
         language = texts if asked.language else None
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -99,7 +99,7 @@ def cross(asked: argparse.Namespace) -> None:
             for mode in asked.mode:
                 figures = []
                 for other in asked.asked:
-                    questions = some_queries(load_set(str(asked.data / other), "test"), asked.queries)
+                    questions = some_queries(load_dataset(str(asked.data / other), "test"), asked.queries)
                     found = ranked(index, questions.queries, 10, mode)
                     figures.append(f"{measure(found, questions.qrels, ['nDCG@10'])['nDCG@10']:.3f}")
                 row(texts, mode, *figures)
@@ -147,12 +147,12 @@ def ranked(index: plait.Index, queries: Mapping[str, str], k: int, mode: str) ->
     return dict(zip(queries, found, strict=True))
 
 
-def some_queries(judged: JudgedSet, count: int | None) -> JudgedSet:
+def some_queries(judged: Dataset, count: int | None) -> Dataset:
     kept = dict(itertools.islice(judged.queries.items(), count))
     return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
 
 
-def asking_with(judged: JudgedSet, folder: Path, field: str) -> JudgedSet:
+def asking_with(judged: Dataset, folder: Path, field: str) -> Dataset:
     with gzip.open(folder / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
         fields = {record["_id"]: record.get(field) for record in map(json.loads, lines)}
     return replace(judged, queries={query: fields[query] or text for query, text in judged.queries.items()})

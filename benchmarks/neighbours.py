@@ -14,7 +14,7 @@ from pathlib import Path
 
 import plait
 from embedding_kinds import BATCH, MEASURE, SURE, first_queries, row
-from plait.evaluate import JudgedSet, Run, compare, load_set
+from plait.evaluate import Dataset, Run, compare, load_dataset
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 
@@ -30,7 +30,7 @@ def main() -> None:
     row("set", "queries", *SHARES)
     row(*["---"] * (2 + len(SHARES)))
     for name in asked.sets:
-        judged = first_queries(load_set(str(asked.data / name), asked.split), asked.queries)
+        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
         with plait.open(asked.indexes / name, n_threads=1, read_only=True) as index:
             runs = found_by_share(index, judged)
         means = compare(runs, judged.qrels, [MEASURE]).means[MEASURE]
@@ -41,7 +41,7 @@ def main() -> None:
         row(name, len(judged.queries), *(cells[str(share)] for share in SHARES))
 
 
-def found_by_share(index: plait.Index, judged: JudgedSet) -> dict[str, Run]:
+def found_by_share(index: plait.Index, judged: Dataset) -> dict[str, Run]:
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {str(share): {} for share in SHARES}
     queries = iter(judged.queries.items())
     while some := list(itertools.islice(queries, BATCH)):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import plait
 from embedding_kinds import MEASURE, SURE, first_queries, row
 from plait.encode.chunking import with_title
-from plait.evaluate import JudgedSet, Run, compare, load_set
+from plait.evaluate import Dataset, Run, compare, load_dataset
 from plait.rerank.cross_encoder import CrossEncoder, load_cross
 from plait.rerank.reranker import DEPTH, blended
 
@@ -49,7 +49,7 @@ def main() -> None:
     row(*["---"] * (len(names) + 3))
     means: dict[str, dict[str, float]] = {}
     for name in asked.sets:
-        judged = first_queries(load_set(str(asked.data / name), asked.split), asked.queries)
+        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
         with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
             runs, rate = reranked(index, cross, judged, asked.depth)
         report = compare(runs, judged.qrels, [MEASURE], baseline=HYBRID)
@@ -70,7 +70,7 @@ def blend_name(blend: float) -> str:
     return f"{blend:g} of it" if blend else "alone"
 
 
-def reranked(index: plait.Index, cross: CrossEncoder, judged: JudgedSet, depth: int) -> tuple[dict[str, Run], float]:
+def reranked(index: plait.Index, cross: CrossEncoder, judged: Dataset, depth: int) -> tuple[dict[str, Run], float]:
     """What hybrid finds and each blend makes of it; and the pairs a second."""
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in (HYBRID, *map(blend_name, BLENDS))}
     n_pairs, seconds = 0, 0.0

@@ -38,7 +38,7 @@ class Searcher:
         if mode in CUR_MODES:
             from plait.cur.modes import cur_plan  # most searches ask no cross-encoder
 
-            return cur_plan(mode, self._store, options or {}, exact=exact, kept=self._cross, n_threads=self._n_threads)
+            return cur_plan(mode, self._store, options or {}, exact=exact, cache=self._cross, n_threads=self._n_threads)
         return plan_for(
             mode,
             self._store.spec,

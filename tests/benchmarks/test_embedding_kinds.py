@@ -10,15 +10,15 @@ import pytest
 import plait
 from embedding_kinds import K, add_drop_self, check_drop_self, found_by_plan
 from encoders import WordEncoder
-from plait.evaluate import JudgedSet
+from plait.evaluate import Dataset
 
 PLANS = ("bm25", "dense", "hybrid")
 N_TEXTS = 2 * K
 
 
-def judged() -> JudgedSet:
+def judged() -> Dataset:
     queries = {f"d{number}": f"plaited vectors of text {number}" for number in range(N_TEXTS)}
-    return JudgedSet("set", "set", "test", None, queries, {id: {"d0": 1} for id in queries})
+    return Dataset("set", "set", "test", None, queries, {id: {"d0": 1} for id in queries})
 
 
 def found(folder: Path, *, drop_self: bool) -> dict[str, dict[str, list[str]]]:

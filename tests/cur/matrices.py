@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.cur.algebra import ScoreMatrix
 from plait.cur.calls import Calls
-from plait.cur.matrix import ScoreMatrix
 
 
 def low_rank(n_queries: int, n_items: int, rank: int, *, seed: int = 0) -> NDArray[np.float32]:

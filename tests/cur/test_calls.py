@@ -16,7 +16,7 @@ def test_an_item_that_is_known_costs_nothing_again() -> None:
     calls = Calls(ROW.__getitem__, 2)
     calls.score(np.array([1, 2]))
     np.testing.assert_array_equal(calls.score(np.array([2, 1, 2])), [0.5, 0.9, 0.5])
-    assert (calls.made, calls.left) == (2, 0)
+    assert (calls.n_made, calls.n_left) == (2, 0)
 
 
 def test_a_call_beyond_the_budget_is_refused_and_not_made() -> None:

@@ -16,7 +16,7 @@ from encoders import WordEncoder
 from plait.cli.app import app
 from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_from_file
 from plait.cur.build import CurConfig, build_cur, update_cur
-from plait.cur.index import CurFolder, inner_products, quantised
+from plait.cur.index import CurFolder, inner_products, quantize
 from plait.errors import ConfigError, CorruptIndexError, InputError, LockedError, NotAnIndexError, StoreError
 from plait.evaluate import rank_queries
 from plait.index import Index
@@ -36,7 +36,7 @@ def words(n: int, seed: int) -> str:
 
 QUERIES = [words(4, 1000 + number) for number in range(40)]
 # There are 20 words, so scores have 20 directions: 30 anchors span them.
-SMALL = CurConfig(budget=60, k=5, anchors=30, seed=1)
+SMALL = CurConfig(budget=60, k=5, n_anchors=30, seed=1)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_hits_have_exact_scores_and_say_when_they_were_scored(built: Index) -> N
 
 
 def test_filters_and_deletes_hold_even_for_anchors(built: Index) -> None:
-    anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).facts().anchors))
+    anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
     for mode in ("anncur", "adacur", "axn"):
         settings: dict[str, object] = {"model": WordScorer(), "budget": 60}
         hits = built.search(QUERIES[2], 50, mode=mode, filter="even", options=settings)
@@ -144,7 +144,7 @@ def test_a_build_that_was_killed_goes_on_where_it_was(index: Index, monkeypatch:
     with (folder.path / "scores.f32").open("ab") as file:
         file.write(b"half a row")
     with pytest.raises(NotAnIndexError, match="40 documents are scored already"):
-        folder.facts()
+        folder.manifest()
     scorer, told = WordScorer(), list[tuple[int, int]]()
     build_cur(index._store, scorer, QUERIES, SMALL, on_pairs=lambda done, total: told.append((done, total)))
     assert scorer.n_pairs == 110 * len(QUERIES)
@@ -156,15 +156,17 @@ def test_a_build_that_was_killed_goes_on_where_it_was(index: Index, monkeypatch:
 
 def test_a_second_build_scores_nothing_and_other_queries_begin_anew(built: Index) -> None:
     scorer = WordScorer()
-    build_cur(built._store, scorer, QUERIES, CurConfig(budget=50, k=3, choice="leverage"))
+    build_cur(built._store, scorer, QUERIES, CurConfig(budget=50, k=3, anchor_method="leverage"))
     assert scorer.n_pairs == 0
     build_cur(built._store, scorer, QUERIES[:20], SMALL)
     assert scorer.n_pairs == 150 * 20
 
 
 def test_anchors_can_be_clusters_of_dense_vectors(index: Index) -> None:
-    facts = build_cur(index._store, WordScorer(), QUERIES, CurConfig(budget=60, k=5, anchors=20, choice="clusters"))
-    assert len(set(facts.anchors)) == 20
+    facts = build_cur(
+        index._store, WordScorer(), QUERIES, CurConfig(budget=60, k=5, n_anchors=20, anchor_method="clusters")
+    )
+    assert len(set(facts.anchor_docs)) == 20
 
 
 class Changing(WordScorer):
@@ -216,8 +218,8 @@ def test_searches_that_cannot_work_say_why(built: Index) -> None:
     other = WordScorer()
     other.fingerprint = "other"
     cases: list[tuple[str, dict[str, object], str]] = [
-        ("anncur", {"budget": 3}, r"anchors are scored before"),
-        ("anncur", {"start": "dense"}, "begins with its anchors"),
+        ("anncur", {"budget": 3}, r"30 anchors first"),
+        ("anncur", {"start": "dense"}, "starts with its anchors"),
         ("anncur", {"n_rounds": 3}, "no setting 'n_rounds'"),
         ("adacur", {"mix": 0.5}, "mix is a setting of axn"),
         ("adacur", {"start": "sparse"}, "start is 'sparse'"),
@@ -227,7 +229,7 @@ def test_searches_that_cannot_work_say_why(built: Index) -> None:
     for mode, options, message in cases:
         with pytest.raises(ConfigError, match=message):
             found(built, "ba", 3, mode, **options)
-    with pytest.raises(ConfigError, match="no exact search"):
+    with pytest.raises(ConfigError, match="not an exact search"):
         built.search("ba", mode="anncur", exact=True)
     with pytest.raises(ConfigError, match="cannot be compared"):
         update_cur(built._store, other)
@@ -240,10 +242,10 @@ def test_an_index_without_a_cur_index_says_how_to_build_it(index: Index) -> None
 
 def test_damage_is_told(built: Index) -> None:
     folder = CurFolder(built.path).path
-    (folder / "codes.i8").write_bytes(b"short")
-    with pytest.raises(CorruptIndexError, match=r"codes\.i8 has 5 bytes"):
+    (folder / "embeddings.i8").write_bytes(b"short")
+    with pytest.raises(CorruptIndexError, match=r"embeddings\.i8 has 5 bytes"):
         found(built, "ba", 3, "anncur")
-    (folder / "cur.json").write_text("{")
+    (folder / "manifest.json").write_text("{")
     with pytest.raises(CorruptIndexError, match="build again"):
         found(built, "ba", 3, "anncur")
 
@@ -252,7 +254,7 @@ def test_codes_keep_inner_products() -> None:
     rng = np.random.default_rng(0)
     rows, query = rng.normal(size=(50, 30)).astype(np.float32), rng.normal(size=30)
     rows[7] = 0
-    found = inner_products(query, *quantised(rows), block=16)
+    found = inner_products(query, *quantize(rows), block=16)
     np.testing.assert_allclose(found, rows @ query, atol=0.15)
     assert found[7] == 0
 
@@ -263,7 +265,7 @@ def test_codes_keep_inner_products() -> None:
 def test_queries_come_from_lines_and_from_json(tmp_path: Path) -> None:
     file = tmp_path / "q.txt"
     file.write_text('one query\n\n{"_id": "1", "text": "two"}\n{"query": "three"}\n')
-    assert queries_from_file(file, fewest=2) == ["one query", "two", "three"]
+    assert queries_from_file(file, minimum=2) == ["one query", "two", "three"]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +279,7 @@ def test_queries_come_from_lines_and_from_json(tmp_path: Path) -> None:
 def test_a_file_of_queries_that_cannot_work_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "q.txt").write_text(text)
     with pytest.raises(InputError, match=message):
-        queries_from_file(tmp_path / "q.txt", fewest=5)
+        queries_from_file(tmp_path / "q.txt", minimum=5)
 
 
 def test_queries_are_made_from_the_corpus(index: Index) -> None:

@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.cur.adacur import AdaptiveCur, RoundsConfig, retrieve_and_rerank
-from plait.cur.algebra import pseudo_inverse
-from plait.cur.anchors import clustered_anchors, leverage_anchors, random_anchors
-from plait.cur.anncur import Anncur, fit_cur, fit_fixed
-from plait.cur.calls import Found, Items
-from plait.cur.choosing import choose
-from plait.cur.factors import KnownScores, factorise
-from plait.cur.matrix import ScoreMatrix, check_anchor_queries
-from plait.cur.measures import distribution, spectrum, top_k_recall
-from plait.cur.scale import fit_scale
+from plait.cur.adacur import AdaptiveCur, AdaptiveCurConfig, fit_scale, retrieve_and_rerank
+from plait.cur.algebra import ScoreMatrix, distribution, pseudo_inverse, spectrum
+from plait.cur.anchor_queries import check_anchor_queries
+from plait.cur.anncur import (
+    Anncur,
+    clustered_anchors,
+    fit_cur,
+    fit_fixed,
+    leverage_anchors,
+    random_anchors,
+    tune_anncur,
+)
+from plait.cur.axn import KnownScores, factorize
+from plait.cur.calls import Items, TopItems, top_k_recall
 from plait.errors import ConfigError, InputError
 
 from .matrices import Smooth, calls_of, low_rank, smooth
@@ -28,14 +32,14 @@ from .matrices import Smooth, calls_of, low_rank, smooth
 
 def test_scores_are_exact_where_the_anchors_span_the_rank() -> None:
     scores = low_rank(40, 120, 6)
-    index = fit_cur(ScoreMatrix(scores[:20]), random_anchors(120, 15), cut=1e-6)
+    index = fit_cur(ScoreMatrix(scores[:20]), random_anchors(120, 15), rcond=1e-6)
     for row in scores[20:]:
         np.testing.assert_allclose(index.approximate(row[index.anchors].astype(float)), row, atol=1e-3)
 
 
 def test_anchor_columns_are_reproduced_without_a_cut() -> None:
     scores = low_rank(60, 100, 60)
-    index = fit_cur(ScoreMatrix(scores[:40]), random_anchors(100, 25), cut=0.0)
+    index = fit_cur(ScoreMatrix(scores[:40]), random_anchors(100, 25), rcond=0.0)
     for row in scores[40:]:
         own = row[index.anchors].astype(float)
         np.testing.assert_allclose(index.approximate(own)[index.anchors], own, atol=1e-3)
@@ -44,8 +48,8 @@ def test_anchor_columns_are_reproduced_without_a_cut() -> None:
 def test_adacur_with_two_rounds_is_anncur_with_the_anchors_of_the_first() -> None:
     data = smooth()
     anchors = random_anchors(1000, 50)
-    anncur = Anncur(fit_cur(data.matrix, anchors, cut=1e-2))
-    adacur = AdaptiveCur(data.matrix.values.T, RoundsConfig(n_rounds=2, cut=1e-2))
+    anncur = Anncur(fit_cur(data.matrix, anchors, rcond=1e-2))
+    adacur = AdaptiveCur(data.matrix.values.T, AdaptiveCurConfig(n_rounds=2, rcond=1e-2))
     for row in data.test[:10]:
         one, other = anncur.search(calls_of(row, 100), 100), adacur.search(calls_of(row, 100), 100, first=anchors)
         np.testing.assert_array_equal(one.items, other.items)
@@ -55,7 +59,7 @@ def test_adacur_with_one_round_is_anncur_with_all_calls_in_anchors() -> None:
     data = smooth()
     anchors = random_anchors(1000, 50)
     one = Anncur(fit_cur(data.matrix, anchors)).search(calls_of(data.test[0], 50), 20)
-    other = AdaptiveCur(data.matrix.values.T, RoundsConfig(n_rounds=1)).search(
+    other = AdaptiveCur(data.matrix.values.T, AdaptiveCurConfig(n_rounds=1)).search(
         calls_of(data.test[0], 50), 20, first=anchors
     )
     np.testing.assert_array_equal(one.items, other.items)
@@ -63,7 +67,7 @@ def test_adacur_with_one_round_is_anncur_with_all_calls_in_anchors() -> None:
 
 def test_axn_with_one_round_is_retrieve_and_rerank() -> None:
     data = smooth()
-    axn = AdaptiveCur(data.items, RoundsConfig(n_rounds=1))
+    axn = AdaptiveCur(data.items, AdaptiveCurConfig(n_rounds=1))
     for number, row in enumerate(data.test[:10]):
         first = data.first(number)
         one, other = (
@@ -88,12 +92,12 @@ def test_no_method_exceeds_its_budget_and_all_use_what_they_can(
     scores = low_rank(12, 40, 5)
     first, among = random_anchors(40, 40, seed=budget)[:n_first], np.sort(random_anchors(40, n_among, seed=n_rounds))
     calls = calls_of(scores[-1], budget)
-    method = AdaptiveCur(scores[:-1].T, RoundsConfig(n_rounds=n_rounds, choose=chosen))
+    method = AdaptiveCur(scores[:-1].T, AdaptiveCurConfig(n_rounds=n_rounds, selection=chosen))
     found = method.search(calls, 10, first=first, among=among)
-    assert calls.made <= budget
-    assert calls.made == min(budget, n_among) or min(n_rounds, budget) == 1
+    assert calls.n_made <= budget
+    assert calls.n_made == min(budget, n_among) or min(n_rounds, budget) == 1
     assert np.isin(found.items, among).all()
-    assert len(found) == min(10, calls.made)
+    assert len(found) == min(10, calls.n_made)
 
 
 def test_anncur_spends_the_whole_budget_and_no_more() -> None:
@@ -101,7 +105,7 @@ def test_anncur_spends_the_whole_budget_and_no_more() -> None:
     method = Anncur(fit_cur(data.matrix, random_anchors(1000, 30)))
     calls = calls_of(data.test[0], 80)
     method.search(calls, 10)
-    assert calls.made == 80
+    assert calls.n_made == 80
     assert [(own.name, len(own.items)) for own in calls.rounds] == [("anchors", 30), ("reranked", 50)]
 
 
@@ -119,16 +123,16 @@ def test_the_authors_pool_finds_only_what_the_approximation_ranks() -> None:
     data = smooth()
     index = fit_cur(data.matrix, random_anchors(1000, 30))
     calls = calls_of(data.test[0], 60)
-    found = Anncur(index, anchors_in_pool=False).search(calls, 60)
+    found = Anncur(index, keep_anchors=False).search(calls, 60)
     assert len(found) == 30
-    assert calls.made <= 60
+    assert calls.n_made <= 60
 
 
 # -- conditioning
 
 
 def relative_error(data: Smooth, n_anchors: int, cut: float) -> float:
-    index = fit_cur(data.matrix, random_anchors(1000, n_anchors), cut=cut)
+    index = fit_cur(data.matrix, random_anchors(1000, n_anchors), rcond=cut)
     made = np.stack([index.approximate(row[index.anchors].astype(float)) for row in data.test])
     return float(np.linalg.norm(made - data.test) / np.linalg.norm(data.test))
 
@@ -142,15 +146,15 @@ def test_without_a_cut_the_error_explodes_where_anchors_are_as_many_as_queries()
 def test_dev_queries_choose_a_cut_that_serves_test_queries() -> None:
     data = smooth()
     anchors = random_anchors(1000, 100)
-    chosen = choose(data.matrix, anchors, data.dev, budget=111, k=20, splits=(0.9,))
+    chosen = tune_anncur(data.matrix, anchors, data.dev, budget=111, k=20, anchor_shares=(0.9,))
 
     def recall(cut: float) -> float:
-        method = Anncur(fit_cur(data.matrix, anchors[: chosen.n_anchors], cut=cut))
+        method = Anncur(fit_cur(data.matrix, anchors[: chosen.n_anchors], rcond=cut))
         found = [method.search(calls_of(row, 111), 20) for row in data.test]
         return float(np.mean([top_k_recall(own, row, 20) for own, row in zip(found, data.test, strict=True)]))
 
-    assert chosen.cut > 0
-    assert recall(chosen.cut) > recall(0.0) + 0.1
+    assert chosen.rcond > 0
+    assert recall(chosen.rcond) > recall(0.0) + 0.1
 
 
 def test_a_ridge_tames_what_a_cut_does_not() -> None:
@@ -161,22 +165,22 @@ def test_a_ridge_tames_what_a_cut_does_not() -> None:
 
 def test_a_singular_block_is_inverted_on_what_it_spans() -> None:
     block = low_rank(10, 8, 3)
-    np.testing.assert_allclose(block @ pseudo_inverse(block, cut=1e-5) @ block, block, atol=1e-3)
+    np.testing.assert_allclose(block @ pseudo_inverse(block, rcond=1e-5) @ block, block, atol=1e-3)
 
 
 # -- who wins
 
 
-def mean_recall(data: Smooth, found: list[Found], k: int) -> float:
+def mean_recall(data: Smooth, found: list[TopItems], k: int) -> float:
     return float(np.mean([top_k_recall(own, row, k) for own, row in zip(found, data.test, strict=True)]))
 
 
 def test_rounds_find_more_than_fixed_anchors_and_both_more_than_reranking_for_many_neighbours() -> None:
     data, budget, k = smooth(), 200, 50
-    choice = choose(data.matrix, random_anchors(1000, 200), data.dev, budget=budget, k=k)
-    anncur = Anncur(fit_cur(data.matrix, random_anchors(1000, choice.n_anchors), cut=choice.cut))
-    adacur = AdaptiveCur(data.matrix.values.T, RoundsConfig(n_rounds=5, cut=5e-2))
-    axn = AdaptiveCur(data.items, RoundsConfig(n_rounds=5, cut=5e-2))
+    choice = tune_anncur(data.matrix, random_anchors(1000, 200), data.dev, budget=budget, k=k)
+    anncur = Anncur(fit_cur(data.matrix, random_anchors(1000, choice.n_anchors), rcond=choice.rcond))
+    adacur = AdaptiveCur(data.matrix.values.T, AdaptiveCurConfig(n_rounds=5, rcond=5e-2))
+    axn = AdaptiveCur(data.items, AdaptiveCurConfig(n_rounds=5, rcond=5e-2))
     first = [data.first(number) for number in range(len(data.test))]
     plain = mean_recall(
         data,
@@ -207,7 +211,7 @@ def test_fixed_item_search_is_a_plain_inner_product() -> None:
 
 def test_mixing_all_of_the_dense_query_leaves_nothing_of_the_fit() -> None:
     data = smooth()
-    axn = AdaptiveCur(data.items, RoundsConfig(mix=1.0))
+    axn = AdaptiveCur(data.items, AdaptiveCurConfig(mix=1.0))
     np.testing.assert_allclose(axn.fitted(np.arange(5), np.ones(5), data.dense[0]), data.dense[0], rtol=1e-6)
     with pytest.raises(ConfigError, match="no dense query vector"):
         axn.search(calls_of(data.test[0], 5), 5, first=np.arange(5))
@@ -259,7 +263,7 @@ def test_factors_come_nearer_to_the_known_scores_and_leave_the_unseen_alone() ->
     queries, items = np.nonzero(rng.random((30, 50)) < 0.5)
     seen = items != 7
     known = KnownScores(queries[seen], items[seen], scores[queries, items][seen])
-    factors = factorise(known, left, right, ridge=0.5)
+    factors = factorize(known, left, right, ridge=0.5)
     assert factors.errors[-1] < factors.errors[0] / 3
     assert list(factors.errors) == sorted(factors.errors, reverse=True)
     np.testing.assert_allclose(factors.items[7], right[7], rtol=1e-6)
@@ -268,7 +272,7 @@ def test_factors_come_nearer_to_the_known_scores_and_leave_the_unseen_alone() ->
 def test_scaled_scores_have_the_mean_and_spread_of_the_dense_ones() -> None:
     rng = np.random.default_rng(0)
     cross, dense = rng.normal(-5, 4, 100), rng.normal(0.7, 0.05, 100)
-    scaled = fit_scale(cross, dense).of(cross)
+    scaled = fit_scale(cross, dense).apply(cross)
     np.testing.assert_allclose([scaled.mean(), scaled.std()], [dense.mean(), dense.std()])
     with pytest.raises(InputError, match="spread"):
         fit_scale(np.ones(5), dense[:5])
@@ -335,7 +339,7 @@ def test_anchors_that_repeat_or_do_not_exist_are_refused() -> None:
 
 def test_anchor_queries_must_be_enough_and_different() -> None:
     with pytest.raises(InputError, match="has 1 queries, and 3"):
-        check_anchor_queries(["one"], where="queries.txt", fewest=3)
+        check_anchor_queries(["one"], where="queries.txt", minimum=3)
     with pytest.raises(InputError, match="more than once"):
         check_anchor_queries(["one  two", "other", "one two"], where="queries.txt")
     with pytest.raises(InputError, match="query 2 is empty"):
@@ -350,4 +354,4 @@ def test_the_fast_inverse_is_that_of_the_singular_values(shape: tuple[int, int],
     kept = values > 1e-2 * values[0]
     damped = values[kept] / (values[kept] ** 2 + (ridge * values[0]) ** 2)
     expected = (right[kept].T * damped) @ left[:, kept].T
-    np.testing.assert_allclose(pseudo_inverse(block, cut=1e-2, ridge=ridge), expected, atol=1e-8)
+    np.testing.assert_allclose(pseudo_inverse(block, rcond=1e-2, ridge=ridge), expected, atol=1e-8)

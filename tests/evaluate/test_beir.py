@@ -39,7 +39,7 @@ def test_the_judged_queries_of_a_split_are_read(tmp_path: Path, packed: bool) ->
 
 
 def test_a_missing_split_is_refused_with_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the splits there are: test"):
+    with pytest.raises(InputError, match="the folder has the splits test"):
         load_beir(folder(tmp_path), "dev")
 
 

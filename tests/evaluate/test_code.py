@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import plait
-from plait.evaluate import code
-from plait.evaluate.code import code_digest
+from plait.evaluate import code_digest as code
+from plait.evaluate.code_digest import code_digest
 
 
 def test_every_part_that_is_named_is_there() -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from plait.errors import ConfigError, InputError
-from plait.evaluate import load_msmarco, load_set
+from plait.evaluate import load_dataset, load_msmarco
 from plait.readers import SourceReport
 from plait.records import Document
 
@@ -25,7 +25,7 @@ def marco(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_ms_marco_is_read(marco: Path) -> None:
-    judged = load_set(marco, "dev.small")
+    judged = load_dataset(marco, "dev.small")
     assert (judged.queries, judged.qrels, judged.n_without_text) == ({"1": "one"}, {"1": {"7": 1}}, 1)
     report = SourceReport()
     assert [document.id for document in judged.documents(report)] == ["7", "9"]
@@ -33,8 +33,8 @@ def test_a_folder_of_ms_marco_is_read(marco: Path) -> None:
 
 
 def test_a_split_that_is_missing_is_refused_with_those_there_are(marco: Path) -> None:
-    with pytest.raises(InputError, match=r"the splits there are: dev\.small"):
-        load_set(marco, "test")
+    with pytest.raises(InputError, match=r"the folder has the splits dev\.small"):
+        load_dataset(marco, "test")
     (marco / "queries.dev.small.tsv").unlink()
     with pytest.raises(InputError, match=r"no .*queries\.dev\.small\.tsv"):
         load_msmarco(marco)
@@ -45,7 +45,7 @@ def test_a_split_that_is_missing_is_refused_with_those_there_are(marco: Path) ->
 def test_a_set_without_a_corpus_cannot_be_indexed(marco: Path) -> None:
     (marco / "collection.tsv").unlink()
     with pytest.raises(InputError, match="has no corpus"):
-        load_set(marco, "dev.small").documents()
+        load_dataset(marco, "dev.small").documents()
 
 
 @dataclass
@@ -85,7 +85,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, dataset: Dataset) -> None:
 
 def test_a_set_of_ir_datasets_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, Dataset())
-    judged = load_set("irds:small/test")
+    judged = load_dataset("irds:small/test")
     assert (judged.name, judged.split, judged.path) == ("small-test", "test", "irds:small/test")
     assert judged.queries == {"1": "one", "2": "a topic"}
     assert judged.qrels == {"1": {"a": 2}, "2": {"b": 0}}
@@ -97,13 +97,13 @@ def test_a_set_of_ir_datasets_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_set_that_ir_datasets_lacks_or_has_in_part_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, Dataset(queries=False))
-    with pytest.raises(InputError, match="has no set 'large'"):
-        load_set("irds:large")
+    with pytest.raises(InputError, match="has no dataset 'large'"):
+        load_dataset("irds:large")
     with pytest.raises(InputError, match="has no queries"):
-        load_set("irds:small/test")
+        load_dataset("irds:small/test")
 
 
 def test_without_ir_datasets_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(ConfigError, match="pip install ir-datasets"):
-        load_set("irds:small/test")
+        load_dataset("irds:small/test")

@@ -9,7 +9,7 @@ import pytest
 
 from plait.errors import InputError
 from plait.evaluate import read_qrels, read_queries
-from plait.evaluate.qrels import n_without_relevant
+from plait.evaluate.dataset_files import n_without_relevant
 
 QRELS = {"q1": {"a": 2, "b": 0}, "q2": {"c": -1}}
 
@@ -48,7 +48,7 @@ def test_judgements_that_disagree_are_refused(tmp_path: Path) -> None:
 
 def test_files_with_nothing_in_them_or_missing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("\n")
-    with pytest.raises(InputError, match="holds no judgements"):
+    with pytest.raises(InputError, match="has no judgements"):
         read_qrels(tmp_path / "qrels")
     with pytest.raises(InputError, match="cannot read"):
         read_qrels(tmp_path / "nowhere")

@@ -12,8 +12,8 @@ import pytest
 import plait
 from encoders import WordEncoder
 from plait import Index
-from plait.evaluate import JudgedSet, SetRun, rank_set
-from plait.evaluate.run_cache import Kept
+from plait.evaluate import Dataset, DatasetRun, rank_dataset
+from plait.evaluate.run_cache import RunCache
 
 
 class Counting:
@@ -46,13 +46,13 @@ def call_method(name: str, index: Counting, *args: object, **kwargs: object) -> 
     return getattr(index, name)(*args, **kwargs)
 
 
-def judged(n: int) -> JudgedSet:
+def judged(n: int) -> Dataset:
     queries = {f"q{number}": f"text q{number}" for number in range(n)}
-    return JudgedSet("set", "set", "test", None, queries, {id: {"d": 1} for id in queries})
+    return Dataset("set", "set", "test", None, queries, {id: {"d": 1} for id in queries})
 
 
-def ranked(index: Counting, n: int, keep: Path | None, *, drop_self: bool = False, fresh: bool = False) -> SetRun:
-    return rank_set(cast(Index, index), judged(n), "bm25", 2, keep=keep, drop_self=drop_self, fresh=fresh)
+def ranked(index: Counting, n: int, keep: Path | None, *, drop_self: bool = False, fresh: bool = False) -> DatasetRun:
+    return rank_dataset(cast(Index, index), judged(n), "bm25", 2, cache=keep, drop_self=drop_self, fresh=fresh)
 
 
 @pytest.mark.usefixtures("counting")
@@ -60,14 +60,14 @@ def test_what_was_found_is_not_searched_again(tmp_path: Path) -> None:
     index = Counting()
     first, second = ranked(index, 5, tmp_path), ranked(index, 5, tmp_path)
     assert (first.run, first.seconds) == (second.run, second.seconds)
-    assert (first.n_before, second.n_before, len(index.asked)) == (0, 5, 5)
+    assert (first.n_cached, second.n_cached, len(index.asked)) == (0, 5, 5)
 
 
 @pytest.mark.usefixtures("counting")
 def test_a_fresh_run_and_one_that_keeps_nothing_search_again(tmp_path: Path) -> None:
     index = Counting()
     for keep, fresh in ((tmp_path, False), (tmp_path, True), (None, False)):
-        assert ranked(index, 5, keep, fresh=fresh).n_before == 0
+        assert ranked(index, 5, keep, fresh=fresh).n_cached == 0
     assert len(index.asked) == 15
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -78,7 +78,7 @@ def test_work_that_was_stopped_goes_on_after_its_last_batch(tmp_path: Path) -> N
         ranked(Counting(stop_after=100), 200, tmp_path)
     again = Counting()
     found = ranked(again, 200, tmp_path)
-    assert (found.n_before, len(again.asked), len(found.run)) == (128, 72, 200)
+    assert (found.n_cached, len(again.asked), len(found.run)) == (128, 72, 200)
     assert list(found.run) == list(judged(200).queries)
 
 
@@ -100,7 +100,7 @@ def test_dropping_the_query_itself_still_leaves_k_documents() -> None:
 
 
 def test_a_line_that_was_cut_short_is_made_anew_and_hurts_no_other(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, {"k": 1})
+    kept = RunCache(tmp_path, {"k": 1})
     kept.add({"q1": [("a", 0.1)]}, 1.0)
     kept.add({"q2": [("b", 0.2)]}, 2.0)
     kept.file.write_bytes(kept.file.read_bytes()[:-12])
@@ -110,11 +110,11 @@ def test_a_line_that_was_cut_short_is_made_anew_and_hurts_no_other(tmp_path: Pat
 
 
 def test_a_document_that_is_added_is_found_and_not_what_was_kept(tmp_path: Path) -> None:
-    queries = JudgedSet("set", "set", "test", None, {"q": "woven"}, {"q": {"b": 1}})
+    queries = Dataset("set", "set", "test", None, {"q": "woven"}, {"q": {"b": 1}})
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "a", "text": "woven strands"}])
-        runs = [rank_set(index, queries, "bm25", 5, keep=tmp_path / "kept") for _ in range(2)]
+        runs = [rank_dataset(index, queries, "bm25", 5, cache=tmp_path / "kept") for _ in range(2)]
         index.add([{"id": "b", "text": "woven"}])
-        runs.append(rank_set(index, queries, "bm25", 5, keep=tmp_path / "kept"))
-    assert [run.n_before for run in runs] == [0, 1, 0]
+        runs.append(rank_dataset(index, queries, "bm25", 5, cache=tmp_path / "kept"))
+    assert [run.n_cached for run in runs] == [0, 1, 0]
     assert [len(run.run["q"]) for run in runs] == [1, 1, 2]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plait.errors import InputError
 from plait.evaluate import ordered, read_run, without_self, write_run
-from plait.evaluate.runs import finds_selves
+from plait.evaluate.runs import n_self_first
 
 
 def test_a_run_is_written_as_trec_has_it(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_a_document_twice_for_a_query_is_refused(tmp_path: Path) -> None:
 
 def test_queries_that_find_themselves_are_told_from_ids_that_coincide() -> None:
     numbers = {str(query): [(str(number), 1.0 / (number + 1)) for number in range(30)] for query in range(20)}
-    assert finds_selves(numbers) == 0  # all come back, one of them first
-    assert finds_selves({"a": [("b", 1.0), ("a", 2.0)], "b": [("a", 1.0)], "c": []}) == 1
+    assert n_self_first(numbers) == 0  # all come back, one of them first
+    assert n_self_first({"a": [("b", 1.0), ("a", 2.0)], "b": [("a", 1.0)], "c": []}) == 1
 
 
 def test_ranks_that_contradict_the_scores_are_noted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import special
 
-from plait.evaluate.t_distribution import regularised_beta, two_sided
+from plait.evaluate.significance import regularised_beta, two_sided
 
 
 @given(st.floats(-60, 60), st.integers(1, 20_000))

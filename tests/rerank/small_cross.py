@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from plait.rerank.card import parse_cross_card
+from plait.rerank.cross_card import parse_cross_card
 from plait.rerank.cross_encoder import CrossEncoder, OnBatch
 from plait.rerank.pairs import Pair, PairReader
 

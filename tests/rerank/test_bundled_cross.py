@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plait.encode.load import bundled_models, file_of
-from plait.rerank.card import read_cross_card
+from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
 from plait.rerank.reranker import BUNDLED_BLEND, load_reranker
 

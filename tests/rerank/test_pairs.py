@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import InputError, ModelError
-from plait.rerank.card import parse_cross_card
+from plait.rerank.cross_card import parse_cross_card
 from plait.rerank.pairs import PairReader, shares
 from rerank.small_cross import WORDS, cross_card, pair_tokenizer, tiny_cross
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plait.errors import ConfigError, InputError
 from plait.evaluate import load_beir
-from plait.evaluate.qrels import Qrels
+from plait.evaluate.dataset_files import Qrels
 from plait.evaluate.run_cache import hash_of
 from plait.records import Document
 

@@ -12,18 +12,18 @@ from plait.cli.errors import StoppedError, say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.evaluate import JudgedSet
+    from plait.evaluate import Dataset
     from plait.ingest import AddProgress
 
 
-def built(sets: Sequence[JudgedSet], folder: Path, model: str | None, threads: int | None) -> list[Path]:
+def built(sets: Sequence[Dataset], folder: Path, model: str | None, threads: int | None) -> list[Path]:
     """The index of each set, in `folder`; what is missing is built, what was stopped is finished."""
     folder.mkdir(parents=True, exist_ok=True)
     names = short_names(sets)
     return [_built(judged, folder / name, model, threads) for judged, name in zip(sets, names, strict=True)]
 
 
-def short_names(sets: Sequence[JudgedSet]) -> list[str]:
+def short_names(sets: Sequence[Dataset]) -> list[str]:
     """A name for each set that fits into the name of a file. Sets of the same name, such as xquad/en and afriqa/en,
     have that of their folder before it."""
     names = [judged.name for judged in sets]
@@ -33,11 +33,11 @@ def short_names(sets: Sequence[JudgedSet]) -> list[str]:
     ]
 
 
-def _longer(judged: JudgedSet) -> str:
+def _longer(judged: Dataset) -> str:
     return f"{Path(judged.path).resolve().parent.name}-{judged.name}"
 
 
-def _built(judged: JudgedSet, index: Path, model: str | None, threads: int | None) -> Path:
+def _built(judged: Dataset, index: Path, model: str | None, threads: int | None) -> Path:
     note = index.with_name(f"{index.name}.json")
     corpus = _corpus_of(judged)
     before = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
@@ -55,7 +55,7 @@ def _built(judged: JudgedSet, index: Path, model: str | None, threads: int | Non
     return index
 
 
-def _corpus_of(judged: JudgedSet) -> list[object]:
+def _corpus_of(judged: Dataset) -> list[object]:
     """Which corpus it is, and which state of it."""
     if judged.corpus is None:
         return [str(judged.path)]
@@ -63,7 +63,7 @@ def _corpus_of(judged: JudgedSet) -> list[object]:
     return [str(judged.corpus.resolve()), facts.st_size, facts.st_mtime_ns]
 
 
-def _build(judged: JudgedSet, index: Path, model: str | None, threads: int | None) -> None:
+def _build(judged: Dataset, index: Path, model: str | None, threads: int | None) -> None:
     import plait
     from plait.cli.progress import progress
     from plait.readers import SourceReport

@@ -68,10 +68,10 @@ def compare_runs(
     """
     from plait.cli import comparison
     from plait.evaluate import CompareConfig, compare, read_queries
-    from plait.evaluate.per_query import check_kind, write_rows
+    from plait.evaluate.per_query import check_rows_file, write_rows
 
     if per_query_file is not None:
-        check_kind(per_query_file)
+        check_rows_file(per_query_file)
     if plot is not None:
         from plait.evaluate.plots import check_file
 
@@ -100,12 +100,12 @@ def compare_runs(
 
 def _judgements(source: str, split: str) -> tuple[Qrels, dict[str, str]]:
     """The judgements, and the texts of the queries where a set brings them."""
-    from plait.evaluate import load_set, read_qrels
-    from plait.evaluate.datasets import is_set
-    from plait.evaluate.qrels import n_without_relevant
+    from plait.evaluate import load_dataset, read_qrels
+    from plait.evaluate.dataset_files import n_without_relevant
+    from plait.evaluate.datasets import is_dataset
 
-    if is_set(source):
-        judged = load_set(source, split)
+    if is_dataset(source):
+        judged = load_dataset(source, split)
         qrels, texts = judged.qrels, judged.queries
     else:
         qrels, texts = read_qrels(source), {}
@@ -124,7 +124,7 @@ def run_names(paths: list[Path]) -> dict[Path, str]:
 def _read(path: Path, name: str, qrels: Qrels, *, drop_self: bool) -> Run:
     from plait.cli.results import selves_note
     from plait.evaluate import read_run, without_self
-    from plait.evaluate.runs import finds_selves
+    from plait.evaluate.runs import n_self_first
 
     notes: list[str] = []
     run: Run = read_run(path, notes=notes)
@@ -138,7 +138,7 @@ def _read(path: Path, name: str, qrels: Qrels, *, drop_self: bool) -> Run:
         say(f"{name}: {n_unjudged} queries of the run are not judged, and are left out")
     if drop_self:
         return without_self(run)
-    if n := finds_selves(run):
+    if n := n_self_first(run):
         say(f"{name}: {selves_note(n)}")
     return run
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from plait.cli.tables import console, print_table, shown_p
 from plait.cli.words import printable
-from plait.evaluate import Comparison, Moved, Qrels, Run, by_query, ordered
+from plait.evaluate import Comparison, Moved, Qrels, Run, ordered, query_rows
 from plait.evaluate.per_query import Row
 
 TOP = 5
@@ -202,5 +202,7 @@ def rows(result: Comparison) -> list[Row]:
     """One row for each run and query."""
     runs = next(iter(result.values.values()))
     return [
-        row for run in runs for row in by_query({name: values[run] for name, values in result.values.items()}, run=run)
+        row
+        for run in runs
+        for row in query_rows({name: values[run] for name, values in result.values.items()}, run=run)
     ]

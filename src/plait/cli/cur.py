@@ -17,7 +17,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.cur.build import CurConfig
-    from plait.cur.index import CurFacts
+    from plait.cur.index import CurManifest
     from plait.storage.store import Store
 
 FEWEST = 5  # anchor queries
@@ -81,13 +81,13 @@ def cur(
 
     with Store.open(index, read_only=action is Action.info) as store:
         if action is Action.info:
-            facts = CurFolder(index).facts()
+            manifest = CurFolder(index).manifest()
         elif action is Action.update:
-            facts = _update(store, model, threads)
+            manifest = _update(store, model, threads)
         else:
-            config = CurConfig(budget=budget, k=k, anchors=anchors, choice=choice.value, seed=seed)
-            facts = _build(store, queries, from_corpus, n_queries, model, config, threads)
-    _tell(index, facts, as_json=as_json)
+            config = CurConfig(budget=budget, k=k, n_anchors=anchors, anchor_method=choice.value, seed=seed)
+            manifest = _build(store, queries, from_corpus, n_queries, model, config, threads)
+    _tell(index, manifest, as_json=as_json)
 
 
 def _build(
@@ -98,7 +98,7 @@ def _build(
     model: str | None,
     config: CurConfig,
     threads: int | None,
-) -> CurFacts:
+) -> CurManifest:
     from plait.cur.anchor_queries import queries_from_corpus, queries_from_file
     from plait.cur.build import build_cur
     from plait.rerank.cross_encoder import load_cross
@@ -106,7 +106,7 @@ def _build(
     if (file is None) == (corpus is None):
         raise ConfigError("say where anchor queries come from: --queries FILE, or --from-corpus titles or sentences")
     if file is not None:
-        asked = queries_from_file(file, fewest=FEWEST)
+        asked = queries_from_file(file, minimum=FEWEST)
     else:
         assert corpus is not None
         with store.snapshot() as snapshot:
@@ -116,14 +116,14 @@ def _build(
         return build_cur(store, scorer, asked, config, model=_kept_name(model), on_pairs=on_pairs)
 
 
-def _update(store: Store, model: str | None, threads: int | None) -> CurFacts:
+def _update(store: Store, model: str | None, threads: int | None) -> CurManifest:
     from plait.cur.build import update_cur
     from plait.cur.index import CurFolder
     from plait.rerank.cross_encoder import load_cross
 
-    CurFolder(store.path).facts()  # says so if there is nothing to update
-    begun = CurFolder(store.path).begun()
-    scorer = load_cross(model or (begun.model if begun else None) or None, n_threads=threads)
+    CurFolder(store.path).manifest()  # says so if there is nothing to update
+    stored = CurFolder(store.path).scores_manifest()
+    scorer = load_cross(model or (stored.model if stored else None) or None, n_threads=threads)
     with _Watched(store.path) as on_pairs:
         return update_cur(store, scorer, on_pairs=on_pairs)
 
@@ -156,29 +156,29 @@ class _Watched:
             raise StoppedError(f"stopped; all scores so far are kept in {self._index}. The same command goes on")
 
 
-def _tell(index: Path, facts: CurFacts, *, as_json: bool) -> None:
+def _tell(index: Path, manifest: CurManifest, *, as_json: bool) -> None:
     fields = {
         "index": str(index),
-        "documents": facts.n_documents,
-        "anchors": len(facts.anchors),
-        "rank": facts.rank,
-        "cut": facts.cut,
-        "budget": facts.budget,
-        "k": facts.k,
-        "dev_recall": round(facts.dev_recall, 4),
-        "dev_queries": facts.n_dev,
-        "made": facts.made,
+        "documents": manifest.n_documents,
+        "anchors": len(manifest.anchor_docs),
+        "rank": manifest.rank,
+        "rcond": manifest.rcond,
+        "budget": manifest.budget,
+        "k": manifest.k,
+        "dev_recall": round(manifest.dev_recall, 4),
+        "dev_queries": manifest.n_dev_queries,
+        "created": manifest.created,
     }
     if as_json:
         print(json.dumps(fields))
         return
     print(
-        f"{index}: {facts.n_documents:,} documents over {len(facts.anchors)} anchors of rank {facts.rank} (cut "
-        f"{facts.cut:g}); Top-{facts.k}-Recall {facts.dev_recall:.3f} with {facts.budget} calls on {facts.n_dev} dev "
-        f"queries"
+        f"{index}: {manifest.n_documents:,} documents over {len(manifest.anchor_docs)} anchors of rank {manifest.rank} "
+        f"(rcond {manifest.rcond:g}); Top-{manifest.k}-Recall {manifest.dev_recall:.3f} with {manifest.budget} calls "
+        f"on {manifest.n_dev_queries} dev queries"
     )
-    if facts.rank < len(facts.anchors) // 2:
+    if manifest.rank < len(manifest.anchor_docs) // 2:
         say(
-            f"the anchor block has only {facts.rank} directions for {len(facts.anchors)} anchors: fewer anchors would "
-            f"do, or choose them by leverage"
+            f"the anchor block has only {manifest.rank} directions for {len(manifest.anchor_docs)} anchors: fewer "
+            f"anchors would do, or choose them by leverage"
         )

@@ -14,7 +14,7 @@ from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, Rer
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.evaluate import JudgedSet
+    from plait.evaluate import Dataset
 
 Thing = TypeVar("Thing")
 
@@ -77,14 +77,14 @@ def evaluate(
     from plait.cli.building import built, short_names
     from plait.cli.measuring import Work, measured, writable
     from plait.cli.results import doubts, print_json, print_results, write_files
-    from plait.evaluate import load_set, usual_measures
+    from plait.evaluate import load_dataset, usual_measures
     from plait.evaluate.measures import beyond
-    from plait.evaluate.per_query import check_kind
+    from plait.evaluate.per_query import check_rows_file
 
     if per_query and not as_json:
         raise ConfigError("--per-query needs --json: a table has no room for every query")
     if per_query_file is not None:
-        check_kind(per_query_file)
+        check_rows_file(per_query_file)
     if not data:
         raise ConfigError("say which judged queries to measure with: --data FOLDER")
     if bool(indexes) == (indexes_in is not None):
@@ -97,7 +97,7 @@ def evaluate(
     work = Work(modes=modes, measures=measures, k=k, drop_self=drop_self, fresh=fresh, keep=writable(cache),
                 model=model, threads=threads, options=asks.options, rerank=asks.reranker(threads))  # fmt: skip
     splits = _for_each(split or ["test"], data, "--split")
-    sets = [load_set(source, own) for source, own in zip(data, splits, strict=True)]
+    sets = [load_dataset(source, own) for source, own in zip(data, splits, strict=True)]
     for judged in sets:
         _tell_gaps(judged)
     names = _names(sets, short_names(sets))
@@ -110,8 +110,8 @@ def evaluate(
     write_files(results, run, per_query_file)
     for note in dict.fromkeys(note for result in results for note in doubts(result)):
         say(note)
-    if n_before := sum(result.found.n_before == len(result.found.run) for result in results):
-        say(f"{n_before} of {len(results)} results were found before, with that speed; --fresh searches again")
+    if n_cached := sum(result.found.n_cached == len(result.found.run) for result in results):
+        say(f"{n_cached} of {len(results)} results were found before, with that speed; --fresh searches again")
     if as_json:
         print_json(results, k, per_query=per_query)
     else:
@@ -125,7 +125,7 @@ def _for_each(given: Sequence[Thing], others: Sequence[object], what: str) -> li
     return list(given) * len(others) if len(given) == 1 else list(given)
 
 
-def _names(sets: list[JudgedSet], short: list[str]) -> dict[int, str]:
+def _names(sets: list[Dataset], short: list[str]) -> dict[int, str]:
     """What to call each set in tables and files: with its split where one folder is measured with several."""
     folders = [str(judged.path) for judged in sets]
     return {
@@ -134,8 +134,8 @@ def _names(sets: list[JudgedSet], short: list[str]) -> dict[int, str]:
     }
 
 
-def _tell_gaps(judged: JudgedSet) -> None:
-    from plait.evaluate.qrels import n_without_relevant
+def _tell_gaps(judged: Dataset) -> None:
+    from plait.evaluate.dataset_files import n_without_relevant
 
     if judged.n_without_text:
         say(f"{judged.name}: {judged.n_without_text} judged queries are not in the queries file, and are left out")

@@ -14,7 +14,7 @@ from plait.cli.keeping import cache_folder
 from plait.cli.progress import progress
 from plait.cli.results import Result
 from plait.errors import ConfigError
-from plait.evaluate import JudgedSet, SetRun, measure_each, rank_set
+from plait.evaluate import Dataset, DatasetRun, measure_each, rank_dataset
 from plait.search.plan import CUR_MODES, MODES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def writable(folder: Path | None) -> Path | None:
     return wanted
 
 
-def measured(judged: JudgedSet, name: str, path: Path, work: Work) -> list[Result]:
+def measured(judged: Dataset, name: str, path: Path, work: Work) -> list[Result]:
     """The results of an index in all modes."""
     results = []
     with plait.open(path, model=work.model, n_threads=work.threads, read_only=True) as opened:
@@ -76,10 +76,10 @@ def measured(judged: JudgedSet, name: str, path: Path, work: Work) -> list[Resul
     return results
 
 
-def _ranked(opened: Index, judged: JudgedSet, mode: str, work: Work) -> SetRun:
+def _ranked(opened: Index, judged: Dataset, mode: str, work: Work) -> DatasetRun:
     with progress(f"{judged.name} {mode}", "queries", total=len(judged.queries)) as update:
         try:
-            return rank_set(
+            return rank_dataset(
                 opened,
                 judged,
                 mode,
@@ -87,7 +87,7 @@ def _ranked(opened: Index, judged: JudgedSet, mode: str, work: Work) -> SetRun:
                 options=work.options(mode),
                 rerank=work.rerank,
                 drop_self=work.drop_self,
-                keep=work.keep,
+                cache=work.keep,
                 fresh=work.fresh,
                 on_progress=lambda done: update(done, done),
             )

@@ -182,7 +182,7 @@ def _rerank_run(
     import plait
     from plait.cli.progress import progress
     from plait.evaluate import ordered, read_run, write_run
-    from plait.evaluate.queries import read_queries
+    from plait.evaluate.dataset_files import read_queries
     from plait.search.hits import load_texts
 
     found, texts = read_run(source), read_queries(queries)

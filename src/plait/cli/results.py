@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plait.cli.errors import say
-from plait.evaluate import JudgedSet, SetRun, by_query, write_rows, write_run
-from plait.evaluate.runs import finds_selves
+from plait.evaluate import Dataset, DatasetRun, query_rows, write_rows, write_run
+from plait.evaluate.runs import n_self_first
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One set, index and mode, measured."""
 
-    judged: JudgedSet
+    judged: Dataset
     name: str  # of the set, unlike that of any other
     index: Path
     mode: str
-    found: SetRun
+    found: DatasetRun
     each: dict[str, dict[str, float]]  # by measure and query
 
     @property
@@ -37,7 +37,7 @@ def write_files(results: list[Result], run: Path | None, per_query: Path | None)
         rows = [
             row
             for result in results
-            for row in by_query(result.each, data=result.name, index=str(result.index), mode=result.mode)
+            for row in query_rows(result.each, data=result.name, index=str(result.index), mode=result.mode)
         ]
         write_rows(per_query, rows)
         say(f"wrote {per_query}")
@@ -56,7 +56,7 @@ def doubts(result: Result) -> list[str]:
     qrels, run = result.judged.qrels, result.found.run
     if not any(id in qrels[query] for query, ranking in run.items() for id, _ in ranking):
         found.append(f"no judged document came back: does the index hold the corpus of {result.judged.path}?")
-    if n := finds_selves(run):
+    if n := n_self_first(run):
         found.append(f"{result.name}, {result.mode}: {selves_note(n)}")
     return found
 

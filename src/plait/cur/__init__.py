@@ -1,4 +1,6 @@
-"""Nearest neighbours by a cross-encoder with few calls of it: ANNCUR, ADACUR, AXN and their baselines, on arrays.
+"""k-nearest-neighbour search by a cross-encoder, within a budget of calls: ANNCUR, ADACUR, AXN and their baselines.
 
-An item is a row number. What scores items for a query is any function, so that a cached matrix and a model serve alike.
+`calls`, `algebra`, `anncur`, `adacur` and `axn` work on arrays: an item is a row number, and its scorer is any
+function, so that a cached matrix and a model serve alike. `index`, `build`, `retriever` and `modes` apply them to the
+documents of an index.
 """

@@ -1,36 +1,41 @@
-"""Anchor queries: from a file, or made from the corpus itself."""
+"""Anchor queries: read from a file, or made from the documents; checks, and a split for dev."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from plait.cur.matrix import check_anchor_queries
+from plait.cur.algebra import MIN_QUERIES
 from plait.errors import ConfigError, InputError
 from plait.search.live import live_documents
 from plait.storage.store import Snapshot
 
-KINDS = ("titles", "sentences")
+CORPUS_SOURCES = ("titles", "sentences")
 SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
-FEWEST_WORDS, MOST_WORDS = 4, 40
+MIN_SENTENCE_WORDS, MAX_QUERY_WORDS = 4, 40
+MAX_DEV_QUERIES = 50
+FETCH_SIZE = 256  # documents read at a time
+N_SHOWN = 3  # repeated queries that an error quotes
 
 
-def queries_from_file(path: Path, *, fewest: int) -> list[str]:
-    """One query a line: plain text, or JSON objects with `text` or `query`."""
+def queries_from_file(path: Path, *, minimum: int) -> list[str]:
+    """One query in each line: plain text, or a JSON object with `text` or `query`. InputError for fewer than
+    `minimum`."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the anchor queries in {path}: {error}") from None
-    queries = [_query(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-    check_anchor_queries(queries, where=str(path), fewest=fewest)
+    queries = [_parse_query(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    check_anchor_queries(queries, where=str(path), minimum=minimum)
     return queries
 
 
-def _query(line: str, where: str) -> str:
+def _parse_query(line: str, where: str) -> str:
     if not line.startswith("{"):
         return line
     try:
@@ -43,36 +48,51 @@ def _query(line: str, where: str) -> str:
     return text
 
 
-def queries_from_corpus(snapshot: Snapshot, kind: str, n: int, *, seed: int = 0) -> list[str]:
-    """Titles, or sentences, of n documents drawn at random; each different."""
-    if kind not in KINDS:
-        raise ConfigError(f"queries are made from {', '.join(KINDS)}; not from {kind!r}")
-    numbers = np.random.default_rng(seed).permutation(live_documents(snapshot))
-    found: dict[str, str] = {}
-    for start in range(0, len(numbers), 256):
-        for document in snapshot.fetch(numbers[start : start + 256].tolist()):
-            text = document.title if kind == "titles" else _sentence(document.text, seed + document.doc)
-            text = " ".join(text.split()[:MOST_WORDS])
+def queries_from_corpus(snapshot: Snapshot, source: str, n: int, *, seed: int = 0) -> list[str]:
+    """n distinct titles, or sentences, of randomly drawn documents."""
+    if source not in CORPUS_SOURCES:
+        raise ConfigError(f"anchor queries can be made from {' or '.join(CORPUS_SOURCES)}; got {source!r}")
+    docs = np.random.default_rng(seed).permutation(live_documents(snapshot))
+    texts: dict[str, None] = {}  # a set that keeps its order
+    for start in range(0, len(docs), FETCH_SIZE):
+        for document in snapshot.fetch(docs[start : start + FETCH_SIZE].tolist()):
+            text = document.title if source == "titles" else _pick_sentence(document.text, seed + document.doc)
+            text = " ".join(text.split()[:MAX_QUERY_WORDS])
             if text:
-                found.setdefault(text, text)
-        if len(found) >= n:
+                texts.setdefault(text)
+        if len(texts) >= n:
             break
-    queries = list(found)[:n]
+    queries = list(texts)[:n]
     if len(queries) < n:
+        other = CORPUS_SOURCES[source == CORPUS_SOURCES[0]]
         raise InputError(
-            f"the documents have {len(queries)} different {kind} to ask for, and {n} anchor queries are wanted; ask "
-            f"for fewer (--n-queries), for {KINDS[kind == KINDS[0]]}, or give a file of queries"
+            f"the documents have {len(queries)} different {source}, and {n} anchor queries are wanted; ask for fewer "
+            f"(--n-queries), take {other}, or give a file of queries"
         )
     return queries
 
 
-def _sentence(text: str, seed: int) -> str:
-    sentences = [one.strip() for one in SENTENCE.findall(text) if len(one.split()) >= FEWEST_WORDS]
+def _pick_sentence(text: str, seed: int) -> str:
+    matches = SENTENCE.findall(text)
+    sentences = [sentence.strip() for sentence in matches if len(sentence.split()) >= MIN_SENTENCE_WORDS]
     return sentences[seed % len(sentences)] if sentences else ""
 
 
+def check_anchor_queries(queries: Sequence[str], *, where: str, minimum: int = MIN_QUERIES) -> None:
+    """Refuses too few, empty or repeated anchor queries: a repeated row costs calls and adds no information."""
+    if len(queries) < minimum:
+        raise InputError(f"{where} has {len(queries)} queries, and {minimum} are needed as anchors; add more")
+    for number, query in enumerate(queries, 1):
+        if not query.strip():
+            raise InputError(f"{where}: query {number} is empty; leave it out")
+    repeated = [query for query, n in Counter(" ".join(query.split()) for query in queries).items() if n > 1]
+    if repeated:
+        examples = ", ".join(repr(query[:60]) for query in repeated[:N_SHOWN])
+        raise InputError(f"{where} has {len(repeated)} queries more than once ({examples}); keep each once")
+
+
 def dev_split(queries: Sequence[str], *, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Which queries are rows of the matrix while settings are chosen, and which choose: a fifth, at most 50."""
+    """Indices of (matrix rows, dev queries): a fifth of the queries, at most 50, are for dev."""
     order = np.random.default_rng(seed).permutation(len(queries)).tolist()
-    n_dev = min(50, max(1, len(queries) // 5))
+    n_dev = min(MAX_DEV_QUERIES, max(1, len(queries) // 5))
     return sorted(order[n_dev:]), sorted(order[:n_dev])

@@ -1,56 +1,65 @@
-"""Building a CUR index: every document is scored with every anchor query, then anchors, split and cut are chosen.
+"""Building a CUR index: scores every document with every anchor query, then chooses anchors and settings.
 
-The scoring is hours of work, so it is kept block by block: a build that was stopped goes on where it was. Documents
-that are added later are scored by `update_cur`, and get embeddings from the pseudo-inverse that is there.
+Scoring may take hours, so scores are stored block by block, and a build that was stopped resumes. `update_cur` scores
+documents that were added later; their embeddings come from the stored pseudo-inverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.cur.algebra import numerical_rank, pseudo_inverse
-from plait.cur.anchor_queries import dev_split
-from plait.cur.anchors import clustered_anchors, leverage_anchors, random_anchors
+from plait.cur.algebra import ScoreMatrix, numerical_rank, pseudo_inverse
+from plait.cur.anchor_queries import check_anchor_queries, dev_split
+from plait.cur.anncur import (
+    ANCHOR_SHARES,
+    AnncurChoice,
+    clustered_anchors,
+    leverage_anchors,
+    random_anchors,
+    tune_anncur,
+)
 from plait.cur.calls import Items
-from plait.cur.choosing import Choice, choose
-from plait.cur.index import FORMAT, Begun, CurFacts, CurFolder, texts_of
-from plait.cur.matrix import ScoreMatrix, check_anchor_queries
+from plait.cur.index import FORMAT, CurFolder, CurManifest, ScoresManifest, scored_texts
 from plait.errors import ConfigError, InputError, StoreError
 from plait.rerank.cross_encoder import PairScorer
 from plait.search.live import document_vectors, live_documents
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.store import Snapshot, Store
 
-ANCHORS = ("random", "clusters", "leverage")
-BLOCK_PAIRS = 2048  # pairs that are scored and kept together
+ANCHOR_METHODS = ("random", "clusters", "leverage")
+MIN_ANCHOR_QUERIES = 5
+BLOCK_PAIRS = 2048  # pairs that are scored and stored together
 OnPairs = Callable[[int, int], None]  # pairs scored by this call, pairs that it has to score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurConfig:
-    """How anchors are chosen."""
+    """How anchor documents are chosen."""
 
-    budget: int = 200  # calls of the cross-encoder that a search will have
-    k: int = 10  # neighbours that split and cut are chosen for
-    anchors: int = 0  # how many; 0 lets dev queries choose a share of the budget
-    choice: str = "random"  # random, clusters (of dense vectors) or leverage
+    budget: int = 200  # cross-encoder calls that a search will have
+    k: int = 10  # neighbours that the settings are chosen for
+    n_anchors: int = 0  # 0: dev queries choose a share of the budget
+    anchor_method: str = "random"  # random, clusters (of dense vectors) or leverage
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.budget < 2 or self.k < 1:
             raise ConfigError(f"the budget is {self.budget} and k is {self.k}; they must be at least 2 and 1")
-        if self.anchors < 0 or self.anchors >= self.budget:
+        if self.n_anchors < 0 or self.n_anchors >= self.budget:
             raise ConfigError(
-                f"{self.anchors} anchors were asked for, and the budget is {self.budget} calls, anchors included; give "
-                f"a larger budget or fewer anchors"
+                f"{self.n_anchors} anchors were asked for, and the budget is {self.budget} calls, anchors included; "
+                f"give a larger budget or fewer anchors"
             )
-        if self.choice not in ANCHORS:
-            raise ConfigError(f"anchors are chosen by {', '.join(ANCHORS)}; not by {self.choice!r}")
+        if self.anchor_method not in ANCHOR_METHODS:
+            raise ConfigError(
+                f"the anchor method is {self.anchor_method!r}; it must be one of {', '.join(ANCHOR_METHODS)}"
+            )
 
 
 def build_cur(
@@ -61,151 +70,150 @@ def build_cur(
     *,
     model: str = "",
     on_pairs: OnPairs | None = None,
-) -> CurFacts:
-    """Builds the CUR index of a store, or goes on with it. Other queries or another model begin anew."""
+) -> CurManifest:
+    """Builds the CUR index of a store. Resumes if the stored scores are of the same model and queries, else starts
+    again."""
     config, queries = config or CurConfig(), list(queries)
-    check_anchor_queries(queries, where="the anchor queries", fewest=5)
+    check_anchor_queries(queries, where="the anchor queries", minimum=MIN_ANCHOR_QUERIES)
     folder = CurFolder(store.path)
     with _locked(folder):
-        begun = Begun(scorer.fingerprint, model, tuple(queries))
-        if not _same(folder.begun(), begun):
-            folder.begin(begun)
-        _score(store, folder, scorer, queries, on_pairs)
+        stored = folder.scores_manifest()
+        # The model's folder may have moved; its fingerprint says whether it is the same model.
+        if stored is None or (stored.scorer, stored.queries) != (scorer.fingerprint, tuple(queries)):
+            folder.start_scores(ScoresManifest(scorer.fingerprint, model, tuple(queries)))
+        _score_missing(store, folder, scorer, queries, on_pairs)
         with store.snapshot() as snapshot:
-            facts, embeddings, inverse = _decomposed(snapshot, folder, queries, config)
-        folder.write(facts, embeddings, inverse)
-        return facts
+            manifest, embeddings, inverse = _decompose(snapshot, folder, queries, config)
+        folder.write_embeddings(manifest, embeddings, inverse)
+        return manifest
 
 
-def update_cur(store: Store, scorer: PairScorer, *, on_pairs: OnPairs | None = None) -> CurFacts:
-    """Scores the documents that were added since, and gives them embeddings; anchors stay as they are."""
+def update_cur(store: Store, scorer: PairScorer, *, on_pairs: OnPairs | None = None) -> CurManifest:
+    """Scores the documents that were added since the build and embeds them. The anchors stay the same."""
     folder = CurFolder(store.path)
-    facts, begun = folder.facts(), folder.begun()
-    if begun is None or begun.scorer != scorer.fingerprint:
+    manifest, stored = folder.manifest(), folder.scores_manifest()
+    if stored is None or stored.scorer != scorer.fingerprint:
         raise ConfigError(
-            f"the CUR index of {store.path} was built with {begun.scorer if begun else 'another model'!r}, and this is "
-            f"{scorer.fingerprint!r}: their scores cannot be compared. Update with the first, or build anew"
+            f"the CUR index of {store.path} was built with {stored.scorer if stored else 'another model'!r}, and this "
+            f"is {scorer.fingerprint!r}: their scores cannot be compared. Update with the first, or build again"
         )
     with _locked(folder):
-        _score(store, folder, scorer, begun.queries, on_pairs)
+        _score_missing(store, folder, scorer, stored.queries, on_pairs)
         inverse = folder.inverse()
-        embeddings = np.asarray(folder.scores(len(begun.queries)) @ inverse.T, np.float32)
-        facts = replace(facts, n_documents=len(embeddings), made=_now())
-        folder.write(facts, embeddings, inverse)
-        return facts
+        embeddings = np.asarray(folder.scores(len(stored.queries)) @ inverse.T, np.float32)
+        manifest = replace(manifest, n_documents=len(embeddings), created=_now())
+        folder.write_embeddings(manifest, embeddings, inverse)
+        return manifest
 
 
-def _score(
+def _score_missing(
     store: Store, folder: CurFolder, scorer: PairScorer, queries: Sequence[str], on_pairs: OnPairs | None
 ) -> None:
-    """Scores what is missing. If the index changes meanwhile, what was scored is kept, and a StoreError says so."""
+    """Scores the documents without scores. StoreError if the index changed meanwhile; the scores stay stored."""
     with store.snapshot() as snapshot:
         commit = snapshot.commit
-        missing = np.setdiff1d(live_documents(snapshot), folder.scored(len(queries)))
-        size, n_pairs = max(1, BLOCK_PAIRS // len(queries)), len(missing) * len(queries)
-        for start in range(0, len(missing), size):
-            docs = missing[start : start + size]
-            texts = texts_of(snapshot.fetch(docs.tolist()))
+        missing = np.setdiff1d(live_documents(snapshot), folder.recover_scores(len(queries)))
+        block_size, n_pairs = max(1, BLOCK_PAIRS // len(queries)), len(missing) * len(queries)
+        for start in range(0, len(missing), block_size):
+            docs = missing[start : start + block_size]
+            texts = scored_texts(snapshot.fetch(docs.tolist()))
             scores = scorer.score([(query, text) for text in texts for query in queries])
             block = np.asarray(scores, np.float32).reshape(len(docs), len(queries))
-            _refuse_nan(block, docs, queries, snapshot)
-            folder.append(docs, block)
+            _check_finite(block, docs, queries, snapshot)
+            folder.append_scores(docs, block)
             if on_pairs is not None:
                 on_pairs((start + len(docs)) * len(queries), n_pairs)
     with store.snapshot() as now:
         if now.commit != commit:
             raise StoreError(
                 f"index {store.path} changed while its documents were scored (commit {commit}, now {now.commit}); all "
-                f"scores are kept: run the same command again, and only what is new is scored"
+                f"scores are stored: run the same command again, and it scores only the new documents"
             )
 
 
-def _refuse_nan(
+def _check_finite(
     block: NDArray[np.float32], docs: NDArray[np.int64], queries: Sequence[str], snapshot: Snapshot
 ) -> None:
     wrong = np.argwhere(~np.isfinite(block))
     if len(wrong):
-        doc, query = (int(place) for place in wrong[0])
-        id = snapshot.fetch_ids([int(docs[doc])])[0]
+        row, column = (int(index) for index in wrong[0])
+        id = snapshot.fetch_ids([int(docs[row])])[0]
         raise InputError(
-            f"the cross-encoder scored document {id!r} with the query {queries[query]!r:.60} as {block[doc, query]}; "
-            f"scores must be finite: try its fp32 graph, or mend the document. What was scored before is kept"
+            f"the cross-encoder scored document {id!r} with the query {queries[column]!r:.60} as {block[row, column]}; "
+            f"scores must be finite: try its fp32 graph, or correct the document. Earlier scores are stored"
         )
 
 
-def _decomposed(
+def _decompose(
     snapshot: Snapshot, folder: CurFolder, queries: Sequence[str], config: CurConfig
-) -> tuple[CurFacts, NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[CurManifest, NDArray[np.float32], NDArray[np.float32]]:
+    """The manifest, the embeddings (documents, anchors) and the pseudo-inverse (anchors, anchor queries)."""
     docs, scores = folder.docs(), folder.scores(len(queries))
     live = np.flatnonzero(np.isin(docs, live_documents(snapshot)))
     if len(live) < 2:
-        raise InputError(f"the index has {len(live)} documents; there is nothing to search for with a cross-encoder")
+        raise InputError(f"the index has {len(live)} documents; a CUR index needs at least 2")
     matrix = ScoreMatrix(np.ascontiguousarray(scores[live].T))
-    most = config.anchors or max(1, min(int(0.9 * config.budget), len(live) - 1))
-    if most >= len(live):
-        raise ConfigError(f"{most} anchors were asked for, and the index has {len(live)} documents; choose fewer")
-    anchors = _anchors(snapshot, matrix, docs[live], most, config)
-    choice, n_dev = _chosen(matrix, anchors, queries, config)
+    max_anchors = config.n_anchors or max(1, min(int(0.9 * config.budget), len(live) - 1))
+    if max_anchors >= len(live):
+        raise ConfigError(
+            f"{max_anchors} anchors were asked for, and the index has {len(live)} documents; choose fewer"
+        )
+    anchors = _anchor_items(snapshot, matrix, docs[live], max_anchors, config)
+    choice, n_dev = _choose(matrix, anchors, queries, config)
     anchors = anchors[: choice.n_anchors]
     block = matrix.values[:, anchors]
-    inverse = pseudo_inverse(block, cut=choice.cut).astype(np.float32)
-    facts = CurFacts(
+    inverse = pseudo_inverse(block, rcond=choice.rcond).astype(np.float32)
+    manifest = CurManifest(
         format=FORMAT,
-        anchors=tuple(docs[live][anchors].tolist()),
-        anchor_texts=tuple(texts_of(snapshot.fetch(docs[live][anchors].tolist()))),
-        cut=choice.cut,
+        anchor_docs=tuple(docs[live][anchors].tolist()),
+        anchor_texts=tuple(scored_texts(snapshot.fetch(docs[live][anchors].tolist()))),
+        rcond=choice.rcond,
         budget=config.budget,
         k=config.k,
         dev_recall=choice.recall,
-        n_dev=n_dev,
-        rank=numerical_rank(block, max(choice.cut, 1e-6)),
+        n_dev_queries=n_dev,
+        rank=numerical_rank(block, max(choice.rcond, 1e-6)),
         n_documents=len(docs),
-        made=_now(),
+        created=_now(),
     )
-    return facts, np.asarray(scores @ inverse.T, np.float32), inverse
+    return manifest, np.asarray(scores @ inverse.T, np.float32), inverse
 
 
-def _anchors(snapshot: Snapshot, matrix: ScoreMatrix, docs: NDArray[np.int64], n: int, config: CurConfig) -> Items:
-    """Places in `docs`."""
-    if config.choice == "random":
+def _anchor_items(snapshot: Snapshot, matrix: ScoreMatrix, docs: NDArray[np.int64], n: int, config: CurConfig) -> Items:
+    """n anchors, as indices into `docs`."""
+    if config.anchor_method == "random":
         return random_anchors(len(docs), n, seed=config.seed)
-    if config.choice == "leverage":
+    if config.anchor_method == "leverage":
         return leverage_anchors(matrix.values, n, seed=config.seed)
     if snapshot.spec.dense is None:
-        raise ConfigError("anchors by clusters need the dense strand, which this index lacks; choose another way")
-    numbers, vectors = document_vectors(snapshot)
-    return clustered_anchors(vectors[np.searchsorted(numbers, docs)], n, seed=config.seed)
+        raise ConfigError("clusters need dense vectors, and this index has none; choose anchors by random or leverage")
+    vector_docs, vectors = document_vectors(snapshot)
+    return clustered_anchors(vectors[np.searchsorted(vector_docs, docs)], n, seed=config.seed)
 
 
-def _chosen(matrix: ScoreMatrix, anchors: Items, queries: Sequence[str], config: CurConfig) -> tuple[Choice, int]:
+def _choose(matrix: ScoreMatrix, anchors: Items, queries: Sequence[str], config: CurConfig) -> tuple[AnncurChoice, int]:
+    """The settings, and the number of dev queries that chose them."""
     rows, dev = dev_split(queries, seed=config.seed)
-    budget, k = min(config.budget, matrix.n_items), min(config.k, matrix.n_items)
-    splits = [len(anchors) / config.budget] if config.anchors else None
-    options = {} if splits is None else {"splits": splits}
-    held = ScoreMatrix(matrix.values[rows])
-    return choose(held, anchors, matrix.values[dev], budget=budget, k=k, **options), len(dev)
+    choice = tune_anncur(
+        ScoreMatrix(matrix.values[rows]),
+        anchors,
+        matrix.values[dev],
+        budget=min(config.budget, matrix.n_items),
+        k=min(config.k, matrix.n_items),
+        anchor_shares=[len(anchors) / config.budget] if config.n_anchors else ANCHOR_SHARES,
+    )
+    return choice, len(dev)
 
 
-def _same(found: Begun | None, wanted: Begun) -> bool:
-    """Whether a cache goes on: the folder of the model may have moved, its weights may not have changed."""
-    return found is not None and (found.scorer, found.queries) == (wanted.scorer, wanted.queries)
-
-
-def _locked(folder: CurFolder) -> _Lock:
+@contextmanager
+def _locked(folder: CurFolder) -> Iterator[None]:
+    """Allows one build at a time."""
     folder.path.mkdir(exist_ok=True)
-    return _Lock(folder)
-
-
-class _Lock:
-    """One build at a time."""
-
-    def __init__(self, folder: CurFolder) -> None:
-        self._lock = WriterLock(folder.path / LOCK)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    lock = WriterLock(folder.path / LOCK)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _now() -> str:

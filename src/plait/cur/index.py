@@ -1,11 +1,13 @@
-"""`CurFolder`: what an index keeps for search with a cross-encoder, in its folder `cur/`.
+"""`CurFolder`: the CUR index of an index, in its folder `cur/`.
 
-docs.i64      numbers of the documents that were scored, in the order they were
-scores.f32    (documents, anchor queries): their scores; a row is whole when docs.i64 has its number
-codes.i8      (documents, anchors): item embeddings, a byte a dimension; scales.f32 has one factor for each document
-inverse.npy   (anchors, anchor queries): the pseudo-inverse, which makes embeddings of later documents
-cur.json      what all that is; replaced whole, last
-A document's number is never used for another text, so scores are never wrong, whatever happens to the index.
+scores.json         the cross-encoder and the anchor queries that the scores are of
+docs.i64            numbers of the scored documents, in the order of scoring
+scores.f32          (documents, anchor queries): their scores; a row is valid once docs.i64 has its document
+embeddings.i8       (documents, anchors): quantized item embeddings; scales.f32 has one factor for each document
+pseudo_inverse.npy  (anchors, anchor queries): turns the scores of later documents into embeddings
+manifest.json       describes the embeddings; replaced as a whole, last
+
+A document number is never reused for another text, so a stored score is never of another text.
 """
 
 from __future__ import annotations
@@ -20,72 +22,75 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.encode.chunking import with_title
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError
 from plait.storage.fsync import storage_errors
+from plait.storage.store import StoredDocument
 
 FORMAT = 1
-NAME, MANIFEST, BEGUN = "cur", "cur.json", "begun.json"
-DOCS, SCORES, CODES, SCALES, INVERSE = "docs.i64", "scores.f32", "codes.i8", "scales.f32", "inverse.npy"
+FOLDER = "cur"
+MANIFEST, SCORES_MANIFEST = "manifest.json", "scores.json"
+DOCS, SCORES = "docs.i64", "scores.f32"
+EMBEDDINGS, SCALES, INVERSE = "embeddings.i8", "scales.f32", "pseudo_inverse.npy"
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What a score cache is of. Another model or other queries are another cache."""
+class ScoresManifest:
+    """What the stored scores are of. Another model or other queries need other scores."""
 
-    scorer: str  # its fingerprint
-    model: str  # where it was loaded from
+    scorer: str  # the fingerprint of the cross-encoder
+    model: str  # the folder or name it was loaded from; "" for the bundled one
     queries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CurFacts:
-    """What was built."""
+class CurManifest:
+    """Describes the item embeddings of a CUR index."""
 
     format: int
-    anchors: tuple[int, ...]  # document numbers
-    anchor_texts: tuple[str, ...]  # as they were scored: a deleted anchor is still asked about
-    cut: float
+    anchor_docs: tuple[int, ...]  # document numbers
+    anchor_texts: tuple[str, ...]  # as they were scored: searches still score an anchor after its deletion
+    rcond: float
     budget: int  # for which the anchors were chosen
     k: int
-    dev_recall: float  # Top-k-Recall on dev queries, which chose split and cut
-    n_dev: int
-    rank: int  # directions of the anchor block above the cut
+    dev_recall: float  # Top-k-Recall on the dev queries that chose the number of anchors and rcond
+    n_dev_queries: int
+    rank: int  # singular values of the anchor block above rcond
     n_documents: int  # with an embedding
-    made: str
+    created: str
 
 
 class CurFolder:
-    """The files of one index; cheap to hold, arrays are mapped when asked for."""
+    """The files of one CUR index. Cheap to make; arrays are read or mapped on demand."""
 
     def __init__(self, index: Path) -> None:
-        self.index, self.path = index, index / NAME
+        self.index, self.path = index, index / FOLDER
 
     # -- scores
 
-    def begun(self) -> Begun | None:
-        raw = self._json(BEGUN)
-        return None if raw is None else Begun(raw["scorer"], raw["model"], tuple(raw["queries"]))
+    def scores_manifest(self) -> ScoresManifest | None:
+        raw = self._read_json(SCORES_MANIFEST)
+        return None if raw is None else ScoresManifest(raw["scorer"], raw["model"], tuple(raw["queries"]))
 
-    def begin(self, begun: Begun) -> None:
-        """Starts an empty cache; whatever was there is gone."""
+    def start_scores(self, manifest: ScoresManifest) -> None:
+        """Removes all scores and embeddings, and starts without any."""
         with storage_errors(self.path):
             self.path.mkdir(exist_ok=True)
-            for name in (MANIFEST, DOCS, SCORES, CODES, SCALES, INVERSE):
+            for name in (MANIFEST, DOCS, SCORES, EMBEDDINGS, SCALES, INVERSE):
                 (self.path / name).unlink(missing_ok=True)
-            self._write_json(BEGUN, asdict(begun))
+            self._write_json(SCORES_MANIFEST, asdict(manifest))
 
-    def scored(self, n_queries: int) -> NDArray[np.int64]:
-        """The documents whose scores are all there. What a killed build left half written is cut off."""
+    def recover_scores(self, n_queries: int) -> NDArray[np.int64]:
+        """The documents with complete scores. Truncates what a killed build left half written."""
         with storage_errors(self.path):
-            sizes = [_size(self.path / DOCS) // 8, _size(self.path / SCORES) // (4 * n_queries)]
-            n = min(sizes)
-            for name, width in ((DOCS, 8), (SCORES, 4 * n_queries)):
-                if _size(self.path / name) > n * width:
-                    os.truncate(self.path / name, n * width)
-            return np.fromfile(self.path / DOCS, np.int64) if n else np.zeros(0, np.int64)
+            n_rows = self._n_score_rows(n_queries)
+            for name, row_bytes in ((DOCS, 8), (SCORES, 4 * n_queries)):
+                if _file_size(self.path / name) > n_rows * row_bytes:
+                    os.truncate(self.path / name, n_rows * row_bytes)
+            return np.fromfile(self.path / DOCS, np.int64) if n_rows else np.zeros(0, np.int64)
 
-    def append(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        """Adds rows (documents, queries); scores are on disk before the numbers that make them count."""
+    def append_scores(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Adds rows (documents, queries). Scores reach the disk before the document numbers that make them valid."""
         with storage_errors(self.path):
             for name, data in ((SCORES, scores.astype("<f4")), (DOCS, docs.astype("<i8"))):
                 with (self.path / name).open("ab") as file:
@@ -94,93 +99,103 @@ class CurFolder:
                     os.fsync(file.fileno())
 
     def scores(self, n_queries: int) -> NDArray[np.float32]:
-        """(documents, queries), mapped."""
-        n = min(_size(self.path / DOCS) // 8, _size(self.path / SCORES) // (4 * n_queries))
-        if n == 0:
+        """Scores (documents, queries), memory-mapped."""
+        n_rows = self._n_score_rows(n_queries)
+        if n_rows == 0:
             return np.zeros((0, n_queries), np.float32)
-        return np.memmap(self.path / SCORES, "<f4", "r", shape=(n, n_queries))
+        return np.memmap(self.path / SCORES, "<f4", "r", shape=(n_rows, n_queries))
 
     def docs(self) -> NDArray[np.int64]:
+        """Numbers of the scored documents, in the order of the rows of all other arrays."""
         return np.fromfile(self.path / DOCS, "<i8") if (self.path / DOCS).is_file() else np.zeros(0, np.int64)
+
+    def _n_score_rows(self, n_queries: int) -> int:
+        return min(_file_size(self.path / DOCS) // 8, _file_size(self.path / SCORES) // (4 * n_queries))
 
     # -- embeddings
 
-    def write(self, facts: CurFacts, embeddings: NDArray[np.float32], inverse: NDArray[np.float32]) -> None:
-        """Keeps embeddings (documents, anchors), in the order of `docs`, and makes them live."""
-        codes, scales = quantised(embeddings)
+    def write_embeddings(
+        self, manifest: CurManifest, embeddings: NDArray[np.float32], inverse: NDArray[np.float32]
+    ) -> None:
+        """Replaces the embeddings (documents, anchors), in the order of `docs`."""
+        codes, scales = quantize(embeddings)
         with storage_errors(self.path):
-            for name, data in ((CODES, codes), (SCALES, scales)):
+            for name, data in ((EMBEDDINGS, codes), (SCALES, scales)):
                 (self.path / f"{name}.new").write_bytes(data.tobytes())
-            np.save(self.path / "inverse.new.npy", inverse.astype(np.float32))
-            # The manifest goes first and comes last: in between there is no CUR index rather than a mixture of two.
+            # numpy appends .npy to other suffixes.
+            new_inverse = self.path / f"new.{INVERSE}"
+            np.save(new_inverse, inverse.astype(np.float32))
+            # The manifest is removed first and written last: in between there is no CUR index, never a mixture of two.
             (self.path / MANIFEST).unlink(missing_ok=True)
-            (self.path / "inverse.new.npy").replace(self.path / INVERSE)
-            for name in (CODES, SCALES):
+            new_inverse.replace(self.path / INVERSE)
+            for name in (EMBEDDINGS, SCALES):
                 (self.path / f"{name}.new").replace(self.path / name)
-            self._write_json(MANIFEST, asdict(facts))
+            self._write_json(MANIFEST, asdict(manifest))
 
-    def facts(self) -> CurFacts:
-        """What was built; NotAnIndexError if nothing was."""
-        raw = self._json(MANIFEST)
+    def manifest(self) -> CurManifest:
+        """The manifest of the embeddings; NotAnIndexError if there are none."""
+        raw = self._read_json(MANIFEST)
         if raw is None:
-            scored = f" ({len(self.docs())} documents are scored already)" if self.begun() else ""
+            progress = f" ({len(self.docs())} documents are scored already)" if self.scores_manifest() else ""
             raise NotAnIndexError(
-                f"index {self.index} has no CUR index{scored}; build it: plait cur build {self.index} --model CROSS"
+                f"index {self.index} has no CUR index{progress}; build it: plait cur build {self.index} --model CROSS"
             )
         if raw.get("format", 0) > FORMAT:
             raise NewerFormatError(f"{self.path / MANIFEST} has format {raw['format']}; this plait reads {FORMAT}")
         try:
-            return CurFacts(**{**raw, "anchors": tuple(raw["anchors"]), "anchor_texts": tuple(raw["anchor_texts"])})
+            anchor_docs, anchor_texts = tuple(raw["anchor_docs"]), tuple(raw["anchor_texts"])
+            return CurManifest(**{**raw, "anchor_docs": anchor_docs, "anchor_texts": anchor_texts})
         except (KeyError, TypeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._corrupt(str(error)) from error
 
-    def stamp(self) -> int:
-        """Another number after each build and update; 0 where there is none."""
+    def version(self) -> int:
+        """A number that changes with each build and update; 0 if there is no CUR index."""
         manifest = self.path / MANIFEST
         return manifest.stat().st_mtime_ns if manifest.is_file() else 0
 
-    def embeddings(self, facts: CurFacts) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Codes (documents, anchors) and scales (documents,), mapped."""
-        shape = (facts.n_documents, len(facts.anchors))
-        wanted = {CODES: shape[0] * shape[1], SCALES: 4 * shape[0], DOCS: 8 * shape[0]}
-        for name, size in wanted.items():
-            seen = _size(self.path / name)
-            if seen < size or (seen > size and name != DOCS):
-                raise self._damaged(f"{name} has {seen} bytes and should have {size}")
-        return np.memmap(self.path / CODES, np.int8, "r", shape=shape), np.fromfile(self.path / SCALES, "<f4")
+    def embeddings(self, manifest: CurManifest) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """Codes (documents, anchors), memory-mapped, and scales (documents,)."""
+        shape = (manifest.n_documents, len(manifest.anchor_docs))
+        expected_sizes = {EMBEDDINGS: shape[0] * shape[1], SCALES: 4 * shape[0], DOCS: 8 * shape[0]}
+        for name, expected in expected_sizes.items():
+            size = _file_size(self.path / name)
+            if size < expected or (size > expected and name != DOCS):
+                raise self._corrupt(f"{name} has {size} bytes and should have {expected}")
+        return np.memmap(self.path / EMBEDDINGS, np.int8, "r", shape=shape), np.fromfile(self.path / SCALES, "<f4")
 
     def inverse(self) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = np.load(self.path / INVERSE)
-        return found
+        """The pseudo-inverse (anchors, anchor queries)."""
+        array: NDArray[np.float32] = np.load(self.path / INVERSE)
+        return array
 
-    # -- within
+    # -- JSON files
 
-    def _json(self, name: str) -> dict[str, Any] | None:
+    def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
             raw = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._damaged(f"{name} cannot be read: {error}") from error
+            raise self._corrupt(f"{name} cannot be read: {error}") from error
         if not isinstance(raw, dict):
-            raise self._damaged(f"{name} is no object")
+            raise self._corrupt(f"{name} is not a JSON object")
         return raw
 
     def _write_json(self, name: str, fields: dict[str, Any]) -> None:
-        draft = self.path / f"{name}.new"
-        draft.write_text(json.dumps(fields), encoding="utf-8")
-        draft.replace(self.path / name)
+        new = self.path / f"{name}.new"
+        new.write_text(json.dumps(fields), encoding="utf-8")
+        new.replace(self.path / name)
 
-    def _damaged(self, what: str) -> CorruptIndexError:
+    def _corrupt(self, what: str) -> CorruptIndexError:
         return CorruptIndexError(f"the CUR index in {self.path} is damaged: {what}; remove that folder and build again")
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def quantised(embeddings: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Rows as bytes, with one factor each: the largest entry of a row becomes 127."""
+def quantize(embeddings: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Rows as int8 codes with one scale each: the largest absolute value of a row becomes 127."""
     largest = np.abs(embeddings).max(axis=1, initial=0.0)
     scales = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     return np.rint(embeddings / scales[:, None]).astype(np.int8), scales
@@ -189,15 +204,13 @@ def quantised(embeddings: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArra
 def inner_products(
     query: NDArray[np.floating], codes: NDArray[np.int8], scales: NDArray[np.float32], *, block: int = 8192
 ) -> NDArray[np.float64]:
-    """(documents,): what `quantised` rows give with a query, a block at a time so that they are never copied whole."""
-    wanted, found = np.asarray(query, np.float32), np.empty(len(codes), np.float32)
+    """Inner products (documents,) of a query with quantized rows; in blocks, as each block is copied to float32."""
+    query32, products = np.asarray(query, np.float32), np.empty(len(codes), np.float32)
     for start in range(0, len(codes), block):
-        found[start : start + block] = codes[start : start + block].astype(np.float32) @ wanted
-    return np.asarray(found * scales, np.float64)
+        products[start : start + block] = codes[start : start + block].astype(np.float32) @ query32
+    return np.asarray(products * scales, np.float64)
 
 
-def texts_of(documents: Sequence[Any]) -> list[str]:
-    """What is scored of stored documents: the title leads the text, and the model cuts what is too long for it."""
-    from plait.encode.chunking import with_title
-
+def scored_texts(documents: Sequence[StoredDocument]) -> list[str]:
+    """The text of each document that the cross-encoder scores: the title, then the text. The model truncates it."""
     return [with_title(document.title, document.text) for document in documents]

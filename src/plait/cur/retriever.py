@@ -1,4 +1,4 @@
-"""`CurGenerator`: a search that asks a cross-encoder a budget of times. A document is one item."""
+"""`CurRetriever`: ranks documents by a cross-encoder, with a budget of calls for each query. An item is a document."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.cur.adacur import AdaptiveCur, RoundsConfig
+from plait.cur.adacur import IDENTITY, AdaptiveCur, AdaptiveCurConfig
 from plait.cur.anncur import Anncur
 from plait.cur.calls import Calls, Items, Scores
-from plait.cur.index import inner_products, texts_of
-from plait.errors import ConfigError
+from plait.cur.index import inner_products, scored_texts
 from plait.rerank.cross_encoder import PairScorer
 from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.retriever import Allowed, Generator
@@ -21,12 +20,12 @@ from plait.storage.store import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coded:
-    """Item embeddings as an index keeps them; what `Anncur` asks of its index."""
+class QuantizedCurIndex:
+    """Anchors and quantized item embeddings, as a CUR index stores them; an `ApproximateIndex`."""
 
-    anchors: Items  # items
+    anchors: Items  # (anchors,)
     codes: NDArray[np.int8]  # (items, anchors)
-    scales: NDArray[np.float32]
+    scales: NDArray[np.float32]  # (items,)
 
     def approximate(self, anchor_scores: Scores) -> Scores:
         return inner_products(anchor_scores, self.codes, self.scales)
@@ -34,44 +33,44 @@ class Coded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemTable:
-    """The items of a search: documents, and what is known of them."""
+    """The documents as items, and the arrays of the method: `index` for anncur, `vectors` for adacur and axn."""
 
-    docs: NDArray[np.int64]  # (items,) document numbers; anchors may be deleted ones
-    live: NDArray[np.bool_]  # (items,)
-    texts: dict[int, str]  # by item, of those whose text is kept aside: anchors
-    coded: Coded | None = None  # for anncur
-    vectors: NDArray[np.floating] | None = None  # (items, dim), for the others
+    docs: NDArray[np.int64]  # (items,) document numbers; anchors may be deleted documents
+    is_live: NDArray[np.bool_]  # (items,)
+    anchor_texts: dict[int, str]  # by item; an anchor's text is still needed after its deletion
+    index: QuantizedCurIndex | None = None
+    vectors: NDArray[np.floating] | None = None  # (items, dim)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurGenerator:
-    """Documents by their cross-encoder scores, found with at most `budget` calls for each query."""
+class CurRetriever:
+    """Retrieves documents by their cross-encoder scores with at most `budget` calls for each query."""
 
-    name: str
+    name: str  # of the mode
     scorer: PairScorer
-    table: Callable[[Snapshot], ItemTable] = field(repr=False)
+    item_table: Callable[[Snapshot], ItemTable] = field(repr=False)
     budget: int
-    rounds: RoundsConfig
-    start: Generator | None = None  # who gives the first candidates; None is chance
-    stamp: int = 0  # of the CUR index
-    dense_query: bool = False  # whether scores are brought to the range of the query's dense vector
+    config: AdaptiveCurConfig
+    start: Generator | None = None  # retrieves the candidates of the first round; None: random ones
+    version: int = 0  # of the CUR index
+    uses_dense_query: bool = False  # whether scores are scaled to the inner products of the query's dense vector
 
     @property
     def needs_encoder(self) -> bool:
-        return self.dense_query or (self.start is not None and getattr(self.start, "needs_encoder", True))
+        return self.uses_dense_query or (self.start is not None and getattr(self.start, "needs_encoder", True))
 
     def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
-        table = self.table(snapshot)
-        among = np.flatnonzero(table.live if allowed is None else table.live & np.isin(table.docs, allowed))
-        first = self._first(snapshot, batch, allowed, trace, table, among)
-        within = Trace()
-        found = [
-            self._one(snapshot, batch, number, k, table, among, first[number], within) for number in range(len(batch))
+        table = self.item_table(snapshot)
+        among = np.flatnonzero(table.is_live if allowed is None else table.is_live & np.isin(table.docs, allowed))
+        first = self._first_candidates(snapshot, batch, allowed, trace, table, among)
+        inner = Trace()
+        rankings = [
+            self._search(snapshot, batch, number, k, table, among, first[number], inner) for number in range(len(batch))
         ]
-        trace.add(within, under=self.name)
-        return found
+        trace.add(inner, under=self.name)
+        return rankings
 
-    def _one(
+    def _search(
         self,
         snapshot: Snapshot,
         batch: QueryBatch,
@@ -82,40 +81,43 @@ class CurGenerator:
         first: Items,
         trace: Trace,
     ) -> Ranking:
+        """The ranking of query `number` of the batch."""
         if not len(among):
             nothing = np.zeros(0, np.int64)
             return Ranking(nothing, np.zeros(0, np.float32), nothing)
-        calls = Calls(self._scores_of(snapshot, batch.texts[number], table), self.budget)
+        calls = Calls(self._item_scorer(snapshot, batch.texts[number], table), self.budget)
         predicted: Scores | None = None
-        if table.coded is not None:
-            found = Anncur(table.coded).search(calls, k, among=among)
-            predicted = table.coded.approximate(calls.score(table.coded.anchors))
+        if table.index is not None:
+            top = Anncur(table.index).search(calls, k, among=among)
+            predicted = table.index.approximate(calls.score(table.index.anchors))
         else:
             assert table.vectors is not None
-            dense = batch.embeddings.dense[number] if self.dense_query and batch.embeddings.dense is not None else None
-            method = AdaptiveCur(table.vectors, self.rounds, **({"scale": None} if dense is not None else {}))
-            found = method.search(calls, k, first=first, among=among, query=dense)
-        trace.stages += [Stage(own.name, own.seconds, {"calls": len(own.items)}) for own in calls.rounds]
-        numbers, places = _in_rounds(calls, found.items)
-        parts, ranks = {"round": numbers}, {"round": places}
+            dense = batch.embeddings.dense
+            query = dense[number] if self.uses_dense_query and dense is not None else None
+            method = AdaptiveCur(table.vectors, self.config, scale=IDENTITY if query is None else None)
+            top = method.search(calls, k, first=first, among=among, query=query)
+        trace.stages += [Stage(each.name, each.seconds, {"calls": len(each.items)}) for each in calls.rounds]
+        rounds, round_ranks = _round_of_items(calls, top.items)
+        parts, ranks = {"round": rounds}, {"round": round_ranks}
         if predicted is not None:
-            parts["predicted"] = predicted[found.items].astype(np.float32)
-            ranks["predicted"] = np.array([1 + int((predicted[among] > own).sum()) for own in predicted[found.items]])
-        rows = np.full(len(found), UNKNOWN_ROW, np.int64)
-        # Neither adds to the score, which is the cross-encoder's alone.
-        gains = {name: np.zeros(len(found)) for name in parts}
-        return Ranking(table.docs[found.items], found.scores.astype(np.float32), rows, parts, ranks, gains)
+            top_predicted = predicted[top.items]
+            parts["predicted"] = top_predicted.astype(np.float32)
+            ranks["predicted"] = np.array([1 + int((predicted[among] > score).sum()) for score in top_predicted])
+        rows = np.full(len(top), UNKNOWN_ROW, np.int64)
+        # Neither part adds to the score, which is the cross-encoder's alone.
+        gains = {name: np.zeros(len(top)) for name in parts}
+        return Ranking(table.docs[top.items], top.scores.astype(np.float32), rows, parts, ranks, gains)
 
-    def _scores_of(self, snapshot: Snapshot, query: str, table: ItemTable) -> Callable[[Items], NDArray[np.float32]]:
-        def scores(items: Items) -> NDArray[np.float32]:
-            absent = [int(item) for item in items if int(item) not in table.texts]
-            fetched = texts_of(snapshot.fetch(table.docs[absent].tolist())) if absent else []
-            texts = table.texts | dict(zip(absent, fetched, strict=True))
+    def _item_scorer(self, snapshot: Snapshot, query: str, table: ItemTable) -> Callable[[Items], NDArray[np.float32]]:
+        def score(items: Items) -> NDArray[np.float32]:
+            to_fetch = [int(item) for item in items if int(item) not in table.anchor_texts]
+            fetched = scored_texts(snapshot.fetch(table.docs[to_fetch].tolist())) if to_fetch else []
+            texts = table.anchor_texts | dict(zip(to_fetch, fetched, strict=True))
             return self.scorer.score([(query, texts[int(item)]) for item in items])
 
-        return scores
+        return score
 
-    def _first(
+    def _first_candidates(
         self,
         snapshot: Snapshot,
         batch: QueryBatch,
@@ -124,39 +126,31 @@ class CurGenerator:
         table: ItemTable,
         among: Items,
     ) -> list[Items]:
-        """What each query begins with, filled up by chance where another search finds too few."""
-        if table.coded is not None:
+        """The candidates of each query's first round: those of `start`, then random ones in case they are too few."""
+        if table.index is not None:
             return [np.zeros(0, np.int64)] * len(batch)
-        chance = np.random.default_rng(self.rounds.seed).permutation(among)
+        random_items = np.random.default_rng(self.config.seed).permutation(among)
         if self.start is None:
-            return [chance] * len(batch)
+            return [random_items] * len(batch)
         with trace.stage(f"start ({self.start.name})"):
             rankings = self.start.generate(snapshot, batch, self.budget, allowed, trace)
-        return [np.concatenate((_places(table.docs, found.docs), chance)) for found in rankings]
+        return [np.concatenate((_items_of(table.docs, ranking.docs), random_items)) for ranking in rankings]
 
 
-def _places(docs: NDArray[np.int64], wanted: NDArray[np.int64]) -> Items:
-    """The items of these documents, in their order; those that are no items are left out."""
-    order = np.argsort(docs, kind="stable")
-    place = np.minimum(np.searchsorted(docs, wanted, sorter=order), len(docs) - 1)
-    items = order[place]
-    return np.asarray(items[docs[items] == wanted], np.int64)
+def _items_of(item_docs: NDArray[np.int64], docs: NDArray[np.int64]) -> Items:
+    """The items of these documents, in their order; documents that are no items are left out."""
+    order = np.argsort(item_docs, kind="stable")
+    positions = np.minimum(np.searchsorted(item_docs, docs, sorter=order), len(item_docs) - 1)
+    items = order[positions]
+    return np.asarray(items[item_docs[items] == docs], np.int64)
 
 
-def _in_rounds(calls: Calls, items: Items) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Which round scored each item, from 1, and its rank among what that round scored."""
-    of = {
-        int(own.items[place]): (number, rank)
-        for number, own in enumerate(calls.rounds, 1)
-        for rank, place in enumerate(np.argsort(-own.scores, kind="stable"), 1)
+def _round_of_items(calls: Calls, items: Items) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The round that scored each item, from 1, and the item's rank among the scores of that round."""
+    round_and_rank = {
+        int(each.items[position]): (number, rank)
+        for number, each in enumerate(calls.rounds, 1)
+        for rank, position in enumerate(np.argsort(-each.scores, kind="stable"), 1)
     }
-    found = np.array([of[int(item)] for item in items]).reshape(-1, 2)
-    return found[:, 0].astype(np.float32), found[:, 1].astype(np.int64)
-
-
-def check_budget(budget: int, n_anchors: int) -> None:
-    if budget <= n_anchors:
-        raise ConfigError(
-            f"the budget is {budget} calls, and {n_anchors} anchors are scored before anything else; give a budget "
-            f"above {n_anchors}, or build the CUR index with fewer anchors"
-        )
+    pairs = np.array([round_and_rank[int(item)] for item in items]).reshape(-1, 2)
+    return pairs[:, 0].astype(np.float32), pairs[:, 1].astype(np.int64)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
+from plait.evaluate.dataset_files import Qrels
 from plait.evaluate.measures import measure_each
-from plait.evaluate.qrels import Qrels
 from plait.evaluate.runs import Run
 from plait.evaluate.significance import bootstrap_intervals, corrected, paired_t_test, randomisation_test
 

@@ -1,4 +1,4 @@
-"""Files with one row for each query, for tools that test or draw: .jsonl or .tsv."""
+"""Files with one row for each query, .jsonl or .tsv, for statistics and plotting tools."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from plait.errors import ConfigError
 
 Row = Mapping[str, str | float]
-KINDS = (".jsonl", ".tsv")
+SUFFIXES = (".jsonl", ".tsv")
 
 
-def check_kind(path: str | Path) -> None:
-    if Path(path).suffix not in KINDS:
-        raise ConfigError(f"{path} must end in {' or '.join(KINDS)}: that says how it is to be written")
+def check_rows_file(path: str | Path) -> None:
+    if Path(path).suffix not in SUFFIXES:
+        raise ConfigError(f"{path} must end in {' or '.join(SUFFIXES)}, which decides the format")
 
 
 def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
-    """Writes the rows, which all have the same fields. A TSV file has a header; tabs and line ends in it are blanks."""
-    check_kind(path)
+    """Writes rows that all have the same fields. A TSV file has a header; white space in its values becomes a space."""
+    check_rows_file(path)
     with Path(path).open("w", encoding="utf-8", newline="\n") as file:
         for number, row in enumerate(rows):
             if Path(path).suffix == ".jsonl":
@@ -30,7 +30,10 @@ def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
             file.write("\t".join(" ".join(str(value).split()) for value in row.values()) + "\n")
 
 
-def by_query(each: Mapping[str, Mapping[str, float]], **same: str) -> list[Row]:
-    """Rows from values by measure and query; `same` are fields that all of them begin with."""
-    queries = next(iter(each.values()), {})
-    return [{**same, "query": query, **{name: values[query] for name, values in each.items()}} for query in queries]
+def query_rows(values: Mapping[str, Mapping[str, float]], **constants: str) -> list[Row]:
+    """One row for each query, from values by measure and query id; each begins with the `constants`."""
+    queries = next(iter(values.values()), {})
+    return [
+        {**constants, "query": query, **{measure: by_query[query] for measure, by_query in values.items()}}
+        for query in queries
+    ]

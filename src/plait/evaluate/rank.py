@@ -1,4 +1,4 @@
-"""Searching for all queries of a set, in batches, timed, and going on where it was stopped."""
+"""Searching for all queries of a dataset: in batches, timed, and resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.evaluate.code import code_digest
-from plait.evaluate.judged_set import JudgedSet
-from plait.evaluate.run_cache import Kept, Rankings, hash_of
+from plait.evaluate.code_digest import code_digest
+from plait.evaluate.datasets import Dataset
+from plait.evaluate.run_cache import Rankings, RunCache, hash_of
 from plait.evaluate.runs import without_self
 from plait.index import Index
 from plait.search.trace import Trace
@@ -19,7 +19,7 @@ from plait.version import __version__
 if TYPE_CHECKING:
     from plait.searcher import Rerank
 
-BATCH = 64  # queries between two steps of a progress bar, and that are kept together
+BATCH_SIZE = 64  # queries between two steps of a progress bar, and in one line of the cache
 ENCODE_BATCH = 32  # queries that are encoded and searched together
 
 
@@ -63,80 +63,79 @@ def search_fingerprint(
 
 
 @dataclass(frozen=True, slots=True)
-class SetRun:
-    """What came back for a set."""
+class DatasetRun:
+    """The rankings of all queries of a dataset."""
 
     run: Rankings
-    seconds: float  # that searching took, now and before
-    n_before: int  # queries whose ranking was kept from before
+    seconds: float  # of searching; for cached rankings, when they were computed
+    n_cached: int  # queries whose ranking came from the cache
 
     @property
     def queries_per_second(self) -> float:
         return len(self.run) / self.seconds if self.seconds > 0 else 0.0
 
 
-def rank_set(
+def rank_dataset(
     index: Index,
-    judged: JudgedSet,
+    dataset: Dataset,
     mode: str,
     k: int,
     *,
     options: Mapping[str, object] | None = None,
     rerank: Rerank = None,
     drop_self: bool = False,
-    keep: str | Path | None = None,
+    cache: str | Path | None = None,
     fresh: bool = False,
     on_progress: Callable[[int], None] | None = None,
-) -> SetRun:
-    """Ranks k documents for each query of the set; `options` are settings of the mode, `rerank` as for `Index.search`.
+) -> DatasetRun:
+    """Ranks k documents for each query of the dataset; `options` and `rerank` are those of `Index.search`.
 
-    With `drop_self` a document with the id of the query is left out. `keep` is a folder for rankings: what is there
-    for the same state of the index, plan, queries and k is not made again, unless `fresh`.
+    With `drop_self` a document with the id of the query is left out. `cache` is a folder for rankings: those of the
+    same index state, plan, queries and k are not computed again, unless `fresh`.
     """
     depth = k + drop_self
-    kept = None if keep is None else Kept(keep, key_of(index, judged, mode, depth, options, rerank))
-    if kept is not None and fresh:
-        kept.forget()
-    run, seconds = ({}, 0.0) if kept is None else kept.read()
-    n_before = len(run)
-    missing = [id for id in judged.queries if id not in run]
+    run_cache = None if cache is None else RunCache(cache, cache_key(index, dataset, mode, depth, options, rerank))
+    if run_cache is not None and fresh:
+        run_cache.clear()
+    run, seconds = ({}, 0.0) if run_cache is None else run_cache.read()
+    n_cached = len(run)
+    missing = [id for id in dataset.queries if id not in run]
     if missing:
-        first = judged.queries[missing[0]]
-        rank_queries(index, [first], 1, mode=mode, options=options, rerank=rerank)  # loading is not to be timed
-    for start in range(0, len(missing), BATCH):
-        ids = missing[start : start + BATCH]
+        # The first search loads the model, which must not be timed.
+        rank_queries(index, [dataset.queries[missing[0]]], 1, mode=mode, options=options, rerank=rerank)
+    for start in range(0, len(missing), BATCH_SIZE):
+        ids = missing[start : start + BATCH_SIZE]
+        texts = [dataset.queries[id] for id in ids]
         began = time.perf_counter()
-        ranked = rank_queries(
-            index, [judged.queries[id] for id in ids], depth, mode=mode, options=options, rerank=rerank
-        )
-        took = time.perf_counter() - began
-        found = dict(zip(ids, ranked, strict=True))
-        run.update(found)
-        seconds += took
-        if kept is not None:
-            kept.add(found, took)
+        rankings = rank_queries(index, texts, depth, mode=mode, options=options, rerank=rerank)
+        batch_seconds = time.perf_counter() - began
+        batch = dict(zip(ids, rankings, strict=True))
+        run.update(batch)
+        seconds += batch_seconds
+        if run_cache is not None:
+            run_cache.add(batch, batch_seconds)
         if on_progress is not None:
             on_progress(len(run))
-    run = {id: run[id] for id in judged.queries}
+    run = {id: run[id] for id in dataset.queries}
     if drop_self:
         run = without_self(run, k)
-    return SetRun(run, seconds, n_before)
+    return DatasetRun(run, seconds, n_cached)
 
 
-def key_of(
+def cache_key(
     index: Index,
-    judged: JudgedSet,
+    dataset: Dataset,
     mode: str,
     depth: int,
     options: Mapping[str, object] | None,
     rerank: Rerank = None,
 ) -> dict[str, object]:
-    """All that decides the rankings of a set."""
+    """Everything that decides the rankings of a dataset."""
     return {
         "plait": __version__,
         "code": code_digest(),
         "index": search_fingerprint(index, mode=mode, options=options, rerank=rerank),
         "mode": mode,
-        "queries": hash_of(list(judged.queries.items())),
+        "queries": hash_of(list(dataset.queries.items())),
         "k": depth,
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plait.errors import InputError, SourceError
-from plait.evaluate.lines import lines_of
+from plait.evaluate.dataset_files import lines_of
 
 Ranked = Sequence[tuple[str, float]]  # (document id, score), best first
 Run = Mapping[str, Ranked]  # by query id
@@ -30,7 +30,7 @@ def without_self(run: Run, k: int | None = None) -> dict[str, list[tuple[str, fl
     return {query: [entry for entry in ranking if entry[0] != query][:k] for query, ranking in run.items()}
 
 
-def finds_selves(run: Run) -> int:
+def n_self_first(run: Run) -> int:
     """For how many queries the first document has the id of the query; 0 if these are fewer than one in ten. Where ids
     are mere numbers some coincide, but a query that is a document of the corpus finds itself first."""
     n_first = sum(ordered(ranking)[0][0] == query for query, ranking in run.items() if ranking)

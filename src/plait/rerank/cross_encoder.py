@@ -15,7 +15,7 @@ from plait.encode.load import BUNDLED, file_of, open_session, open_tokenizer, re
 from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import Session
 from plait.errors import ConfigError, ModelError
-from plait.rerank.card import CrossCard, read_cross_card
+from plait.rerank.cross_card import CrossCard, read_cross_card
 from plait.rerank.pairs import Pair, PairReader
 
 # How many tokens go through the model at once. More gains nothing on a processor and falls out of the cache.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plait.encode.tokenizer import TEXTS_AT_ONCE
 from plait.errors import InputError, ModelError
-from plait.rerank.card import Markers, PairReading
+from plait.rerank.cross_card import Markers, PairReading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

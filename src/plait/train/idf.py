@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plait.encode.chunking import with_title
 from plait.errors import InputError
-from plait.evaluate.lines import find
+from plait.evaluate.dataset_files import find_file
 from plait.readers import documents_from
 from plait.text.stemming import stem_word
 from plait.train.tokenization import Texts
@@ -58,7 +58,7 @@ def rarity(
 
 
 def _documents(folder: str, limit: int) -> Iterable[str]:
-    corpus = find(Path(folder), "corpus.jsonl")
+    corpus = find_file(Path(folder), "corpus.jsonl")
     if corpus is None:
         raise InputError(f"there is no corpus in {folder}; rarity is counted over the documents of BEIR folders")
     texts = (with_title(document.title, document.text) for document in documents_from([corpus]))

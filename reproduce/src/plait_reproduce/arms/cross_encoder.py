@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.cur.adacur import retrieve_and_rerank
-from plait.cur.anchors import random_anchors
-from plait.cur.anncur import Anncur, fit_cur
-from plait.cur.calls import Calls
-from plait.cur.choosing import choose
-from plait.cur.matrix import ScoreMatrix
-from plait.cur.measures import distribution, spectrum, top_k_recall
+from plait.cur.algebra import ScoreMatrix, distribution, spectrum
+from plait.cur.anncur import Anncur, fit_cur, random_anchors, tune_anncur
+from plait.cur.calls import Calls, top_k_recall
 from plait_reproduce.datasets import in_hash_order
 from plait_reproduce.experiment import Outcome, Settings
 from plait_reproduce.workbench import Arrays, Workbench
@@ -125,10 +122,10 @@ def _anncur(own: Matrix, *, k: int, budget: int) -> tuple[dict[str, float], dict
     """Recall for each question that is tested; split and cut are chosen on dev."""
     matrix = ScoreMatrix(own.scores[:N_ANCHORS])
     anchors = random_anchors(len(own.documents), min(budget, len(own.documents)), seed=0)
-    choice = choose(matrix, anchors, own.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)
-    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], cut=choice.cut))
+    choice = tune_anncur(matrix, anchors, own.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)
+    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], rcond=choice.rcond))
     recalls = {
         query: top_k_recall(method.search(Calls(row.__getitem__, budget), k), row, k)
         for query, row in zip(own.tested, own.tested_scores, strict=True)
     }
-    return recalls, {"anchors": choice.n_anchors, "cut": choice.cut}
+    return recalls, {"anchors": choice.n_anchors, "cut": choice.rcond}

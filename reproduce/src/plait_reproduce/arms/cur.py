@@ -12,13 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.cur.adacur import AdaptiveCur, RoundsConfig, retrieve_and_rerank
-from plait.cur.anchors import random_anchors
-from plait.cur.anncur import Anncur, fit_cur
-from plait.cur.calls import Calls, Found, Items
-from plait.cur.choosing import CUTS, choose
-from plait.cur.matrix import ScoreMatrix
-from plait.cur.measures import top_k_recall
+from plait.cur.adacur import AdaptiveCur, AdaptiveCurConfig, retrieve_and_rerank
+from plait.cur.algebra import ScoreMatrix
+from plait.cur.anncur import RCONDS, Anncur, fit_cur, random_anchors, tune_anncur
+from plait.cur.calls import Calls, Items, TopItems, top_k_recall
 from plait_reproduce.datasets import in_hash_order
 from plait_reproduce.experiment import Outcome, Settings
 from plait_reproduce.workbench import Workbench
@@ -26,7 +23,7 @@ from plait_reproduce.workbench import Workbench
 SET = "entities"
 N_DEV, N_TEST = 60, 150
 
-Search = Callable[[int, Calls, int], Found]  # a query of the matrix, its calls, k
+Search = Callable[[int, Calls, int], TopItems]  # a query of the matrix, its calls, k
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,9 +87,9 @@ def anncur(own: Bench, *, n_queries: int, budget: int, k: int) -> tuple[Search, 
     """ANNCUR with random anchors; dev queries choose the split of the budget and the cut."""
     matrix = own.matrix(n_queries)
     anchors = random_anchors(own.n_items, min(budget, own.n_items), seed=0)
-    choice = choose(matrix, anchors, own.scores[own.dev], budget=budget, k=k)
-    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], cut=choice.cut))
-    return lambda _query, calls, k: method.search(calls, k), {"anchors": choice.n_anchors, "cut": choice.cut}
+    choice = tune_anncur(matrix, anchors, own.scores[own.dev], budget=budget, k=k)
+    method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], rcond=choice.rcond))
+    return lambda _query, calls, k: method.search(calls, k), {"anchors": choice.n_anchors, "cut": choice.rcond}
 
 
 def rerank(own: Bench, order: Callable[[int], Items]) -> Search:
@@ -103,14 +100,14 @@ def rerank(own: Bench, order: Callable[[int], Items]) -> Search:
 def adacur(own: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str = "random") -> Search:
     """Rounds over the columns of R, beginning at random items or at the dense encoder's."""
     vectors = np.ascontiguousarray(own.matrix(n_queries).values.T)
-    method = AdaptiveCur(vectors, RoundsConfig(n_rounds=n_rounds, cut=cut))
+    method = AdaptiveCur(vectors, AdaptiveCurConfig(n_rounds=n_rounds, rcond=cut))
     start = random_anchors(own.n_items, own.n_items, seed=0)
     return lambda query, calls, k: method.search(calls, k, first=start if first == "random" else own.dense_order(query))
 
 
 def axn(own: Bench, *, n_rounds: int, mix: float, cut: float = 1e-2) -> Search:
     """Rounds over the dense vectors themselves, beginning with the dense encoder's candidates."""
-    method = AdaptiveCur(own.dense_items, RoundsConfig(n_rounds=n_rounds, mix=mix, cut=cut), scale=None)
+    method = AdaptiveCur(own.dense_items, AdaptiveCurConfig(n_rounds=n_rounds, mix=mix, rcond=cut), scale=None)
     return lambda query, calls, k: method.search(calls, k, first=own.dense_order(query), query=own.dense_queries[query])
 
 
@@ -140,10 +137,10 @@ def by_split(workbench: Workbench, settings: Settings) -> Outcome:
     anchors, matrix = random_anchors(own.n_items, n_anchors, seed=0), own.matrix(settings["n_queries"])
 
     def search_with(cut: float) -> Search:
-        method = Anncur(fit_cur(matrix, anchors, cut=cut))
+        method = Anncur(fit_cur(matrix, anchors, rcond=cut))
         return lambda _query, calls, k: method.search(calls, k)
 
-    searches = {cut: search_with(cut) for cut in CUTS}
+    searches = {cut: search_with(cut) for cut in RCONDS}
     cut = best_on_dev(own, searches, **spent)
     recalls = own.recalls(searches[cut], **spent)
     on_dev = own.recalls(searches[cut], **spent, queries=own.dev)

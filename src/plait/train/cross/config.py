@@ -8,7 +8,7 @@ from typing import Any
 
 from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError
-from plait.rerank.card import Markers, PairReading
+from plait.rerank.cross_card import Markers, PairReading
 from plait.train.recipe import Recipe, read_section
 
 HEADS = ("cls", "emb", "maxsim")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from plait.encode.model_card import CARD_NAME, FileRecord
 from plait.errors import ConfigError, ModelError
-from plait.rerank.card import CrossCard, PairReading
+from plait.rerank.cross_card import CrossCard, PairReading
 from plait.rerank.cross_encoder import OUTPUT, load_cross
 from plait.rerank.pairs import Pair, PairReader
 from plait.train.checkpoint import weights_digest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plait.errors import ConfigError, InputError
-from plait.evaluate.beir import load_beir
+from plait.evaluate.datasets import load_beir
 from plait.readers import documents_from
 from plait.train.data.example import Example, Passage
 from plait.train.data.nway import found, read_columns, read_flag, read_nway, read_triples

@@ -20,7 +20,7 @@ from plait.encode.load import load
 from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
 from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
-from plait.evaluate import JudgedSet
+from plait.evaluate import Dataset
 from plait.train.export.graph import MCLS, build_graph, check_family
 from plait.train.export.page import UNSTATED, Checks, model_page
 from plait.train.export.parity import (
@@ -244,7 +244,7 @@ def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncod
 
 
 def _checked(
-    draft: Path, trained: Trained, config: ExportConfig, beir: JudgedSet | None, on_stage: Callable[[str], None]
+    draft: Path, trained: Trained, config: ExportConfig, beir: Dataset | None, on_stage: Callable[[str], None]
 ) -> Checks:
     queries, documents = list(QUERIES), sample_documents()
     if beir is not None:

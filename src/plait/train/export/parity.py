@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import Encoder
 from plait.errors import InputError, ModelError
-from plait.evaluate import JudgedSet, load_beir, measure
+from plait.evaluate import Dataset, load_beir, measure
 from plait.scoring.maxsim import maxsim
 
 # Rows have length one. The two add in different orders, and twelve layers make of that some 1e-6.
@@ -126,7 +126,7 @@ class Ranking:
     values: Mapping[str, Mapping[str, float]]  # precision -> strand -> measure
 
 
-def read_collection(data: Path, split: str) -> JudgedSet:
+def read_collection(data: Path, split: str) -> Dataset:
     """A BEIR folder with a corpus; told before anything is exported if it is none."""
     beir = load_beir(data, split)
     if beir.corpus is None:
@@ -135,7 +135,7 @@ def read_collection(data: Path, split: str) -> JudgedSet:
 
 
 def measure_ranks(
-    encoders: Mapping[str, Encoder], beir: JudgedSet, on_stage: Callable[[str], None] = lambda _: None
+    encoders: Mapping[str, Encoder], beir: Dataset, on_stage: Callable[[str], None] = lambda _: None
 ) -> Ranking:
     """Scores every text for every judged query."""
     values: dict[str, dict[str, float]] = {}
@@ -147,7 +147,7 @@ def measure_ranks(
     return Ranking(beir.name, beir.split, len(beir.queries), values)
 
 
-def _runs(encoder: Encoder, beir: JudgedSet) -> dict[str, dict[str, Ranked]]:
+def _runs(encoder: Encoder, beir: Dataset) -> dict[str, dict[str, Ranked]]:
     """The best texts of each query, by strand."""
     queries = encoder.encode_queries(list(beir.queries.values()))
     runs: dict[str, dict[str, Ranked]] = {kind: {id: [] for id in beir.queries} for kind in queries.present()}
