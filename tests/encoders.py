@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,24 @@ from plait.records import Span
 WORD = re.compile(r"\w+")
 
 
+@dataclass(frozen=True)
+class WordWindows:
+    """Passages of at most `window` words."""
+
+    window: int
+    overlap: int
+
+    def split(self, title: str, text: str) -> list[Span]:
+        del title
+        words = list(WORD.finditer(text))
+        if len(words) <= self.window:
+            return [Span(0, len(text))]
+        starts = list(range(0, len(words) - self.overlap, self.window - self.overlap))
+        cuts = [0, *(words[start].start() for start in starts[1:])]
+        ends = [words[min(start + self.window, len(words)) - 1].end() for start in starts[:-1]]
+        return [Span(start, end) for start, end in zip(cuts, [*ends, len(text)], strict=True)]
+
+
 class WordEncoder:
     """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words.
 
@@ -26,7 +45,8 @@ class WordEncoder:
     def __init__(
         self, *, dim: int = 16, window: int = 50, overlap: int = 10, name: str = "words", terms: int | None = None
     ) -> None:
-        self._dim, self._window, self._overlap, self._terms = dim, window, overlap, terms
+        self._dim, self._terms = dim, terms
+        self.chunker = WordWindows(window, overlap)
         self.name = name
         self._words: dict[int, str] = {}
         self._vectors: dict[str, NDArray[np.float32]] = {}
@@ -39,16 +59,6 @@ class WordEncoder:
     @property
     def spec(self) -> EmbeddingSpec:
         return EmbeddingSpec(dense=self._dim, sparse=self._terms, multi=self._dim)
-
-    def split(self, title: str, text: str) -> list[Span]:
-        del title
-        words = list(WORD.finditer(text))
-        if len(words) <= self._window:
-            return [Span(0, len(text))]
-        starts = list(range(0, len(words) - self._overlap, self._window - self._overlap))
-        cuts = [0, *(words[start].start() for start in starts[1:])]
-        ends = [words[min(start + self._window, len(words)) - 1].end() for start in starts[:-1]]
-        return [Span(start, end) for start, end in zip(cuts, [*ends, len(text)], strict=True)]
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         del is_query

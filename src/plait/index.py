@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings
+from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
-from plait.encode.source import ARRAYS, EncoderSource
 from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
 from plait.search.hits import load_hits
@@ -19,7 +19,7 @@ from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.searcher import Searcher
 from plait.storage.info import StoreInfo, info
-from plait.storage.store import APART, Snapshot, Store, refuse_other_language, refuse_other_pooling
+from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, refuse_other_language, refuse_other_pooling
 
 if TYPE_CHECKING:
     from plait.encode.preload import ModelPreload
@@ -64,7 +64,7 @@ def open_index(
         raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {pooling!r}")
     path = Path(path)
     threads = n_threads or os.cpu_count() or 1
-    source = EncoderSource(model, encoder, precision=precision, n_threads=threads, ahead=preload)
+    source = LazyEncoder(model, encoder, precision=precision, n_threads=threads, preload=preload)
     try:
         store = Store.open(path, read_only=read_only)
     except NotAnIndexError:
@@ -74,7 +74,7 @@ def open_index(
     try:
         refuse_other_pooling(store, pooling)
         refuse_other_language(store, language)
-        source.serve(store)
+        source.bind(store.path, fingerprint=store.fingerprint, model=store.facts.get("model"))
     except BaseException:
         store.close()
         raise
@@ -82,14 +82,14 @@ def open_index(
 
 
 def _create(
-    path: Path, source: EncoderSource, spec: EmbeddingSpec | None, pooling: Pooling | None, language: str | None
+    path: Path, source: LazyEncoder, spec: EmbeddingSpec | None, pooling: Pooling | None, language: str | None
 ) -> Store:
     chosen: dict[str, Any] = {"pooling": pooling, "language": language}
     if spec is not None:
-        return Store.create(path, fingerprint=ARRAYS, spec=spec, facts={}, **chosen)
+        return Store.create(path, fingerprint=EXTERNAL, spec=spec, facts={}, **chosen)
     facts: dict[str, Any] = {} if source.name is None else {"model": source.name}
-    if apart := source.apart():
-        facts[APART] = list(apart)
+    if excluded := source.exclude_from_hybrid():
+        facts[EXCLUDE_FROM_HYBRID] = list(excluded)
     return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), facts=facts, **chosen)
 
 
@@ -100,7 +100,7 @@ class Index:
     other processes after `refresh`. Use it in a `with` statement, or call `close`.
     """
 
-    def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
+    def __init__(self, store: Store, source: LazyEncoder, *, n_threads: int) -> None:
         """Not called by users: see `plait.open`, `Index.open` and `Index.create`."""
         self._store, self._source, self._n_threads = store, source, n_threads
         self._view: Snapshot | None = None

@@ -1,5 +1,7 @@
-"""Adding documents: check, drop what is unchanged, split into passages, encode, write; a batch at a time, so that a
-source of any length needs little memory and an interruption loses at most one batch."""
+"""Adding documents: check, drop the unchanged ones, split into passages, encode, write.
+
+One batch at a time, so that a source of any length needs little memory and an interruption loses at most one batch.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +10,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plait.encode.chunking import with_title
+from plait.encode.chunking import Chunker, chunker_for, with_title
 from plait.encode.protocol import Encoder
 from plait.errors import ConfigError, DocumentError, StoreError
 from plait.records import Document
 from plait.storage.documents import check_document, content_digest, document_from
 from plait.storage.writer import Writer
 
-# Two million characters are about half a million token vectors: 130 MB while a batch waits to be written.
-BATCH_CHARACTERS = 2_000_000
+# Two million characters are about half a million token vectors: 130 MB until the batch is written.
+MAX_BATCH_CHARACTERS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class AddProgress:
     """How far adding has come."""
 
-    documents: int  # read, and encoded or found unchanged
-    committed: int  # of those, the ones that are durable: what an interruption leaves
+    documents: int  # read, and encoded or unchanged
+    committed: int  # of those, the durable ones: what an interruption leaves
     passages: int  # encoded
     seconds: float
 
 
 @dataclass(slots=True)
 class AddReport:
-    """What adding did."""
+    """The result of adding documents."""
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0  # same id and same content: not encoded again
     passages: int = 0
-    truncated: int = 0  # passages that were longer than the model takes
-    repeated: list[str] = field(default_factory=list)  # ids given more than once in a batch; the last one won
+    truncated: int = 0  # passages longer than the model's input
+    repeated: list[str] = field(default_factory=list)  # ids given more than once in a batch; the last one is kept
     seconds: float = 0.0
 
     @property
@@ -47,7 +49,7 @@ class AddReport:
 
 
 def as_document(given: Document | Mapping[str, Any]) -> Document:
-    """A checked document from one, or from a mapping with id and text."""
+    """A checked document, from a document or from a mapping with id and text."""
     if isinstance(given, Document):
         document = given
     elif isinstance(given, Mapping):
@@ -66,29 +68,34 @@ def add_documents(
     documents: Iterable[Document | Mapping[str, Any]],
     *,
     commit_every: int,
+    chunker: Chunker | None = None,
     merge: bool = True,
     on_progress: Callable[[AddProgress], None] | None = None,
 ) -> AddReport:
-    """Adds or replaces by id; each batch of `commit_every` documents is one commit, all or nothing."""
+    """Adds documents or replaces them by id; each batch of `commit_every` documents is one commit, all or nothing.
+
+    `chunker` splits long documents; None uses the encoder's, or words for an encoder that has none.
+    """
     if commit_every < 1:
         raise ConfigError(f"commit_every is {commit_every}; a batch needs at least one document")
+    chunker = chunker_for(encoder) if chunker is None else chunker
     report, start = AddReport(), time.perf_counter()
 
-    def tell(n_documents: int, n_passages: int) -> None:
+    def report_progress(n_documents: int, n_passages: int) -> None:
         report.seconds = time.perf_counter() - start
         if on_progress is not None:
             on_progress(AddProgress(report.documents + n_documents, report.documents, n_passages, report.seconds))
 
     for batch in _batches(documents, commit_every, report):
-        _write_batch(writer, encoder, batch, report, tell)
-        tell(0, report.passages)
+        _add_batch(writer, encoder, chunker, batch, report, report_progress)
+        report_progress(0, report.passages)
         if merge:
             merge_after(f"{report.documents:,} documents were added", writer)
     return report
 
 
 def merge_after(done: str, writer: Writer) -> None:
-    """Merges what it pays to merge. Where that fails, the error says that what came before it is done all the same."""
+    """Merges segments as the merge policy says. If that fails, the error says that `done` is durable nevertheless."""
     try:
         writer.merge()
     except StoreError as error:
@@ -106,37 +113,45 @@ def _batches(
             report.repeated.append(document.id)
         batch[document.id] = document
         n_characters += len(document.title) + len(document.text)
-        if len(batch) >= commit_every or n_characters >= BATCH_CHARACTERS:
+        if len(batch) >= commit_every or n_characters >= MAX_BATCH_CHARACTERS:
             yield list(batch.values())
             batch, n_characters = {}, 0
     if batch:
         yield list(batch.values())
 
 
-def _write_batch(
-    writer: Writer, encoder: Encoder, batch: list[Document], report: AddReport, tell: Callable[[int, int], None]
+def _add_batch(
+    writer: Writer,
+    encoder: Encoder,
+    chunker: Chunker,
+    batch: list[Document],
+    report: AddReport,
+    report_progress: Callable[[int, int], None],
 ) -> None:
-    known = writer.known([document.id for document in batch])
-    fresh = [document for document in batch if known.get(document.id) != content_digest(document)]
-    report.unchanged += len(batch) - len(fresh)
-    if not fresh:
+    """Splits, encodes and writes the documents of a batch that are new or changed."""
+    digests = writer.known([document.id for document in batch])
+    changed = [document for document in batch if digests.get(document.id) != content_digest(document)]
+    report.unchanged += len(batch) - len(changed)
+    if not changed:
         return
-    spans = [encoder.split(document.title, document.text) for document in fresh]
+    spans = [chunker.split(document.title, document.text) for document in changed]
     texts = [
-        passage_text(document, span.start, span.end) for document, own in zip(fresh, spans, strict=True) for span in own
+        passage_text(document, span.start, span.end)
+        for document, passages in zip(changed, spans, strict=True)
+        for span in passages
     ]
 
     def on_batch(n_done: int, n_total: int) -> None:
-        tell(len(batch) * n_done // n_total, report.passages + n_done)
+        report_progress(len(batch) * n_done // n_total, report.passages + n_done)
 
     embeddings = encoder.encode_documents(texts, on_batch=on_batch)
-    writer.write(fresh, spans, embeddings)
-    report.updated += sum(document.id in known for document in fresh)
-    report.added += sum(document.id not in known for document in fresh)
+    writer.write(changed, spans, embeddings)
+    report.updated += sum(document.id in digests for document in changed)
+    report.added += sum(document.id not in digests for document in changed)
     report.passages += len(texts)
     report.truncated += embeddings.truncated
 
 
 def passage_text(document: Document, start: int, end: int) -> str:
-    """What is encoded for a passage of a document."""
+    """The text that is encoded for a passage of a document."""
     return with_title(document.title, document.text[start:end])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plait.embeddings import Embeddings
+from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import TokenReader
-from plait.encode.source import ARRAYS, EncoderSource
 from plait.errors import ConfigError, QueryError
 from plait.records import Hit
 from plait.search.candidates import numbers_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Searcher:
     """What stays the same between the searches of an index, while its snapshots come and go."""
 
-    def __init__(self, store: Store, source: EncoderSource, *, n_threads: int) -> None:
+    def __init__(self, store: Store, source: LazyEncoder, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
         self._cross: dict[str, object] = {}  # what modes that ask a cross-encoder keep between searches
         self._rerankers: dict[str | None, Reranker] = {}  # those that were loaded, by model
@@ -45,8 +45,8 @@ class Searcher:
             exact=exact,
             n_threads=self._n_threads,
             options=options,
-            apart=self._store.apart,
-            fitted=snapshot.weights.fitted if self._store.apart else None,
+            exclude_from_hybrid=self._store.exclude_from_hybrid,
+            fitted=snapshot.weights.fitted if self._store.exclude_from_hybrid else None,
         )
 
     def encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
@@ -123,7 +123,7 @@ class Searcher:
 
     def tokens(self, plan: Plan) -> TokenReader | None:
         """What knows the tokens behind vectors, if the encoder does."""
-        if not plan.needs_encoder or self._store.fingerprint == ARRAYS:
+        if not plan.needs_encoder or self._store.fingerprint == EXTERNAL:
             return None
         encoder = self._source.get()
         return encoder if isinstance(encoder, TokenReader) else None

@@ -87,7 +87,7 @@ def test_tokens_stand_beside_the_rows(encoder: OnnxEncoder) -> None:
 
 def test_passages_of_a_long_text_are_not_cut_again(encoder: OnnxEncoder) -> None:
     text = "\n\n".join(f"Paragraph {place}. " + TEXTS[place % 4] for place in range(120))
-    spans = encoder.split("A title", text)
+    spans = encoder.chunker.split("A title", text)
     assert len(spans) > 4
     assert encoder.encode_documents([f"A title {text[span.start : span.end]}" for span in spans]).truncated == 0
 
@@ -95,7 +95,7 @@ def test_passages_of_a_long_text_are_not_cut_again(encoder: OnnxEncoder) -> None
 def test_megabytes_are_split_in_seconds(encoder: OnnxEncoder) -> None:
     text = "The quick brown fox jumps over the lazy dog, again. " * 40_000
     start = time.perf_counter()
-    spans = encoder.split("", text)
+    spans = encoder.chunker.split("", text)
     assert spans[-1].end == len(text)
     assert time.perf_counter() - start < 20
 

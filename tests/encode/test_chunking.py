@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from plait.encode import chunking as passages
-from plait.encode.chunking import token_spans, windows
+from plait.encode import chunking
+from plait.encode.chunking import (
+    DEFAULT_WORDS,
+    WholeDocument,
+    WindowChunker,
+    WordTokenizer,
+    chunker_for,
+    token_spans,
+    windows,
+)
 from plait.records import Span
 
 
@@ -67,13 +76,39 @@ def test_a_passage_begins_in_the_one_before() -> None:
 
 
 def test_a_long_text_is_tokenised_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages, "BLOCK_CHARACTERS", 16)
+    monkeypatch.setattr(chunking, "BLOCK_CHARACTERS", 16)
     text = "alpha beta  gamma\ndelta " * 9
     lengths: list[int] = []
 
-    def noted(block: str) -> NDArray[np.int64]:
-        lengths.append(len(block))
-        return words(block)
+    class Recording(WordTokenizer):
+        def spans(self, text: str) -> NDArray[np.int64]:
+            lengths.append(len(text))
+            return super().spans(text)
 
-    np.testing.assert_array_equal(token_spans(text, noted), words(text))
+    np.testing.assert_array_equal(token_spans(text, Recording()), words(text))
     assert max(lengths) <= 16
+
+
+def test_word_tokenizer_counts_words_marks_and_single_unspaced_characters() -> None:
+    text = "Wool, 2 naïve 緑茶tea"
+    spans = WordTokenizer().spans(text).tolist()
+    assert [text[start:end] for start, end in spans] == ["Wool", ",", "2", "naïve", "緑", "茶", "tea"]
+    assert WordTokenizer().count(text) == len(spans)
+
+
+def test_a_title_takes_at_most_half_of_a_passage() -> None:
+    chunker = WindowChunker(WordTokenizer(), size=8, overlap=0)
+    text = "a b c d e f g h"
+    assert [len(chunker.split(title, text)) for title in ("", "t", "t " * 4, "t " * 40)] == [1, 2, 2, 2]
+
+
+def test_an_encoder_without_a_chunker_gets_windows_of_words() -> None:
+    text = "word " * 450
+    spans = chunker_for(object()).split("", text)
+    assert [len(text[span.start : span.end].split()) for span in spans[:2]] == [DEFAULT_WORDS, DEFAULT_WORDS]
+    assert spans[1].start < spans[0].end
+
+
+def test_the_chunker_of_an_encoder_is_used() -> None:
+    encoder = SimpleNamespace(chunker=WholeDocument())
+    assert chunker_for(encoder).split("title", "word " * 450) == [Span(0, 2250)]

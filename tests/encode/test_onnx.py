@@ -142,15 +142,15 @@ def test_a_batch_counts_the_texts_that_were_cut_in_it(make: Make) -> None:
 def test_a_long_document_is_split_with_room_for_its_title(make: Make) -> None:
     encoder, _ = make()
     text = " ".join("abcdefghijklmnop")
-    spans = encoder.split("t u v", text)
+    spans = encoder.chunker.split("t u v", text)
     joined = [f"t u v {text[span.start : span.end]}" for span in spans]
-    assert len(spans) > len(encoder.split("", text))
+    assert len(spans) > len(encoder.chunker.split("", text))
     assert encoder.encode_documents(joined).truncated == 0
 
 
 def test_a_title_as_long_as_a_passage_leaves_half_of_it_to_the_text(make: Make) -> None:
     encoder, _ = make()
-    spans = encoder.split("t " * 40, " ".join("abcdefghijklmnop"))
+    spans = encoder.chunker.split("t " * 40, " ".join("abcdefghijklmnop"))
     assert 4 <= len(spans) <= 6
 
 

@@ -60,7 +60,7 @@ def truth(query: str, mode: str) -> dict[str, float]:
     assert asked.dense is not None
     assert asked.multi is not None
     for id in set(own) - {"d3", "d40", "d41"}:
-        passages = [own[id][span.start : span.end] for span in encoder.split("", own[id])]
+        passages = [own[id][span.start : span.end] for span in encoder.chunker.split("", own[id])]
         embeddings = encoder.encode_documents(passages)
         assert embeddings.dense is not None
         assert embeddings.multi is not None

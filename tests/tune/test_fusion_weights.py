@@ -51,7 +51,7 @@ def test_the_strand_that_knows_gets_the_weight() -> None:
 
 def test_a_strand_that_stands_apart_has_no_weight_by_default_and_may_be_given_one() -> None:
     queries = judged(120)
-    fitted = tune_fusion(queries, apart=("sparse",))
+    fitted = tune_fusion(queries, exclude_from_hybrid=("sparse",))
     assert fitted.curve[0].weights == {"dense": DEFAULT_WEIGHTS["dense"], "bm25": DEFAULT_WEIGHTS["bm25"], "sparse": 0}
     assert fitted.weights["sparse"] > 0
     assert fitted.default_ndcg < tune_fusion(queries).default_ndcg
@@ -108,7 +108,7 @@ def test_judgements_of_another_corpus_are_refused(index: plait.Index) -> None:
 class Apart(WordEncoder):
     """Its sparse strand stands apart."""
 
-    card = SimpleNamespace(sparse=SparseSpec(5000, apart=True))
+    card = SimpleNamespace(sparse=SparseSpec(5000, exclude_from_hybrid=True))
 
 
 def test_what_was_fitted_for_a_strand_that_stands_apart_is_used(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Workbench:
         encoder = self.encoder(length=cut.length)
         passages, owners = [], []
         for number, document in enumerate(texts.documents):
-            spans = encoder.split(document.title, document.text) if cut.passages else [(0, len(document.text))]
+            spans = encoder.chunker.split(document.title, document.text) if cut.passages else [(0, len(document.text))]
             passages += [with_title(document.title, document.text[start:end]) for start, end in spans]
             owners += [number] * len(spans)
         reader = encoder if expansion is None else self.encoder(length=cut.length, expansion=expansion)

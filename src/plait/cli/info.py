@@ -65,7 +65,11 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
 
 
 def _strand(name: str, width: int, facts: StoreInfo) -> str:
-    apart = "; hybrid leaves it out unless it is given a weight" if name in facts.facts.get("apart", ()) else ""
+    apart = (
+        "; hybrid leaves it out unless it is given a weight"
+        if name in facts.facts.get("exclude_from_hybrid", ())
+        else ""
+    )
     return f"{name} ({width:,}{apart})"
 
 

@@ -10,13 +10,17 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.onnx import OnnxEncoder
+from plait.encode.protocol import EmbeddingSpec, Encoder
 from plait.encode.terms import TERMS
 from plait.encode.tokenizer import Reader
-from plait.errors import ConfigError, ModelError
+from plait.errors import ConfigError, EncoderMismatchError, ModelError
+
+if TYPE_CHECKING:
+    from plait.encode.preload import ModelPreload
 
 BUNDLED = Path(__file__).parent.parent / "models"
 DEFAULT_MODEL = "plait-small"
@@ -25,6 +29,7 @@ ENTRY_POINT_GROUP = "plait.models"
 # The models that this project publishes as packages of the same name; a clone has them under models/.
 MODEL_PACKAGES = ("plait-gte-small", "plait-multilingual")
 DEFAULT_PRECISION = "int8"
+EXTERNAL = "arrays"  # the fingerprint of an index whose embeddings are made by its caller
 
 
 def load(model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None) -> OnnxEncoder:
@@ -202,3 +207,76 @@ def available_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class LazyEncoder:
+    """The encoder of an index: given by the caller, or loaded when text is first encoded. Fingerprint and spec are known
+    before, from the model card, which is quick to read and needs no model library."""
+
+    def __init__(
+        self,
+        model: str | Path | None,
+        encoder: Encoder | None,
+        *,
+        precision: str | None,
+        n_threads: int,
+        preload: ModelPreload | None = None,
+    ) -> None:
+        self._model, self._encoder, self._preload = model, encoder, preload
+        self._precision, self._n_threads = precision, n_threads
+        self._external: Path | None = None  # the index, if its embeddings are made by its caller
+
+    @property
+    def name(self) -> str | None:
+        """The name by which an index finds its model again; None if the encoder has no name."""
+        if self._encoder is not None:
+            return getattr(self._encoder, "name", None)
+        return self._card().name if self._model is None else str(self._model)
+
+    def fingerprint(self) -> str:
+        return self._card().fingerprint if self._encoder is None else self._encoder.fingerprint
+
+    def spec(self) -> EmbeddingSpec:
+        return self._card().spec if self._encoder is None else self._encoder.spec
+
+    def exclude_from_hybrid(self) -> tuple[str, ...]:
+        """The kinds of embeddings that hybrid search leaves out unless they are given a weight."""
+        card = self._card() if self._encoder is None else getattr(self._encoder, "card", None)
+        sparse = getattr(card, "sparse", None)
+        return ("sparse",) if sparse is not None and sparse.exclude_from_hybrid else ()
+
+    def bind(self, index: Path, *, fingerprint: str, model: str | None) -> None:
+        """Use the encoder for the index that was built with this fingerprint and model name; EncoderMismatchError if
+        the caller chose another."""
+        chosen = self._model is not None or self._encoder is not None
+        if fingerprint == EXTERNAL:
+            self._external = index
+            if not chosen:
+                return
+        elif not chosen:
+            self._model = model
+        if self.fingerprint() != fingerprint:
+            raise EncoderMismatchError(
+                f"index {index} was built with encoder {fingerprint!r}, but this one is {self.fingerprint()!r}: their "
+                f"vectors cannot be compared. Open the index with the first encoder, or build a new index"
+            )
+
+    def get(self) -> Encoder:
+        """The encoder, loaded now if it was not."""
+        if self._encoder is None:
+            if self._external is not None:
+                raise ConfigError(
+                    f"index {self._external} was built from embeddings made elsewhere, so it has no encoder; "
+                    f"search it with search_embeddings, add to it with add_embeddings"
+                )
+            self._encoder = self._load()
+        return self._encoder
+
+    def _load(self) -> Encoder:
+        preload = self._preload
+        if preload is not None and find(preload.model) == find(self._model) and preload.precision == self._precision:
+            return preload.encoder()
+        return load(self._model, precision=self._precision, n_threads=self._n_threads)
+
+    def _card(self) -> ModelCard:
+        return read_card(find(self._model))

@@ -47,7 +47,7 @@ class SparseSpec:
 
     vocabulary: int  # ids of terms are below this
     forms: bool = False  # whether forms of a word are one term: the graph's output `terms` then says which a token is
-    apart: bool = False  # whether hybrid search leaves the strand out unless it is given a weight
+    exclude_from_hybrid: bool = False  # hybrid search leaves the sparse vector out unless it is given a weight
     # The power of a passage's sum of weights that they are divided by: a long one shares more terms with any query.
     length_norm: float = 0.0
     # The share that a query's repeated term has by the sum of its weights, and not by the largest of them alone.
@@ -229,7 +229,7 @@ def _sparse(section: Section) -> SparseSpec:
     kind = SparseSpec(
         vocabulary=section.take_count("vocabulary"),
         forms=section.take_or("forms", default=False),
-        apart=section.take_or("apart", default=False),
+        exclude_from_hybrid=section.take_or("exclude_from_hybrid", default=False),
         length_norm=section.take_share_or("length_norm", default=0.0),
         query_tf=section.take_share_or("query_tf", default=0.0),
     )
@@ -253,7 +253,7 @@ def _identity_of(kind: SparseSpec | MultiSpec) -> dict[str, Any]:
     """What the vectors depend on, which is not how they are searched. What is as it always was is left out: models from
     before these keys keep their names."""
     as_before = {"fixed": None, "first_row": True, "forms": False, "length_norm": 0.0, "query_tf": 0.0}
-    given = {name: value for name, value in asdict(kind).items() if name != "apart"}
+    given = {name: value for name, value in asdict(kind).items() if name != "exclude_from_hybrid"}
     return {name: value for name, value in given.items() if name not in as_before or value != as_before[name]}
 
 

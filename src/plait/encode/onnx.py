@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plait.embeddings import Embeddings, MultiVectors, Rows
 from plait.encode.batches import by_length, pad
-from plait.encode.chunking import token_spans, windows
+from plait.encode.chunking import Chunker, WindowChunker
 from plait.encode.model_card import ModelCard
 from plait.encode.protocol import EmbeddingSpec
 from plait.encode.terms import TERMS, Terms, joined, strand_of
@@ -22,8 +22,6 @@ from plait.records import Span
 
 # How many tokens go through the model at once. More gains nothing and falls out of the cache.
 BATCH_TOKENS = 2048
-# A title may take this much of a passage; the rest of a longer one does not make passages shorter still.
-TITLE_PART = 2
 
 OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
@@ -73,12 +71,10 @@ class OnnxEncoder:
     def spec(self) -> EmbeddingSpec:
         return self._card.spec
 
-    def split(self, title: str, text: str) -> list[Span]:
-        """The passages of a document; each leaves room for the title. A text that fits is one passage."""
-        room = self._reader.room(is_query=False)
-        room = max(room // TITLE_PART, room - (self._reader.count(title) if title else 0))
-        spans = token_spans(text, self._reader.spans)
-        return windows(text, spans, size=room, overlap=min(self._card.document.overlap, room // 4))
+    @property
+    def chunker(self) -> Chunker:
+        """Splits documents into passages that fit the model, counted in its tokens."""
+        return WindowChunker(self._reader, size=self._reader.room(is_query=False), overlap=self._card.document.overlap)
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         """(surface, where it is in the text) for each row of the multi strand of this text."""

@@ -1,4 +1,4 @@
-"""What the rest of plait asks of an encoder. Any object of this shape will do; plait's own is `OnnxEncoder`."""
+"""The encoder protocol: text to embeddings. Any object with these members works; plait's is `OnnxEncoder`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:
-    """Which strands there are, by their sizes; None is a strand that is absent."""
+    """The kinds of embeddings and their sizes; None is a kind that is absent."""
 
     dense: int | None = None  # dimensions
     sparse: int | None = None  # vocabulary size
-    multi: int | None = None  # dimensions of each row
-    fixed: int | None = None  # rows of every document in the multi strand, where a model gives always as many
+    multi: int | None = None  # dimensions of each vector
+    fixed: int | None = None  # multi vectors of every document, where the number does not depend on its length
 
     def sizes(self) -> dict[str, int]:
         """The kinds that are present, with their sizes."""
@@ -28,35 +28,36 @@ class EmbeddingSpec:
 
 
 class Encoder(Protocol):
-    """Text to strands, queries and documents apart."""
+    """Encodes queries and documents.
+
+    An encoder may also have a `chunker`, a `plait.encode.chunking.Chunker` that fits its input length; without one,
+    long documents are split by words.
+    """
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights and the reading of the text; kept in the index, and a mismatch is an error."""
+        """Identifies the weights and the text processing. The index stores it; a mismatch is an error."""
 
     @property
     def spec(self) -> EmbeddingSpec: ...
 
-    def split(self, title: str, text: str) -> list[Span]:
-        """The passages that a document is encoded as: spans of `text`, in order, that together cover all of it."""
-
     def encode_queries(self, texts: Sequence[str]) -> Embeddings: ...
 
     def encode_documents(self, texts: Sequence[str], *, on_batch: OnBatch | None = None) -> Embeddings:
-        """`on_batch` is told, as often as the encoder likes, how many of the texts are done."""
+        """The embeddings of passages. The encoder may call `on_batch` to report progress."""
 
 
 @runtime_checkable
 class TokenReader(Protocol):
-    """What an encoder may offer besides: which token each row of the multi strand stands for. Explanations use it."""
+    """An encoder that knows the token of each multi vector. Explanations use it."""
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
-        """(surface, span within the text) for each row of the text's multi strand; an empty span stands nowhere."""
+        """(token, span within the text) for each multi vector of the text; special tokens have an empty span."""
 
 
 @runtime_checkable
 class TermReader(Protocol):
-    """What an encoder with a sparse strand may offer: what its terms are called. Explanations use it."""
+    """An encoder that knows the names of its sparse terms. Explanations use it."""
 
     def term(self, number: int) -> str:
         """The token of a term id."""

@@ -194,11 +194,11 @@ def plan_for(
     exact: bool = False,
     n_threads: int = 1,
     options: Mapping[str, object] | None = None,
-    apart: Sequence[str] = (),
+    exclude_from_hybrid: Sequence[str] = (),
     fitted: FittedWeights | None = None,
 ) -> Plan:
     """The plan of a mode on an index with these strands; an `exact` one scores every passage. `options` are the
-    mode's settings by name. Embeddings that are `apart` are in a hybrid only where the settings, or weights that were
+    mode's settings by name. Embeddings in `exclude_from_hybrid` are in a hybrid only where the settings, or weights that were
     `fitted`, give them something."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}")
@@ -221,7 +221,11 @@ def plan_for(
             probed = replace(probed, config=settings, exhaustive_below=0)  # who sets how to probe wants it done
         generators["multi"] = ExactMulti(n_threads=n_threads) if exact else probed
     if isinstance(settings, HybridConfig):
-        kept = {name: own for name, own in generators.items() if name not in apart or settings.weighs(name, fitted)}
+        kept = {
+            name: own
+            for name, own in generators.items()
+            if name not in exclude_from_hybrid or settings.weighs(name, fitted)
+        }
         return _hybrid(kept, settings, exact=exact, n_threads=n_threads, chunks=chunks)
     for kind in STRANDS_OF.get(mode, [mode]):
         if kind not in generators:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "Store", "StoredDocument"]
 
-APART = "apart"  # of an index's facts: strands that its model is not to be woven with
+EXCLUDE_FROM_HYBRID = "exclude_from_hybrid"  # a key of the facts: kinds that hybrid search leaves out by default
 MOST_TERMS = 2**31 - 1
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
@@ -59,9 +59,9 @@ class Store(Closing):
         self._closed = False
 
     @property
-    def apart(self) -> tuple[str, ...]:
+    def exclude_from_hybrid(self) -> tuple[str, ...]:
         """The strands that hybrid search leaves out unless they are given a weight."""
-        return tuple(self.facts.get(APART, ()))
+        return tuple(self.facts.get(EXCLUDE_FROM_HYBRID, ()))
 
     @classmethod
     def create(

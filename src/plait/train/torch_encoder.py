@@ -13,11 +13,11 @@ from torch import nn
 
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.batches import by_length
+from plait.encode.chunking import Chunker, WholeDocument
 from plait.encode.load import known_models, load
 from plait.encode.model_card import CARD_NAME, DocumentReading, QueryReading
 from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.encode.terms import Terms, joined, strand_of
-from plait.records import Span
 from plait.train import checkpoint
 from plait.train.backbone import load_backbone
 from plait.train.checkpoint import weights_digest
@@ -61,16 +61,17 @@ class TorchEncoder:
         )
 
     @property
+    def chunker(self) -> Chunker:
+        """Documents are truncated, not split."""
+        return WholeDocument()
+
+    @property
     def fingerprint(self) -> str:
         return self._fingerprint
 
     @property
     def spec(self) -> EmbeddingSpec:
         return self._spec
-
-    def split(self, title: str, text: str) -> list[Span]:
-        del title
-        return [Span(0, len(text))]
 
     def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         return self._encode(texts, self._texts.queries, is_query=True, on_batch=None)

@@ -40,7 +40,7 @@ def weigh_store(
         raise ConfigError("the index has BM25 alone; there is nothing to weigh")
     with store.writer() as writer, store.snapshot() as snapshot:
         judged = judged_queries(snapshot, plan, encoder(), queries, qrels, on_progress)
-        fitted = tune_fusion(judged, fusion=fusion or DEFAULT_FUSION, apart=store.apart)
+        fitted = tune_fusion(judged, fusion=fusion or DEFAULT_FUSION, exclude_from_hybrid=store.exclude_from_hybrid)
         if not fitted.better:
             return fitted, None
         saved = FittedWeights(

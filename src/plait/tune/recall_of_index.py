@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from plait.embeddings import Embeddings
+from plait.encode.load import EXTERNAL
 from plait.encode.protocol import Encoder
-from plait.encode.source import ARRAYS
 from plait.errors import ConfigError, InputError, QueryError
 from plait.storage.store import Snapshot, Store
 from plait.tune.recall import FEWEST_QUERIES, Goal, OnProgress, Tuned, Tuner, probed_segment
@@ -79,7 +79,7 @@ def _queries(
         if len(texts) < FEWEST_QUERIES:
             raise InputError(f"{len(texts)} queries are too few to tune with; give {FEWEST_QUERIES} or more")
         return Queries.of("given", encoder().encode_queries(texts).multi)
-    if store.fingerprint != ARRAYS:
+    if store.fingerprint != EXTERNAL:
         words = words_of_documents(snapshot, n_queries, seed=seed)
         if len(words) >= FEWEST_QUERIES:
             return Queries.of("words", encoder().encode_queries(list(words.values())).multi, list(words))

@@ -61,16 +61,16 @@ def tune_fusion(
     queries: Sequence[Judged],
     *,
     fusion: str = DEFAULT_FUSION,
-    apart: Sequence[str] = (),
+    exclude_from_hybrid: Sequence[str] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> Fitted:
     """The weights that choose best on half of the queries, and what they reach on the other half. Embeddings that are
-    `apart` have none by default."""
+    `exclude_from_hybrid` have none by default."""
     if len(queries) < FEWEST_QUERIES:
         raise InputError(f"{len(queries)} judged queries are too few to fit weights with; {FEWEST_QUERIES} are needed")
     choosing, judging = queries[0::2], queries[1::2]
     embeddings = list(queries[0].lists)
-    start = {kind: 0.0 if kind in apart else DEFAULT_WEIGHTS[kind] for kind in embeddings}
+    start = {kind: 0.0 if kind in exclude_from_hybrid else DEFAULT_WEIGHTS[kind] for kind in embeddings}
     best = Point(start, mean_ndcg(choosing, fusion_of(fusion, start)))
     curve, n_done = [best], 0
     for _ in range(MOST_ROUNDS):

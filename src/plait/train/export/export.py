@@ -222,7 +222,7 @@ def strands_of(model: Model, *, sparse_apart: bool = False) -> dict[str, Any]:
     if config.sparse is not None:
         embeddings["sparse"] = {"vocabulary": n_ids_of(model)}
         embeddings["sparse"] |= {"forms": True} if config.sparse.forms else {}
-        embeddings["sparse"] |= {"apart": True} if sparse_apart else {}
+        embeddings["sparse"] |= {"exclude_from_hybrid": True} if sparse_apart else {}
         given = {"length_norm": config.sparse.length_norm, "query_tf": config.sparse.query_tf}
         embeddings["sparse"] |= {name: value for name, value in given.items() if value}
     if config.multi is not None:

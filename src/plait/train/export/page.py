@@ -42,7 +42,7 @@ def _strands(card: ModelCard) -> str:
             more += f"; the weights of a passage are divided by their sum to the power {card.sparse.length_norm:g}"
         if card.sparse.query_tf:
             more += f"; of a term that a query repeats, {card.sparse.query_tf:g} counts by the sum of its weights"
-        more += "; hybrid search leaves it out unless it is given a weight" if card.sparse.apart else ""
+        more += "; hybrid search leaves it out unless it is given a weight" if card.sparse.exclude_from_hybrid else ""
         lines.append(f"- `sparse`: a weight for each token, of {card.sparse.vocabulary:,} terms{more};")
     if card.multi:
         rows = "a row for each token"

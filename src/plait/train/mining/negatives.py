@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from plait.embeddings import Embeddings
+from plait.encode.chunking import WholeDocument
 from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.errors import InputError
 from plait.evaluate import rank_queries
 from plait.index import Index, open_index
 from plait.readers import documents_from
-from plait.records import Span
 from plait.train.data.example import Example, Passage, digest
 from plait.train.data.text_store import TextStore, titled
 from plait.train.mining.config import MiningConfig
@@ -30,10 +30,7 @@ class WordsOnly:
 
     fingerprint = "words only"
     spec = EmbeddingSpec()
-
-    def split(self, title: str, text: str) -> list[Span]:
-        del title
-        return [Span(0, len(text))]
+    chunker = WholeDocument()
 
     def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         del texts
