@@ -17,7 +17,7 @@ import numpy as np
 
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
-from plait.storage.files.dense_ivf import CellsFile
+from plait.storage.files.dense_ivf import DenseIvfFile
 from plait.storage.segment_file import SegmentFile
 
 DIM = 384
@@ -32,7 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     floats = SegmentFile.open(asked.segment / "dense.plait").array("values", "<f4", (None, DIM))
     n_rows = len(floats)
-    cells = CellsFile(SegmentFile.open(asked.segment / "cells.plait"), n_rows, DIM).cells()
+    cells = DenseIvfFile(SegmentFile.open(asked.segment / "cells.plait"), n_rows, DIM).cells()
     print(f"{n_rows:,} rows, {len(cells.centroids):,} cells, read for each k: {dict(cells.probes)}", flush=True)
     queries = np.load(asked.vectors / "query-dense.npy")[: asked.queries]
     for share in asked.shares:

@@ -35,13 +35,13 @@ class Real:
     by_vectors: list[set[str]]
 
 
-def build(path: Path, corpus: EmbeddingFiles, *, fine: bool) -> None:
+def build(path: Path, corpus: EmbeddingFiles, *, keep_8bit: bool) -> None:
     if path.exists():
         return
     with plait.open(path, create=True, spec=EmbeddingSpec(multi=corpus.values.shape[1])) as index:
         documents = [{"id": str(number), "text": f"passage {number}"} for number in range(len(corpus))]
         index.add_embeddings(documents, Embeddings(multi=MultiVectors(corpus.values, corpus.offsets)))
-        done = index.compact(bits=2, keep_8bit=fine)
+        done = index.compact(bits=2, keep_8bit=keep_8bit)
     print(
         f"{path.name}: {done.n_vectors:,} vectors in {done.seconds:.0f} s, codes keep {done.codes_recall}", flush=True
     )
@@ -80,14 +80,16 @@ def compare(path: Path, real: Real, k: int, n_queries: int, trials: list[tuple[f
             took = time.perf_counter() - start
             kind = "rows" if queries is None else "words"
             if done.plan is None:
-                print(f"| {path.name} | {asked} of {of} | {kind} | out of reach: {done.codes_reach} |", flush=True)
+                print(f"| {path.name} | {asked} of {of} | {kind} | out of reach: {done.codes_recall} |", flush=True)
                 continue
             report(path.name, index, done, kind, real, by_codes, k, took)
         index.reset_tuning()
         defaults = [found(index, query, k, exact=False) for query in real.queries]
-        in_codes, of_vectors = overlap(defaults, by_codes, k), overlap(defaults, real.by_vectors, k)
+        recall_in_codes, of_vectors = overlap(defaults, by_codes, k), overlap(defaults, real.by_vectors, k)
         p50 = 1000 * np.median([seconds for _, seconds in defaults])
-        print(f"| {path.name} | defaults | | | | {in_codes:.3f} | {of_vectors:.3f} | {p50:.1f} | | |", flush=True)
+        print(
+            f"| {path.name} | defaults | | | | {recall_in_codes:.3f} | {of_vectors:.3f} | {p50:.1f} | | |", flush=True
+        )
 
 
 def report(
@@ -99,7 +101,7 @@ def report(
     plan = done.plan
     assert plan is not None
     answers = [found(index, query, k, exact=False) for query in real.queries]
-    in_codes, of_vectors = overlap(answers, by_codes, k), overlap(answers, real.by_vectors, k)
+    recall_in_codes, of_vectors = overlap(answers, by_codes, k), overlap(answers, real.by_vectors, k)
     p50 = 1000 * np.median([seconds for _, seconds in answers])
     settings = (
         "exhaustive"
@@ -107,7 +109,7 @@ def report(
         else f"{plan.n_probe}/{plan.n_candidates}/{plan.n_code_scored}/{plan.n_rescored}"
     )
     print(
-        f"| {name} | {plan.asked} of {plan.of} | {kind} | {done.predicted:.3f} | {plan.in_codes:.3f} | {in_codes:.3f} "
+        f"| {name} | {plan.target_recall} of {plan.recall_of} | {kind} | {done.predicted:.3f} | {plan.recall_in_codes:.3f} | {recall_in_codes:.3f} "
         f"| {of_vectors:.3f} | {p50:.1f} | {settings} | {took:.0f} |",
         flush=True,
     )
@@ -136,7 +138,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name, of in (("plain", "codes"), ("fine", "vectors")):
         path = given.work / f"{name}-{given.passages}"
-        build(path, corpus, fine=name == "fine")
+        build(path, corpus, keep_8bit=name == "fine")
         trials: list[tuple[float, str, Queries | None]] = [(asked, of, None) for asked in (0.8, 0.9, 0.95)]
         trials += [] if words is None else [(0.9, of, words)]
         compare(path, real, given.k, given.tune_queries, trials)

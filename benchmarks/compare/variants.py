@@ -85,15 +85,15 @@ def variants(targets: Sequence[str], *, quick: bool = False) -> list[Variant]:
     made = {"quick": True} if quick else {}
     return [
         *(
-            Variant(f"plait {bits}-bit", "plait", {"bits": bits, "fine": False}, [*probes(), EXACT])
+            Variant(f"plait {bits}-bit", "plait", {"bits": bits, "keep_8bit": False}, [*probes(), EXACT])
             for bits in (1, 2, 4)
         ),
-        Variant("plait 2-bit + fine", "plait", {"bits": 2, "fine": True}, [*probes(), EXACT]),
-        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "fine": True}, probes("call")),
+        Variant("plait 2-bit + fine", "plait", {"bits": 2, "keep_8bit": True}, [*probes(), EXACT]),
+        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "keep_8bit": True}, probes("call")),
         *(
             Variant(f"plait {name}, {target}", "plait", build, probes(), open={"target": target})
             for target in targets
-            for name, build in (("2-bit + fine", {"bits": 2, "fine": True}), ("4-bit", {"bits": 4, "fine": False}))
+            for name, build in (("2-bit + fine", {"bits": 2, "keep_8bit": True}), ("4-bit", {"bits": 4, "keep_8bit": False}))
         ),
         *(
             Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits, **made}, PLAID, slow=True)

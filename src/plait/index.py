@@ -74,7 +74,7 @@ def open_index(
     try:
         refuse_other_pooling(store, pooling)
         refuse_other_language(store, language)
-        source.bind(store.path, fingerprint=store.fingerprint, model=store.facts.get("model"))
+        source.bind(store.path, fingerprint=store.fingerprint, model=store.properties.get("model"))
     except BaseException:
         store.close()
         raise
@@ -86,11 +86,11 @@ def _create(
 ) -> Store:
     chosen: dict[str, Any] = {"pooling": pooling, "language": language}
     if spec is not None:
-        return Store.create(path, fingerprint=EXTERNAL, spec=spec, facts={}, **chosen)
-    facts: dict[str, Any] = {} if source.name is None else {"model": source.name}
+        return Store.create(path, fingerprint=EXTERNAL, spec=spec, properties={}, **chosen)
+    properties: dict[str, Any] = {} if source.name is None else {"model": source.name}
     if excluded := source.exclude_from_hybrid():
-        facts[EXCLUDE_FROM_HYBRID] = list(excluded)
-    return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), facts=facts, **chosen)
+        properties[EXCLUDE_FROM_HYBRID] = list(excluded)
+    return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), properties=properties, **chosen)
 
 
 class Index:
@@ -401,8 +401,8 @@ class Index:
     def reset_tuning(self) -> None:
         """Deletes what `tune` and `tune_fusion` saved; searches use the defaults again."""
         with self._store.writer() as writer:
-            writer.tune(None)
-            writer.weigh(None)
+            writer.save_tuned_params(None)
+            writer.save_fusion_weights(None)
         self.refresh()
 
     # -- searching

@@ -129,7 +129,7 @@ def _add_batch(
     report_progress: Callable[[int, int], None],
 ) -> None:
     """Splits, encodes and writes the documents of a batch that are new or changed."""
-    digests = writer.known([document.id for document in batch])
+    digests = writer.content_digests([document.id for document in batch])
     changed = [document for document in batch if digests.get(document.id) != content_digest(document)]
     report.unchanged += len(batch) - len(changed)
     if not changed:

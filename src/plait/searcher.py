@@ -130,7 +130,7 @@ class Searcher:
 
     def state(self, snapshot: Snapshot, plan: Plan, rerank: Rerank) -> str:
         """Names all that rankings depend on: the index at this commit, its encoder, the plan, and what reranks."""
-        files = [file.facts for segment in snapshot.segments for file in segment.files.values()]
+        files = [file.record for segment in snapshot.segments for file in segment.files.values()]
         reranker = self.reranker(rerank, Trace())
         seen = (
             self._store.created,

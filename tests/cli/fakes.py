@@ -12,7 +12,7 @@ from plait.errors import ConfigError, NotAnIndexError
 from plait.ingest import AddProgress, AddReport
 from plait.records import Document, Hit, Span
 from plait.storage.info import StoreInfo
-from plait.storage.tuned_params import ReadPlan
+from plait.storage.tuned_params import SavedParams
 
 
 @dataclass
@@ -101,7 +101,7 @@ class FakeIndex:
             fingerprint="abc",
             spec=EmbeddingSpec(multi=64),
             facts={"model": "small"},
-            tuned=ReadPlan(None),
+            tuned=SavedParams(None),
         )
 
 

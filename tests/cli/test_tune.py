@@ -40,7 +40,7 @@ def test_a_plan_is_saved_shown_and_reset(runner: CliRunner, index: Path) -> None
     assert "by the codes" in shown.stdout
     assert shown.stdout.splitlines()[0] in run(runner, "info", index).stdout
     kept = json.loads(run(runner, "tune", index, "--show", "--json").stdout)
-    assert (kept["asked"], kept["k"], kept["queries"], kept["damage"]) == (0.8, 10, "rows", "")
+    assert (kept["target_recall"], kept["k"], kept["queries"], kept["damage"]) == (0.8, 10, "rows", "")
     assert run(runner, "tune", index, "--reset").stdout == "not tuned: searches use the defaults\n"
     assert "tuned" not in run(runner, "info", index).stdout
 
@@ -57,7 +57,7 @@ def test_a_recall_out_of_reach_ends_with_1_and_says_what_to_do(runner: CliRunner
 def test_json_has_all_that_was_found(runner: CliRunner, index: Path) -> None:
     result = run(runner, "tune", index, "--recall", 0.7, "--of", "codes", "--n-queries", 40, "--json")
     told = json.loads(result.stdout)
-    assert (told["reached"], told["saved"], told["plan"]["of"]) == (True, True, "codes")
+    assert (told["reached"], told["saved"], told["plan"]["recall_of"]) == (True, True, "codes")
 
 
 def test_info_tells_of_a_damaged_plan(runner: CliRunner, index: Path) -> None:

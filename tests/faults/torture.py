@@ -131,7 +131,7 @@ def _work(path: Path, seed: int, fault: Fault | None, tell: int, *, creating: bo
 
 def _create(path: Path) -> None:
     with suppress(PlaitError):
-        Store.create(path, fingerprint="none", spec=SPEC, facts={}).close()
+        Store.create(path, fingerprint="none", spec=SPEC, properties={}).close()
 
 
 def _steps(path: Path, seed: int, tell: int) -> None:

@@ -93,7 +93,7 @@ def run(writer: Writer, step: Step) -> None:
 def make_base(path: Path) -> State:
     """An index of 48 documents in three segments, the first of them compressed, some rows deleted."""
     texts = {f"d{number}": f"first text of d{number}" for number in range(48)}
-    with Store.create(path, fingerprint="none", spec=SPEC, facts={}) as store, store.writer() as writer:
+    with Store.create(path, fingerprint="none", spec=SPEC, properties={}) as store, store.writer() as writer:
         write(writer, list(texts.items())[:40])
         writer.compact()
         write(writer, list(texts.items())[40:])
@@ -139,7 +139,7 @@ def verify(path: Path, possible: list[State]) -> None:
 def verify_made(path: Path) -> None:
     """Making an index was cut short, or was not: either it is there, or it can be made."""
     if not (path / "catalogue.sqlite").exists() or not _opens(path):
-        Store.create(path, fingerprint="none", spec=SPEC, facts={}).close()
+        Store.create(path, fingerprint="none", spec=SPEC, properties={}).close()
     verify(path, [{}])
     shutil.rmtree(path)
 

@@ -65,7 +65,7 @@ def coded_batch(first: int, n_documents: int) -> tuple[list[Document], list[list
 def make_plain(path: Path) -> None:
     """Two segments, a replaced document and a deleted one."""
     spec = EmbeddingSpec(dense=3, multi=2)
-    store = Store.create(path, fingerprint="by hand", spec=spec, facts={"model": "none"})
+    store = Store.create(path, fingerprint="by hand", spec=spec, properties={"model": "none"})
     with store.writer() as writer:
         writer.write(DOCUMENTS, SPANS, embeddings(0, 5))
         writer.write([REPLACEMENT], [[Span(0, 37)]], embeddings(5, 1))
@@ -75,7 +75,7 @@ def make_plain(path: Path) -> None:
 
 def make_coded(path: Path) -> None:
     """One compressed segment."""
-    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(multi=CODED_DIM), facts={})
+    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(multi=CODED_DIM), properties={})
     with store.writer() as writer:
         writer.write(*coded_batch(0, N_CODED))
         writer.compact(bits=2, keep_8bit=True)
@@ -99,7 +99,7 @@ def make_large(path: Path) -> None:
     fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
     cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
     try:
-        store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(dense=N_GROUPS), facts={})
+        store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(dense=N_GROUPS), properties={})
         with store.writer() as writer:
             writer.write(*large_batch())
             writer.compact()
@@ -112,7 +112,7 @@ def make_fixed(path: Path) -> None:
     """A compressed segment and one that is not, four vectors for every passage."""
     pooling = Pooling(fixed=4, method="sequential")
     spec = EmbeddingSpec(multi=CODED_DIM)
-    store = Store.create(path, fingerprint="by hand", spec=spec, facts={}, pooling=pooling)
+    store = Store.create(path, fingerprint="by hand", spec=spec, properties={}, pooling=pooling)
     with store.writer() as writer:
         writer.write(*coded_batch(0, N_CODED))
         writer.compact(bits=2)
@@ -122,7 +122,7 @@ def make_fixed(path: Path) -> None:
 
 def make_sparse(path: Path) -> None:
     """A sparse strand in two segments, one document of which is deleted."""
-    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(sparse=100), facts={})
+    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(sparse=100), properties={})
     with store.writer() as writer:
         for first in (0, 3):
             documents = [Document(f"d{number}", f"text {number}") for number in range(first, first + 3)]
@@ -135,7 +135,7 @@ def make_sparse(path: Path) -> None:
 
 def make_graves(path: Path) -> None:
     """One segment, a document of which is deleted and still there."""
-    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(dense=3), facts={})
+    store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(dense=3), properties={})
     with store.writer() as writer:
         writer.write(DOCUMENTS, SPANS, Embeddings(dense=embeddings(0, 5).dense))
         writer.delete(["gone"])

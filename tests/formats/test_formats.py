@@ -43,7 +43,7 @@ def test_every_format_number_has_its_index() -> None:
 
 def test_format_1_describes_itself(index_1: Path) -> None:
     store = Store.open(index_1)
-    assert (store.format, store.fingerprint, store.facts) == (1, "by hand", {"model": "none"})
+    assert (store.format, store.fingerprint, store.properties) == (1, "by hand", {"model": "none"})
     assert store.spec == EmbeddingSpec(dense=3, multi=2)
     assert check(index_1).problems == []
 
@@ -88,7 +88,7 @@ def test_format_1_can_be_written_to(index_1: Path) -> None:
     store = Store.open(index_1)
     with store.writer() as writer:
         assert writer.delete(["wool"]) == 1
-    with Store.create(index_1.parent / "new", fingerprint="f", spec=EmbeddingSpec(), facts={}).writer() as writer:
+    with Store.create(index_1.parent / "new", fingerprint="f", spec=EmbeddingSpec(), properties={}).writer() as writer:
         writer.write([Document("a", "wool")], [[Span(0, 4)]], Embeddings())
     with store.snapshot() as snapshot:
         assert (snapshot.n_documents, bm25_search(snapshot, "wool woven", 5)[0].tolist()) == (2, [])
@@ -208,8 +208,8 @@ def test_cells_and_words_of_format_1_are_searched(tmp_path: Path) -> None:
     assert dense is not None
     with Store.open(path).snapshot() as snapshot:
         (segment,) = snapshot.segments
-        assert segment.cells is not None
-        assert segment.words is not None
+        assert segment.dense_ivf is not None
+        assert segment.text_index is not None
         batch = QueryBatch([""], Embeddings(dense=dense[3:4]))
         exact, probed = (
             generator.generate(snapshot, batch, 10, None, Trace())[0]

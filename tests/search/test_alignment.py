@@ -38,11 +38,11 @@ def test_the_parts_of_float_rows_add_up_to_maxsim() -> None:
         np.testing.assert_allclose(sums, maxsim(query, stored), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("keep_8bit", [False, True])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_the_parts_of_compressed_rows_add_up_to_what_a_search_scores(bits: int, fine: bool) -> None:
+def test_the_parts_of_compressed_rows_add_up_to_what_a_search_scores(bits: int, keep_8bit: bool) -> None:
     documents = corpus(n_items=60)
-    items = coded(documents, bits=bits, fine=fine)
+    items = coded(documents, bits=bits, keep_8bit=keep_8bit)
     for query in queries(documents, 4):
         sums = [explain_multi(query, CodedPassage(items, item)).scores.sum() for item in range(len(items))]
         np.testing.assert_allclose(sums, MultiVectorQuery(query, items).scores(), rtol=1e-5, atol=1e-5)

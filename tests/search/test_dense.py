@@ -23,7 +23,7 @@ SPEC = EmbeddingSpec(dense=DIM)
 
 def make(path: Path, *, n_segments: int, n_documents: int, n_passages: int) -> Store:
     """Small whole numbers, so that sums are exact and scores are often equal; every seventh document is deleted."""
-    store, rng = Store.create(path, fingerprint="f", spec=SPEC, facts={}), np.random.default_rng(0)
+    store, rng = Store.create(path, fingerprint="f", spec=SPEC, properties={}), np.random.default_rng(0)
     with store.writer() as writer:
         for segment in range(n_segments):
             documents = [Document(f"d{segment}-{number}", "text") for number in range(n_documents)]

@@ -22,7 +22,7 @@ N_ROWS = 100_000
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A compressed segment and a new one, some of each deleted."""
-    made = Store.create(tmp_path_factory.mktemp("filtered") / "index", fingerprint="f", spec=SPEC, facts={})
+    made = Store.create(tmp_path_factory.mktemp("filtered") / "index", fingerprint="f", spec=SPEC, properties={})
     with made.writer() as writer:
         writer.write(*batch(0, N_DOCUMENTS - 20, noise=0.5))
         writer.compact(bits=4)

@@ -45,7 +45,7 @@ class Corpus:
         return unit(self._words[words] + 0.6 * self._topics[topic] + 0.25 * context + own)
 
 
-def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, fine: bool = False) -> CodedItems:
+def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, keep_8bit: bool = False) -> CodedItems:
     rows = documents.values.astype(np.float32)
     means = kmeans.train(rows, min(n_cells, len(rows)))
     cells = NearestCentroids(means).assign(rows)
@@ -54,7 +54,7 @@ def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, fine: bo
     stored = codec.encode(rows, cells)
     assert stored.cells is not None
     postings = Postings.of(stored.cells, documents.offsets, len(codebook))
-    both = (second, second.encode(rows, cells)) if fine else None
+    both = (second, second.encode(rows, cells)) if keep_8bit else None
     return CodedItems(codec, stored, documents.offsets, postings, codes_8bit=both)
 
 

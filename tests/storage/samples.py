@@ -15,7 +15,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
 from plait.search.bm25 import bm25_search
 from plait.storage.store import Snapshot, Store
-from plait.storage.writer import Writer, Written
+from plait.storage.writer import Writer, WriteReport
 
 SPEC = EmbeddingSpec(dense=4, multi=3)
 
@@ -45,15 +45,15 @@ def halves(document: Document) -> list[Span]:
 
 
 def make_store(path: Path, *, spec: EmbeddingSpec = SPEC) -> Store:
-    return Store.create(path, fingerprint="random", spec=spec, facts={"model": "none"})
+    return Store.create(path, fingerprint="random", spec=spec, properties={"model": "none"})
 
 
-def write(writer: Writer, documents: Sequence[Document], *, seed: int = 0) -> Written:
+def write(writer: Writer, documents: Sequence[Document], *, seed: int = 0) -> WriteReport:
     spans = [halves(document) for document in documents]
     return writer.write(documents, spans, strands_for(2 * len(documents), seed=seed))
 
 
-def add(store: Store, documents: Sequence[Document], *, seed: int = 0) -> Written:
+def add(store: Store, documents: Sequence[Document], *, seed: int = 0) -> WriteReport:
     with store.writer() as writer:
         return write(writer, documents, seed=seed)
 

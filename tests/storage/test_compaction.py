@@ -131,9 +131,9 @@ def test_compacting_twice_does_nothing(store: Store) -> None:
         assert snapshot.commit == commit
 
 
-@pytest.mark.parametrize("fine", [False, True])
-def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, fine: bool) -> None:
-    compact(store, keep_8bit=fine)
+@pytest.mark.parametrize("keep_8bit", [False, True])
+def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, keep_8bit: bool) -> None:
+    compact(store, keep_8bit=keep_8bit)
     first = codes(store)
     with store.writer() as writer:
         writer.delete(["d1", "d2"])
@@ -145,7 +145,7 @@ def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, fine
     with store.snapshot() as snapshot:
         items = snapshot.segments[0].coded
         assert items is not None
-        assert (items.codes_8bit is not None) == fine
+        assert (items.codes_8bit is not None) == keep_8bit
     assert len(state(store)) == 136
 
 
@@ -243,7 +243,7 @@ def test_dimensions_that_cannot_be_coded_are_merged(tmp_path: Path) -> None:
 
 
 def test_an_index_without_a_multi_strand_is_merged(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), facts={})
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
     with store.writer() as writer:
         for id in "abc":
             writer.write([Document(id, f"text {id}")], [[Span(0, 4)]], Embeddings())

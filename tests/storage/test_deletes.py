@@ -49,7 +49,7 @@ def test_a_delete_leaves_the_texts_and_nobody_finds_them(store: Store) -> None:
         assert ids_for(snapshot, "text10") == []
         assert len(snapshot.filtered("n >= 0")) == 108
     with store.writer() as writer:
-        assert writer.known(DELETED) == {}
+        assert writer.content_digests(DELETED) == {}
         assert writer.delete(DELETED) == 0
         assert writer.delete_where(compile_filter("n < 20")) == 18
     assert check(store.path).problems == []

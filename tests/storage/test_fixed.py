@@ -38,7 +38,7 @@ FIXED = Pooling(fixed=4)
 
 def make_pooled(path: Path, pooling: Pooling = FIXED, *, spec: EmbeddingSpec = SPEC) -> Store:
     """Three segments of 40 documents of two passages, of 5 and 3 vectors before they are pooled."""
-    store = Store.create(path, fingerprint="random", spec=spec, facts={"model": "none"}, pooling=pooling)
+    store = Store.create(path, fingerprint="random", spec=spec, properties={"model": "none"}, pooling=pooling)
     with store.writer() as writer:
         for number in range(3):
             writer.write(*batch(40 * number, 40))
@@ -162,10 +162,10 @@ def test_a_value_that_cannot_be_stored_is_refused_by_name_after_pooling(store: S
 # -- compacted
 
 
-@pytest.mark.parametrize("fine", [False, True])
-def test_compaction_keeps_records_of_as_many_vectors(store: Store, fine: bool) -> None:
+@pytest.mark.parametrize("keep_8bit", [False, True])
+def test_compaction_keeps_records_of_as_many_vectors(store: Store, keep_8bit: bool) -> None:
     with store.writer() as writer:
-        done = writer.compact(keep_8bit=fine)
+        done = writer.compact(keep_8bit=keep_8bit)
     assert (done.n_vectors, done.bits, done.note, done.pooling) == (216 * 4, 2, "", "")
     (file,) = files(store, "coded.plait")
     assert "offsets" not in names(file)
@@ -182,7 +182,7 @@ def test_compaction_keeps_records_of_as_many_vectors(store: Store, fine: bool) -
 
 def test_records_of_aligned_size_start_at_cache_lines(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=128)
-    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=Pooling(fixed=32))
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={}, pooling=Pooling(fixed=32))
     rows = unit(np.random.default_rng(0).standard_normal((400, 128)))
     multi = MultiVectors(rows, np.arange(0, 401, 40))
     with store.writer() as writer:
@@ -292,7 +292,7 @@ def test_a_blank_passage_cannot_be_pooled_to_a_number(tmp_path: Path) -> None:
 
 def test_vectors_that_cannot_be_compressed_are_pooled_all_the_same(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=12)
-    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=Pooling(fixed=3))
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={}, pooling=Pooling(fixed=3))
     rows = np.random.default_rng(0).standard_normal((700, 12), np.float32)
     with store.writer() as writer:
         for _ in range(2):
@@ -334,7 +334,7 @@ def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling
 
 def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=DIM, fixed=4)
-    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={})
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
     assert (Store.open(store.path).spec, Store.open(store.path).format) == (spec, 2)
     rows = unit(np.random.default_rng(0).standard_normal((400, DIM)))
     given = [Document(str(n), "x") for n in range(100)], [[Span(0, 1)]] * 100
@@ -356,13 +356,13 @@ def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None
 )
 def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, spec: EmbeddingSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={}, pooling=FIXED)
+        Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={}, pooling=FIXED)
 
 
 @pytest.mark.parametrize("spec", [EmbeddingSpec(multi=8, fixed=0), EmbeddingSpec(dense=8, fixed=4)])
 def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: EmbeddingSpec) -> None:
     with pytest.raises(ConfigError, match="rows for every document"):
-        Store.create(tmp_path / "index", fingerprint="f", spec=spec, facts={})
+        Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
 
 
 # -- opened by name

@@ -13,7 +13,7 @@ def test_info_counts_what_lives_and_what_takes_space(store: Store) -> None:
     told = info(store)
     assert (told.documents, told.passages, told.segments, told.deleted_rows) == (5, 10, 2, 2)
     assert (told.format, told.created, told.fingerprint) == (1, store.created, "random")
-    assert (told.spec, told.facts, told.path) == (SPEC, {"model": "none"}, store.path)
+    assert (told.spec, told.properties, told.path) == (SPEC, {"model": "none"}, store.path)
 
 
 def test_the_bytes_of_the_parts_are_those_of_the_files(store: Store) -> None:

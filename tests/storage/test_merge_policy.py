@@ -28,7 +28,7 @@ from storage.tokens import SPEC, batch, make_tokens
 
 def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
     """As much of a segment as the policy looks at."""
-    files = {"dense.plait": SimpleNamespace(facts=SimpleNamespace(nbytes=mb * (1 << 20)))}
+    files = {"dense.plait": SimpleNamespace(record=SimpleNamespace(nbytes=mb * (1 << 20)))}
     return SimpleNamespace(number=number, n_rows=1000, n_live=1000 * (1 - dead), files=files, docs=[number], coded=None)
 
 
@@ -68,7 +68,7 @@ def test_many_writes_leave_few_segments_and_rewrite_each_row_a_few_times(monkeyp
         written += size
         old = tiers.choose(there)
         if old:
-            whole = sum(one.files["dense.plait"].facts.nbytes for one in old) / (1 << 20)
+            whole = sum(one.files["dense.plait"].record.nbytes for one in old) / (1 << 20)
             rewritten += whole
             kept = [one for one in there if one.number not in {gone.number for gone in old}]
             there = [*kept, segment(old[0].number, whole)]

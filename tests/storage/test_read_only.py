@@ -103,7 +103,7 @@ attempt(write)
 
 
 def test_an_index_cannot_be_made_where_nothing_can_be_written(shared: Path) -> None:
-    code = 'attempt(lambda: Store.create(path.parent / "new", fingerprint="f", spec=EmbeddingSpec(), facts={}))'
+    code = 'attempt(lambda: Store.create(path.parent / "new", fingerprint="f", spec=EmbeddingSpec(), properties={}))'
     shared.parent.chmod(0o555)
     (line,) = lines(code, shared)
     assert line.startswith("ReadOnlyError")

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, NewerFormatError, StoreError
 from plait.scoring.crc32c import crc32c, crc32c_blocks
-from plait.storage.segment_file import ALIGNMENT, BLOCK, MAGIC, PRELUDE, FileFacts, SegmentFile, aligned
+from plait.storage.segment_file import ALIGNMENT, BLOCK, MAGIC, PRELUDE, FileRecord, SegmentFile, aligned
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 
-def write_arrays(path: Path, **arrays: NDArray[Any]) -> FileFacts:
+def write_arrays(path: Path, **arrays: NDArray[Any]) -> FileRecord:
     sources = [ArraySource.of(name, array.dtype.str, array) for name, array in arrays.items()]
     return write_file(path, "rows", sources, attributes={"segment": 1})
 
@@ -45,7 +45,7 @@ def test_arrays_come_back_as_they_went_in(tmp_path: Path, dtype: str, shape: tup
     file = open_and_verify(tmp_path / "f.plait")
     np.testing.assert_array_equal(file.array("first", dtype, shape), array)
     np.testing.assert_array_equal(file.array("second", "<i8", (None,)), [0, 1, 2])
-    assert (file.kind, dict(file.attributes), file.facts) == ("rows", {"segment": 1}, facts)
+    assert (file.kind, dict(file.attributes), file.record) == ("rows", {"segment": 1}, facts)
 
 
 def test_arrays_are_aligned_and_read_only(tmp_path: Path) -> None:

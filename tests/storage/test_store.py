@@ -19,7 +19,7 @@ from storage.samples import SPEC, TEXTS, add, fabrics, make_store, run_python, s
 
 def test_what_is_written_is_read_after_reopening(store: Store) -> None:
     opened = Store.open(store.path)
-    assert (opened.fingerprint, opened.spec, opened.facts) == ("random", SPEC, {"model": "none"})
+    assert (opened.fingerprint, opened.spec, opened.properties) == ("random", SPEC, {"model": "none"})
     assert (opened.format, opened.created) == (1, store.created)
     with opened.snapshot() as snapshot:
         (segment,) = snapshot.segments
@@ -124,7 +124,7 @@ def die(*args, real, **options):
 from functools import partial
 for name in ("WriterLock", "open_for_writing", "create_schema"):
     setattr(store, name, partial(die, real=getattr(store, name)))
-store.Store.create(Path(sys.argv[1]), fingerprint="f", spec=EmbeddingSpec(), facts={})
+store.Store.create(Path(sys.argv[1]), fingerprint="f", spec=EmbeddingSpec(), properties={})
 """
     assert run_python(code, tmp_path / "index", killed_at).returncode == -9
     with pytest.raises(NotAnIndexError):
@@ -174,7 +174,7 @@ def test_a_shape_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError):
             make_store(tmp_path / "index", spec=spec)
     with pytest.raises(ConfigError, match="JSON"):
-        Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, facts={"x": object()})
+        Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, properties={"x": object()})
     assert not (tmp_path / "index").exists()
 
 

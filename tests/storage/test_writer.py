@@ -20,7 +20,7 @@ from plait.storage import catalogue
 from plait.storage.check import check
 from plait.storage.documents import content_digest
 from plait.storage.store import Store
-from plait.storage.writer import Writer, Written
+from plait.storage.writer import Writer, WriteReport
 from storage.samples import TEXTS, add, fabrics, halves, ids_for, run_python, strands_for, texts_in, write
 
 
@@ -33,7 +33,7 @@ def state(store: Store) -> dict[str, str]:
 
 def test_a_known_id_is_replaced_and_gets_a_new_number(store: Store) -> None:
     written = add(store, [Document("silk", "Silk shines."), Document("hemp", "Hemp makes rope.")], seed=1)
-    assert written == Written(n_added=1, n_replaced=1, n_rows=4, segment=2)
+    assert written == WriteReport(n_added=1, n_replaced=1, n_rows=4, segment=2)
     assert state(store) == {**TEXTS, "silk": "Silk shines.", "hemp": "Hemp makes rope."}
     with store.snapshot() as snapshot:
         assert snapshot.lookup(["silk", "hemp", "jute"]) == {"silk": 5, "hemp": 6}
@@ -69,14 +69,14 @@ def test_a_number_is_not_used_again_after_a_deletion(store: Store) -> None:
 def test_known_gives_the_digest_of_what_is_there(store: Store) -> None:
     many = [f"other {number}" for number in range(3000)]
     with store.writer() as writer:
-        assert writer.known(["wool", *many, "silk", "wool"]) == {
+        assert writer.content_digests(["wool", *many, "silk", "wool"]) == {
             document.id: content_digest(document) for document in fabrics() if document.id in ("wool", "silk")
         }
 
 
 def test_writing_nothing_changes_nothing(store: Store) -> None:
     with store.writer() as writer:
-        assert writer.write([], [], strands_for(0)) == Written(0, 0, 0, None)
+        assert writer.write([], [], strands_for(0)) == WriteReport(0, 0, 0, None)
     assert len(list((store.path / "segments").iterdir())) == 1
 
 
@@ -128,7 +128,7 @@ def test_a_batch_that_does_not_fit_is_refused_whole(
 
 
 def test_an_index_without_a_strand_refuses_it(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), facts={})
+    store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
     with store.writer() as writer, pytest.raises(InputError, match="there is a dense strand"):
         writer.write([Document("a", "x")], [[Span(0, 1)]], strands_for(1))
 
@@ -164,7 +164,7 @@ class Failing:
         ("os.fsync", 4),
         ("os.fsync", 5),
         ("plait.storage.segment_file_writer.crc32c", 5),
-        ("plait.storage.writer.make_room", 1),
+        ("plait.storage.writer.free_ids", 1),
         ("plait.storage.catalogue.insert_document", 2),
         ("plait.storage.catalogue.insert_segment", 1),
         ("plait.storage.catalogue.add_to_count", 2),
@@ -285,7 +285,11 @@ def test_a_closed_writer_writes_no_more(store: Store) -> None:
     with store.writer() as writer:
         pass
     writer.close()
-    for attempt in (lambda: writer.delete(["wool"]), lambda: writer.known(["wool"]), lambda: write(writer, fabrics())):
+    for attempt in (
+        lambda: writer.delete(["wool"]),
+        lambda: writer.content_digests(["wool"]),
+        lambda: write(writer, fabrics()),
+    ):
         with pytest.raises(StoreError, match="closed"):
             attempt()
 
@@ -293,7 +297,7 @@ def test_a_closed_writer_writes_no_more(store: Store) -> None:
 @pytest.mark.parametrize("ids", ["wool", [7], [None], ["a\ud800"], ["\x00"]], ids=repr)
 def test_what_is_no_id_is_not_looked_up(store: Store, ids: Any) -> None:
     with store.writer() as writer, store.snapshot() as snapshot:
-        for attempt in (writer.known, writer.delete, snapshot.lookup):
+        for attempt in (writer.content_digests, writer.delete, snapshot.lookup):
             with pytest.raises(DocumentError):
                 attempt(ids)
 

@@ -69,7 +69,7 @@ def test_only_an_index_with_a_language_needs_newer_rules(tmp_path: Path) -> None
     versions = []
     for language in (None, "en", "de"):
         store = Store.create(
-            tmp_path / str(language), fingerprint="f", spec=plait.EmbeddingSpec(), facts={}, language=language
+            tmp_path / str(language), fingerprint="f", spec=plait.EmbeddingSpec(), properties={}, language=language
         )
         connection = sqlite3.connect(store.path / "catalogue.sqlite")
         versions.append(connection.execute("SELECT value FROM meta WHERE key = 'analyser'").fetchone()[0])

@@ -77,7 +77,7 @@ QRELS = {str(n): {str(n): 1} for n in range(40)}
 
 def test_fitted_weights_are_saved_used_and_forgotten(index: plait.Index) -> None:
     with index._store.writer() as writer:
-        writer.weigh(saved(weights={"dense": 1.0, "sparse": 0.0, "multi": 0.0, "bm25": 0.0}))
+        writer.save_fusion_weights(saved(weights={"dense": 1.0, "sparse": 0.0, "multi": 0.0, "bm25": 0.0}))
     index.refresh()
     one = index.search("alpha3 beta3", 5)
     assert [hit.id for hit in one] == [hit.id for hit in index.search("alpha3 beta3", 5, options={"dense": 2.0})]
@@ -123,7 +123,7 @@ def test_what_was_fitted_for_a_strand_that_stands_apart_is_used(tmp_path: Path) 
         (woven, {"sparse": 0.0}, False),
     ):
         with index._store.writer() as writer:
-            writer.weigh(saved(weights=weights))
+            writer.save_fusion_weights(saved(weights=weights))
         index.refresh()
         assert ("sparse" in index.search("alpha3 beta3", 1, options=options)[0].scores) == is_in
     index.reset_tuning()

@@ -24,7 +24,7 @@ from tune.tunable import DIM, N_PASSAGES, make_index, passages, recall
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_index(tmp_path_factory.mktemp("tuner") / "ix", fine=True)
+    return make_index(tmp_path_factory.mktemp("tuner") / "ix", keep_8bit=True)
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def test_the_ranks_of_one_pass_tell_what_real_searches_find(index: plait.Index) 
             truth, _ = asked.exhaustive(10)
             counts = found_at(asked, items, truth, ladder, None)
             for place in [(0, 0, 0, 0), (1, 3, 2, 1), (3, 5, 4, 3), tuple(length - 1 for length in ladder.shape)]:
-                probe, gather, centroid_maxsim, fine = place
+                probe, gather, centroid_maxsim, keep_8bit = place
                 config = ProbeConfig(
                     n_probe=int(ladder.probes[probe]),
                     n_candidates=int(ladder.gathers[gather]),
                     n_code_scored=int(ladder.floods[centroid_maxsim]),
-                    n_rescored=int(ladder.fines[fine]),
+                    n_rescored=int(ladder.fines[keep_8bit]),
                 )
                 found, _ = asked.search(10, config)
                 assert counts[place] == len(np.intersect1d(found, truth))
@@ -99,8 +99,8 @@ def test_given_queries_are_used(index: plait.Index) -> None:
 def test_a_recall_that_the_codes_cannot_reach_is_refused_and_nothing_is_saved(index: plait.Index) -> None:
     store_value(index, "codes_recall", 0.8)
     done = index.tune(0.9, n_queries=40)
-    assert (done.reached, done.saved, done.plan, done.codes_reach) == (False, False, None, 0.8)
-    assert index.info().tuned.plan is None
+    assert (done.reached, done.saved, done.plan, done.codes_recall) == (False, False, None, 0.8)
+    assert index.info().tuned.params is None
     best = index.tune(0.9, n_queries=40, best=True)
     assert (best.reached, best.saved) == (False, True)
     assert best.plan is not None
@@ -111,7 +111,7 @@ def test_plain_codes_say_what_finer_ones_would_cost(tmp_path: Path) -> None:
     with plait.open(make_index(tmp_path / "ix", bits=1), n_threads=1) as index:
         done = index.tune(1.0, n_queries=40)
         assert not done.reached
-        assert done.codes_reach is not None
+        assert done.codes_recall is not None
         n_vectors = 6 * N_PASSAGES
         costs = {remedy.command: remedy.n_bytes for remedy in done.remedies}
         assert costs["--bits 4"] == n_vectors * DIM * 3 // 8
@@ -128,9 +128,9 @@ def test_other_readers_see_a_plan_when_they_refresh(index: plait.Index) -> None:
     with plait.open(index.path, read_only=True) as reader:
         assert len(reader) == N_PASSAGES
         index.tune(0.8, n_queries=40)
-        assert reader._snapshot().tuned.plan is None
+        assert reader._snapshot().tuned.params is None
         reader.refresh()
-        assert reader._snapshot().tuned.plan == index.info().tuned.plan is not None
+        assert reader._snapshot().tuned.params == index.info().tuned.params is not None
 
 
 def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None:
@@ -164,8 +164,8 @@ def test_a_plan_is_stale_once_the_vectors_are_coded_anew(index: plait.Index) -> 
         writer.compact(retrain=True)
     index.refresh()
     read = index.info().tuned
-    assert read.plan is not None
-    assert (read.plan.stale, read.usable) == ("the vectors were coded anew", None)
+    assert read.params is not None
+    assert (read.params.stale, read.usable) == ("the vectors were coded anew", None)
     again = index.tune(0.8, n_queries=40, of="codes")
     assert again.plan is not None
     assert index.info().tuned.usable == again.plan

@@ -25,11 +25,11 @@ def passages(first_seed: int, n_passages: int, *, n_rows: int = 6) -> MultiVecto
     return MultiVectors.from_items(items)
 
 
-def make_index(path: Path, *, bits: int = 2, fine: bool = False) -> Path:
+def make_index(path: Path, *, bits: int = 2, keep_8bit: bool = False) -> Path:
     with plait.open(path, create=True, spec=EmbeddingSpec(multi=DIM), n_threads=1) as index:
         documents = [{"id": str(number), "text": f"passage {number}"} for number in range(N_PASSAGES)]
         index.add_embeddings(documents, Embeddings(multi=passages(1, N_PASSAGES)))
-        index.compact(bits=bits, keep_8bit=fine)
+        index.compact(bits=bits, keep_8bit=keep_8bit)
     return path
 
 

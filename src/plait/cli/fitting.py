@@ -12,7 +12,7 @@ from plait.cli.errors import say
 
 if TYPE_CHECKING:
     from plait import Index
-    from plait.storage.fusion_weights import ReadWeights
+    from plait.storage.fusion_weights import SavedWeights
     from plait.tune.weight_search import Fitted
 
 
@@ -49,7 +49,7 @@ def _print(fitted: Fitted) -> None:
     print(f"  {fitted.ndcg:.4f}  {_told(fitted.weights)}")
 
 
-def weight_lines(read: ReadWeights) -> list[str]:
+def weight_lines(read: SavedWeights) -> list[str]:
     """Nothing for an index whose weights were not fitted."""
     if read.damage:
         return [f"damaged ({read.damage}): defaults are used; run plait tune --weights anew, or plait tune --reset"]

@@ -55,7 +55,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         *pooling,
         *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
-        ("model", str(facts.facts.get("model", "none: vectors are brought by the caller"))),
+        ("model", str(facts.properties.get("model", "none: vectors are brought by the caller"))),
         ("fingerprint", facts.fingerprint),
         ("format", str(facts.format)),
         ("created", facts.created),
@@ -67,7 +67,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
 def _strand(name: str, width: int, facts: StoreInfo) -> str:
     apart = (
         "; hybrid leaves it out unless it is given a weight"
-        if name in facts.facts.get("exclude_from_hybrid", ())
+        if name in facts.properties.get("exclude_from_hybrid", ())
         else ""
     )
     return f"{name} ({width:,}{apart})"

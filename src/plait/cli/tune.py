@@ -136,12 +136,12 @@ def _show(opened: Index, *, as_json: bool) -> None:
 
 
 def _print(done: Tuned, *, as_json: bool) -> None:
-    from plait.storage.tuned_params import ReadPlan
+    from plait.storage.tuned_params import SavedParams
 
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))
     elif done.plan is not None:
-        for line in plan_lines(ReadPlan(done.plan), done.plan.n_passages):
+        for line in plan_lines(SavedParams(done.plan), done.plan.n_passages):
             print(line)
         print(f"took {done.seconds:.0f} s")
     if done.note:
@@ -152,9 +152,7 @@ def _print(done: Tuned, *, as_json: bool) -> None:
 
 def refusal(done: Tuned) -> str:
     """Why a recall is out of reach, and what to do."""
-    said = (
-        f"plait: a recall of {done.asked:g} is out of reach: the codes keep {done.codes_reach:.3f} of the vectors' best"
-    )
+    said = f"plait: a recall of {done.asked:g} is out of reach: the codes keep {done.codes_recall:.3f} of the vectors' best"
     kept = "the best there is was saved" if done.saved else "nothing was saved; --best would save the best there is"
     if not done.remedies:
         return f"{said}; {kept}"

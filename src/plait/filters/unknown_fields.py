@@ -15,13 +15,13 @@ READ = 1000  # documents whose fields are looked at for a likely name
 DEEPEST = 8  # of nested ones
 
 
-def unknown_filter_fields(view: ReadTransaction, filter: str, living: str) -> str:
+def unknown_filter_fields(view: ReadTransaction, filter: str, not_deleted: str) -> str:
     """`no document has a field langauge; did you mean language?`, or nothing if every field is there."""
-    absent = [field for field in fields_in(parse(filter)) if not _is_held(view, field, living)]
+    absent = [field for field in fields_in(parse(filter)) if not _is_held(view, field, not_deleted)]
     if not absent:
         return ""
     names = ", ".join(".".join(field.path) for field in absent)
-    known = _known(view, living)
+    known = _known(view, not_deleted)
     near = [found for field in absent for found in difflib.get_close_matches(".".join(field.path), known, 1)]
     hint = f"did you mean {' and '.join(near)}?" if near else _listed(known)
     return f"no document has a field {names}; {hint}"
@@ -44,15 +44,15 @@ def _fields(node: Node) -> Iterator[Field]:
                 yield node.field
 
 
-def _is_held(view: ReadTransaction, field: Field, living: str) -> bool:
+def _is_held(view: ReadTransaction, field: Field, not_deleted: str) -> bool:
     held = condition_of(Not(IsNull(field)))
-    return bool(view.rows(f"SELECT 1 FROM documents WHERE ({held.sql}) AND {living} LIMIT 1", held.parameters))
+    return bool(view.rows(f"SELECT 1 FROM documents WHERE ({held.sql}) AND {not_deleted} LIMIT 1", held.parameters))
 
 
-def _known(view: ReadTransaction, living: str) -> list[str]:
+def _known(view: ReadTransaction, not_deleted: str) -> list[str]:
     """Names of fields, nested ones as paths, of the first documents."""
     found: dict[str, None] = {}
-    for (metadata,) in view.rows(f"SELECT metadata FROM documents WHERE {living} LIMIT {READ}"):
+    for (metadata,) in view.rows(f"SELECT metadata FROM documents WHERE {not_deleted} LIMIT {READ}"):
         _gather(json.loads(metadata or "{}"), "", found, DEEPEST)
     return list(found)
 

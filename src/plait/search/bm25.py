@@ -26,8 +26,8 @@ from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
 from plait.search.retriever import Allowed
 from plait.search.trace import Trace
 from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import living
-from plait.storage.files.text_index import Words, read_words
+from plait.storage.deletes import not_deleted
+from plait.storage.files.text_index import TextIndex, read_words
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot
 from plait.text.analyser import Analyser, QueryTerm
@@ -137,7 +137,7 @@ class SnapshotBm25:
         """The segment whose text index is used: it holds nearly all documents, analysed by the rules of now."""
         n_rows = sum(segment.n_rows for segment in self._segments)
         for segment in self._segments:
-            file = segment.words_file
+            file = segment.text_index_file
             fresh = segment.n_live >= (1 - MAX_STALE_SHARE) * n_rows
             if file is not None and fresh and file.rules == read_rules(self._catalogue):
                 return segment
@@ -146,9 +146,9 @@ class SnapshotBm25:
     @cached_property
     def segment_index(self) -> SegmentTextSearch | None:
         segment = self.text_segment
-        if segment is None or segment.words is None:
+        if segment is None or segment.text_index is None:
             return None
-        words = segment.words
+        words = segment.text_index
         live = None if segment.live is None else segment.live[np.searchsorted(segment.docs, words.docs)]
         return SegmentTextSearch(words, live)
 
@@ -160,7 +160,7 @@ class SnapshotBm25:
         last, words = int(self.segment_index.docs[-1]), self.segment_index.words
         sql = (
             "SELECT doc, title, text FROM documents "
-            f"WHERE doc > ? AND {living(self._catalogue.count('format'))} ORDER BY doc LIMIT ?"
+            f"WHERE doc > ? AND {not_deleted(self._catalogue.count('format'))} ORDER BY doc LIMIT ?"
         )
         documents = self._catalogue.rows(sql, [last, MAX_RECENT_DOCUMENTS + 1])
         if not 0 < len(documents) <= MAX_RECENT_DOCUMENTS:
@@ -187,7 +187,7 @@ def bm25_of(snapshot: Snapshot) -> SnapshotBm25:
 class SegmentTextSearch:
     """BM25 over the text index of a compacted segment: impacts select candidates, counts and lengths score them."""
 
-    def __init__(self, words: Words, live: NDArray[np.bool_] | None) -> None:
+    def __init__(self, words: TextIndex, live: NDArray[np.bool_] | None) -> None:
         """`live` says which documents are not deleted; None is all."""
         self.words, self._live = words, live
 
@@ -269,7 +269,7 @@ class RecentTextSearch:
     N, avgdl and df are those of the segment, so that all documents are scored alike. Threads may share it.
     """
 
-    def __init__(self, documents: Sequence[tuple[int, str, str]], analyser: Analyser, statistics: Words) -> None:
+    def __init__(self, documents: Sequence[tuple[int, str, str]], analyser: Analyser, statistics: TextIndex) -> None:
         """`documents` are number, title and text, ascending; `statistics` is the text index of the segment."""
         self.docs = np.asarray([doc for doc, _, _ in documents], np.int64)
         self._statistics = statistics

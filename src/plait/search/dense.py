@@ -18,8 +18,7 @@ from plait.search.filtering import Eligible, eligible, kept
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.retriever import Allowed, Rows, by_document, candidate_rows, documents_of, missing_embeddings
 from plait.search.trace import Stage, Trace
-from plait.storage.corruption import blaming
-from plait.storage.segment import Segment
+from plait.storage.segment import Segment, segment_errors
 from plait.storage.store import Snapshot
 
 # A block of dense rows is multiplied with many queries at a time; 8,192 rows of 384 floats are 12 MB.
@@ -70,13 +69,13 @@ class ProbedDense:
         parts = eligible(snapshot, allowed)
         small = kept(snapshot, allowed, "small dense parts", lambda: _SmallParts(parts))
         for part in small.others:
-            cells = part.segment.cells if len(part) > max(self.exhaustive_below, k) else None
+            cells = part.segment.dense_ivf if len(part) > max(self.exhaustive_below, k) else None
             if cells is None:
                 _score_all(part.segment, part.base, part.rows, queries, k, found)
                 continue
             search = _CellSearch(part, cells, k, self.config, self.share_of_cells)
             for query, own in zip(queries, found, strict=True):
-                with within.stage("cells") as stage, blaming(part.segment, "dense"):
+                with within.stage("cells") as stage, segment_errors(part.segment, "dense"):
                     own.append(search.search(query, stage))
         small.score(queries, k, found)
         trace.add(within, under=self.name)
@@ -88,7 +87,7 @@ class _SmallParts:
     they are few. A call for each would take longer than the products do."""
 
     def __init__(self, parts: Sequence[Eligible]) -> None:
-        small = [part for part in parts if part.segment.cells_file is None and len(part) <= SMALL]
+        small = [part for part in parts if part.segment.dense_ivf_file is None and len(part) <= SMALL]
         self.others = [part for part in parts if part not in small]
         self._parts = small
         rows = [part.numbers for part in small]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
 from plait.storage.catalogue import GRAVES_FORMAT
 from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import living
+from plait.storage.deletes import not_deleted
 from plait.text.analyser import QueryTerm
 
 MAX_SQL_INTEGER = 2**63 - 1
@@ -114,7 +114,7 @@ class Fts5Search:
 
     @cached_property
     def _not_deleted(self) -> str:
-        return living(self._catalogue.count("format"), "rowid")
+        return not_deleted(self._catalogue.count("format"), "rowid")
 
     @cached_property
     def _n_rows(self) -> int:

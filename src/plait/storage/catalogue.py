@@ -23,7 +23,7 @@ from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
 from plait.records import Document
 from plait.storage.connection import ReadTransaction
 from plait.storage.documents import content_digest, plain_metadata
-from plait.storage.segment_file import FileFacts
+from plait.storage.segment_file import FileRecord
 from plait.text.analyser import Analyser
 from plait.text.fts_table import add_words, tidy_words, words_schema
 from plait.version import __version__
@@ -66,7 +66,7 @@ class SegmentRecord:
 
     number: int
     n_rows: int
-    files: Mapping[str, FileFacts]  # by name
+    files: Mapping[str, FileRecord]  # by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SegmentRun:
     """Segments that are neighbours, and the numbers of documents that they have to themselves."""
 
     segments: tuple[int, ...]
@@ -160,9 +160,9 @@ def replace_segments(
     connection: sqlite3.Connection,
     record: SegmentRecord | None,
     places: NDArray[np.int64],
-    old: Stretch | None = None,
+    old: SegmentRun | None = None,
 ) -> None:
-    """Puts one segment in the place of some others, or of all; None is for segments without a living row.
+    """Puts one segment in the place of some others, or of all; None is for segments without a not_deleted row.
 
     `places` (documents, 3) has the number, the first row and the count of rows of every document of them. What was
     deleted of them must have been taken out.
@@ -246,11 +246,11 @@ def read_segment(view: ReadTransaction, number: int) -> SegmentRecord:
     return SegmentRecord(number, n_rows, _files(number, files))
 
 
-def _files(number: int, stored: str) -> dict[str, FileFacts]:
+def _files(number: int, stored: str) -> dict[str, FileRecord]:
     try:
-        files = {name: FileFacts(**facts) for name, facts in json.loads(stored).items()}
+        files = {name: FileRecord(**facts) for name, facts in json.loads(stored).items()}
     except (ValueError, TypeError, AttributeError):
-        files = {"": FileFacts(0, 0, 0)}
+        files = {"": FileRecord(0, 0, 0)}
     if not all(_FILE_NAME.fullmatch(name) for name in files):
         raise CorruptIndexError(f"the catalogue's list of files of segment {number} is damaged: {stored!r:.200}")
     return files

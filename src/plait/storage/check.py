@@ -15,14 +15,14 @@ from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, P
 from plait.storage.catalogue import GRAVES_FORMAT, SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
 from plait.storage.check_documents import check_contents
 from plait.storage.connection import ReadTransaction, connect
-from plait.storage.deletes import living
+from plait.storage.deletes import not_deleted
 from plait.storage.fsync import storage_errors
 from plait.storage.fusion_weights import read_weights
 from plait.storage.segment import Segment, file_names, open_file
 from plait.storage.segment_file import SegmentFile
 from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
-from plait.storage.tuned_params import read_plan
+from plait.storage.tuned_params import read_tuned_params
 from plait.storage.writer import leftovers
 
 ATTEMPTS = 3
@@ -122,14 +122,14 @@ def sound_segment(
             segment = Segment(record, store.spec, files, dead)
             _ = segment.multi, segment.coded, segment.sparse  # checks the offsets
             _check_fixed(segment, store, view)
-            if segment.coded_file is not None:
-                segment.coded_file.check_values()
-            if segment.near_file is not None:
-                segment.near_file.check_values()
-            if segment.cells_file is not None and segment.dense is not None:
-                segment.cells_file.check_values(segment.dense)
-            if segment.words_file is not None:
-                segment.words_file.check_values(segment.docs)
+            if segment.residual_file is not None:
+                segment.residual_file.check_values()
+            if segment.centroid_ids_file is not None:
+                segment.centroid_ids_file.check_values()
+            if segment.dense_ivf_file is not None and segment.dense is not None:
+                segment.dense_ivf_file.check_values(segment.dense)
+            if segment.text_index_file is not None:
+                segment.text_index_file.check_values(segment.docs)
             if segment.sparse_file is not None:
                 segment.sparse_file.check_values()
             sound = segment
@@ -181,18 +181,18 @@ def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> di
             file = open_file(store.path, record, name)
             file.verify()
             files[name] = file
-            report.n_bytes += file.facts.nbytes
+            report.n_bytes += file.record.nbytes
     return files if names is not None and len(files) == len(names) else None
 
 
 def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
-    damage = read_plan(view).damage
+    damage = read_tuned_params(view).damage
     if damage:
         report.problems.append(f"{CATALOGUE}: {damage}; run plait tune anew, or with --reset")
     damage = read_weights(view).damage
     if damage:
         report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --weights anew, or plait tune --reset")
-    among = living(view.count("format"))
+    among = not_deleted(view.count("format"))
     report.n_documents = view.rows(f"SELECT COUNT(*) FROM documents WHERE {among}")[0][0]
     counted = view.count("n_documents")
     if counted != report.n_documents:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import living
+from plait.storage.deletes import not_deleted
 from plait.storage.documents import digest_holds
 from plait.storage.segment import Segment
 
@@ -22,7 +22,7 @@ def check_contents(segments: Mapping[int, Segment], view: ReadTransaction) -> li
     """
     problems = [problem for segment in segments.values() for problem in _row_problems(segment)]
     claimed = {number: np.zeros(segment.n_rows, bool) for number, segment in segments.items()}
-    last, lives = -1, living(view.count("format"))
+    last, lives = -1, not_deleted(view.count("format"))
     while True:
         rows = view.rows(
             f"SELECT doc, id, title, text, metadata, digest, segment, first_row, n_rows, {lives} FROM documents"

@@ -16,7 +16,7 @@ from plait.codec.train import add_noise, draw_neighbouring_rows
 from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim, top_k
 from plait.scoring.residual import residual_maxsim
-from plait.storage.compress import in_order
+from plait.storage.compress import map_in_order
 from plait.storage.connection import ReadTransaction
 from plait.storage.merge import Part
 
@@ -51,7 +51,7 @@ def codes_recall(parts: Sequence[Part], items: CodedItems, *, n_threads: int = 1
         by_vectors[source] = by_codes[source] = -np.inf  # finding what it was drawn from is no test
         return len(np.intersect1d(top_k(by_vectors, K), top_k(by_codes, K))) / K
 
-    return round(float(np.mean(list(in_order(recall, queries, n_threads=n_threads)))), 4)
+    return round(float(np.mean(list(map_in_order(recall, queries, n_threads=n_threads)))), 4)
 
 
 def _query(vectors: MultiVectors, source: int, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -17,11 +17,11 @@ from plait.codec.train import MIN_ROWS, ROWS_PER_CELL, FittedCodec, cells_for, f
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.storage.codec_recall import codes_recall
-from plait.storage.compress import Coding, write_coded
+from plait.storage.compress import Coding, write_residual
 from plait.storage.drift import Drift, drift_of
-from plait.storage.files.centroid_ids import NEAR, write_near
-from plait.storage.files.dense_ivf import CELLS, are_wanted, centroids_to_keep, write_cells
-from plait.storage.files.residual import CODED, CodedFile, same_codec
+from plait.storage.files.centroid_ids import NEAR, write_centroid_ids
+from plait.storage.files.dense_ivf import CELLS, are_wanted, centroids_to_keep, write_dense_ivf
+from plait.storage.files.residual import CODED, ResidualFile, same_codec
 from plait.storage.files.sparse import SPARSE
 from plait.storage.files.sparse_merge import write_merged
 from plait.storage.files.text_index import are_wanted as words_are_wanted
@@ -29,7 +29,7 @@ from plait.storage.fsync import sync_folder
 from plait.storage.merge import Part, dense_array, multi_arrays, parts_of, row_arrays, sample_of
 from plait.storage.merge_policy import CODED_FROM
 from plait.storage.segment import Segment, verify_once
-from plait.storage.segment_file import FileFacts, SegmentFile
+from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import write_file
 from plait.storage.store import check_poolable
 
@@ -64,11 +64,11 @@ class CompactionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompactionRequest:
     """What the caller asked for; None is what the index has, or else the default."""
 
     bits: int | None
-    fine: bool | None
+    keep_8bit: bool | None
     retrain: bool
     pooling: Pooling | None = None
     merging: bool = False  # some segments of an index: no codec is fitted, and what is few stays float16
@@ -81,10 +81,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewSegment:
     """A new segment that is on the disk and not yet live."""
 
-    files: dict[str, FileFacts]
+    files: dict[str, FileRecord]
     places: NDArray[np.int64]  # (documents, 3): number, first row, count of rows
     coding: Coding | None
     drift: Drift | None
@@ -111,7 +111,7 @@ class Compaction:
         self,
         segments: Sequence[Segment],
         spec: EmbeddingSpec,
-        wanted: Wanted,
+        wanted: CompactionRequest,
         pooling: Pooling | None = None,
         drift: Drift | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class Compaction:
         there = None if self._first is None else self._first.coded
         self._bits = wanted.bits or (DEFAULT_BITS if there is None else there.codec.bits)
         has_fine = there is not None and there.codes_8bit is not None
-        self._fine = has_fine if wanted.fine is None else wanted.fine
+        self._fine = has_fine if wanted.keep_8bit is None else wanted.keep_8bit
         self._keeps = self._can_keep(wanted)
         self.notes: list[str] = []
         self._merging, self._rules = wanted.merging, wanted.rules
@@ -142,7 +142,7 @@ class Compaction:
             self._keeps = self._still_suits(drift)
         self._uncoded = self._why_not_coded()
         self.notes += [self._uncoded] if self._uncoded else []
-        if not self._uncoded and wanted.fine:
+        if not self._uncoded and wanted.keep_8bit:
             self._refuse_fine()
         if self.new_pooling is not None and coded:
             decoded = "what was compressed was pooled as its codes stand for it: the vectors as they were are gone"
@@ -160,8 +160,8 @@ class Compaction:
         return whole and self._as_it_is and self._has_what_it_wants(self._segments[0])
 
     def _has_what_it_wants(self, segment: Segment) -> bool:
-        has_words = segment.words_file is not None and segment.words_file.rules == self._rules
-        return self._wants_cells == (segment.cells_file is not None) and self.wants_words == has_words
+        has_words = segment.text_index_file is not None and segment.text_index_file.rules == self._rules
+        return self._wants_cells == (segment.dense_ivf_file is not None) and self.wants_words == has_words
 
     @property
     def wants_words(self) -> bool:
@@ -178,8 +178,8 @@ class Compaction:
 
     @property
     def _largest_cells(self) -> DenseIvf | None:
-        there = [part.segment for part in self.parts if part.segment.cells_file is not None]
-        return max(there, key=lambda segment: segment.n_rows).cells if there else None
+        there = [part.segment for part in self.parts if part.segment.dense_ivf_file is not None]
+        return max(there, key=lambda segment: segment.n_rows).dense_ivf if there else None
 
     @property
     def other_codes(self) -> str:
@@ -195,9 +195,9 @@ class Compaction:
 
     @property
     def bytes_before(self) -> int:
-        return sum(file.facts.nbytes for segment in self._segments for file in segment.files.values())
+        return sum(file.record.nbytes for segment in self._segments for file in segment.files.values())
 
-    def write(self, folder: Path, *, number: int, n_threads: int) -> Draft:
+    def write(self, folder: Path, *, number: int, n_threads: int) -> NewSegment:
         """Writes the new folder and makes it durable."""
         folder.mkdir(parents=True)
         own = {"segment": number}
@@ -209,7 +209,7 @@ class Compaction:
                 written_dense = SegmentFile.open(folder / "dense.plait")
                 values = written_dense.array("values", "<f4", (self.n_rows, self._spec.dense))
                 kept = centroids_to_keep(self._largest_cells, self.n_rows)
-                files[CELLS] = write_cells(folder / CELLS, values, number=number, kept=kept, n_threads=n_threads)
+                files[CELLS] = write_dense_ivf(folder / CELLS, values, number=number, kept=kept, n_threads=n_threads)
         if self._spec.sparse is not None:
             files[SPARSE] = write_merged(folder / SPARSE, self.parts, number=number)
         coding, drift, recall = None, None, None
@@ -220,21 +220,21 @@ class Compaction:
             if self._merging and self._first is not None and self._first.coded is not None:
                 vectors = SegmentFile.open(folder / "multi.plait").array("values", "<f2", (None, self._spec.multi))
                 codebook = self._first.coded.codec.codebook
-                files[NEAR] = write_near(folder / NEAR, vectors, codebook, number=number)
+                files[NEAR] = write_centroid_ids(folder / NEAR, vectors, codebook, number=number)
         elif self._spec.multi is not None:
             coding = self._coding(n_threads)
-            compressed = write_coded(folder, self.parts, coding, number=number, n_threads=n_threads)
-            files[CODED] = compressed.facts
+            compressed = write_residual(folder, self.parts, coding, number=number, n_threads=n_threads)
+            files[CODED] = compressed.record
             if not coding.is_new and compressed.error is not None:
                 drift = Drift(compressed.n_coded, compressed.error / max(coding.fitted.error, 1e-12))
             if coding.is_new:
-                written = CodedFile(SegmentFile.open(folder / CODED), self.n_rows, self._spec.multi)
+                written = ResidualFile(SegmentFile.open(folder / CODED), self.n_rows, self._spec.multi)
                 recall = codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
         sync_folder(folder.parent)
-        return Draft(files, places_of(self.parts), coding, drift, recall)
+        return NewSegment(files, places_of(self.parts), coding, drift, recall)
 
-    def report(self, draft: Draft | None, n_documents: int, *, seconds: float) -> CompactionReport:
+    def report(self, draft: NewSegment | None, n_documents: int, *, seconds: float) -> CompactionReport:
         """What was done; without a draft, that there was nothing to do."""
         n_before = len(self._segments)
         files = {} if draft is None else draft.files
@@ -242,7 +242,7 @@ class Compaction:
         coding = None if draft is None else draft.coding
         codec = coding.fitted.codec if coding is not None else None
         if draft is None and self._first is not None and self._first.coded is not None:
-            codec, files = self._first.coded.codec, {CODED: self._first.files[CODED].facts}
+            codec, files = self._first.coded.codec, {CODED: self._first.files[CODED].record}
         multi = files.get(CODED) or files.get("multi.plait")
         return CompactionReport(
             n_documents=n_documents,
@@ -284,7 +284,7 @@ class Compaction:
                     f"{segment.coded.codec.bits} bits; leave fine out, or build the index again"
                 )
 
-    def _can_keep(self, wanted: Wanted) -> bool:
+    def _can_keep(self, wanted: CompactionRequest) -> bool:
         there = self._first.coded if self._first is not None else None
         if there is None or wanted.retrain or self.new_pooling is not None or self._bits != there.codec.bits:
             return False
@@ -294,7 +294,7 @@ class Compaction:
         """Whether the codec is kept though vectors of another kind may have come since it was fitted."""
         new = [part for part in self.parts if part.segment.coded is None]
         assert self._first is not None
-        drift = Drift.together(before, drift_of(new, fitted_of(self._first, fine=False), seed=SEED))
+        drift = Drift.together(before, drift_of(new, fitted_of(self._first, keep_8bit=False), seed=SEED))
         if drift is None or drift.n_vectors < RETRAIN_SHARE * self.n_vectors or drift.ratio < RETRAIN_DRIFT:
             return True
         self.notes.append(
@@ -307,7 +307,7 @@ class Compaction:
         if self._keeps:
             assert self._first is not None
             kept = frozenset(segment.number for segment in self._coded)
-            return Coding(fitted_of(self._first, fine=self._fine), kept, is_new=False, fixed=self._fixed)
+            return Coding(fitted_of(self._first, keep_8bit=self._fine), kept, is_new=False, fixed=self._fixed)
         n_cells = cells_for(self.n_vectors)
         places = sample_rows(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         fitted = fit(
@@ -342,12 +342,14 @@ def places_of(parts: Sequence[Part]) -> NDArray[np.int64]:
     return np.stack(np.unique(docs, return_index=True, return_counts=True), axis=1)
 
 
-def fitted_of(segment: Segment, *, fine: bool) -> FittedCodec:
+def fitted_of(segment: Segment, *, keep_8bit: bool) -> FittedCodec:
     """The codec of a compressed segment, with its fine codes if they are wanted and there."""
     assert segment.coded is not None
-    assert segment.coded_file is not None
+    assert segment.residual_file is not None
     own = segment.coded.codes_8bit
-    return FittedCodec(segment.coded.codec, own[0] if fine and own is not None else None, segment.coded_file.error)
+    return FittedCodec(
+        segment.coded.codec, own[0] if keep_8bit and own is not None else None, segment.residual_file.error
+    )
 
 
 def _alike(coded: Sequence[Segment]) -> bool:

@@ -26,7 +26,7 @@ from plait.codec.train import FittedCodec, squared_error
 from plait.scoring.residual import CodedRows
 from plait.storage.files.residual import CODED, cell_type, codec_arrays, codec_attributes
 from plait.storage.merge import Block, Part, blocks_of, offsets_of, taken
-from plait.storage.segment_file import BLOCK, DTYPES, FileFacts
+from plait.storage.segment_file import BLOCK, DTYPES, FileRecord
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 T = TypeVar("T")
@@ -47,14 +47,14 @@ class Coding:
 class Compressed:
     """A file that was written, and what coding lost on the vectors that were not copied."""
 
-    facts: FileFacts
+    record: FileRecord
     error: float | None  # squared distance, the mean; None where all were copied
     n_coded: int  # vectors that were not copied
 
 
-def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: int, n_threads: int) -> Compressed:
+def write_residual(folder: Path, parts: Sequence[Part], coding: Coding, *, number: int, n_threads: int) -> Compressed:
     """Codes all vectors and writes them, with their postings; the same bytes for any number of threads."""
-    codec, fine = coding.fitted.codec, coding.fitted.codec_8bit
+    codec, codec_8bit = coding.fitted.codec, coding.fitted.codec_8bit
     cells_as = cell_type(len(codec.codebook))
     offsets = offsets_of(parts)
     n_vectors, lost, n_coded = int(offsets[-1]), 0.0, 0
@@ -67,8 +67,12 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
                 ("codes", "|u1", row_bytes(codec.dim, codec.bits)),
                 ("row_lengths", "|u1", None),
                 ("row_factors", "|u1", None),
-                *([("fine_codes", "|u1", codec.dim)] if fine is not None else []),
-                *([(f"fine_row_{kind}", "|u1", None) for kind in ("lengths", "factors")] if fine is not None else []),
+                *([("fine_codes", "|u1", codec.dim)] if codec_8bit is not None else []),
+                *(
+                    [(f"fine_row_{kind}", "|u1", None) for kind in ("lengths", "factors")]
+                    if codec_8bit is not None
+                    else []
+                ),
             ]
         }
 
@@ -79,7 +83,7 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
                 else _coded(block, coding.fitted, directions)
             )
 
-        for arrays, block_lost, n_block in in_order(code, blocks_of(parts), n_threads=n_threads):
+        for arrays, block_lost, n_block in map_in_order(code, blocks_of(parts), n_threads=n_threads):
             for name, array in arrays.items():
                 waiting[name].append(array)
             lost, n_coded = lost + block_lost, n_coded + n_block
@@ -94,8 +98,8 @@ def write_coded(folder: Path, parts: Sequence[Part], coding: Coding, *, number: 
         attributes = {"segment": number, **codec_attributes(coding.fitted)}
         if coding.fixed is not None:
             attributes["fixed"] = coding.fixed
-        facts = write_file(folder / CODED, "coded", sources, attributes=attributes)
-    return Compressed(facts, lost / n_coded if n_coded else None, n_coded)
+        record = write_file(folder / CODED, "coded", sources, attributes=attributes)
+    return Compressed(record, lost / n_coded if n_coded else None, n_coded)
 
 
 def _coded(
@@ -107,8 +111,8 @@ def _coded(
     assert coded.cells is not None
     arrays = {"cells": coded.cells, **_arrays(coded)}
     if fitted.codec_8bit is not None:
-        fine = fitted.codec_8bit.encode(rows, cells)
-        arrays.update(_arrays(fine, "fine_"))
+        rows_8bit = fitted.codec_8bit.encode(rows, cells)
+        arrays.update(_arrays(rows_8bit, "fine_"))
     return arrays, squared_error(rows, fitted.codec.decode(coded)), len(rows)
 
 
@@ -120,8 +124,8 @@ def _copied(block: Block, coding: Coding) -> tuple[dict[str, NDArray[Any]], floa
     arrays = {"cells": coded.cells, **_arrays(coded)}
     if coding.fitted.codec_8bit is not None:
         assert items.codes_8bit is not None
-        fine = taken(items.codes_8bit[1], block.numbers)
-        arrays.update(_arrays(fine, "fine_"))
+        rows_8bit = taken(items.codes_8bit[1], block.numbers)
+        arrays.update(_arrays(rows_8bit, "fine_"))
     return arrays, 0.0, 0
 
 
@@ -134,7 +138,7 @@ def _arrays(coded: CodedRows, prefix: str = "") -> dict[str, NDArray[Any]]:
     }
 
 
-def in_order(function: Callable[[T], R], values: Iterable[T], *, n_threads: int) -> Iterator[R]:
+def map_in_order(function: Callable[[T], R], values: Iterable[T], *, n_threads: int) -> Iterator[R]:
     """`function` of each value, in their order, worked out by several threads that run at most a little ahead."""
     if n_threads == 1:
         yield from map(function, values)

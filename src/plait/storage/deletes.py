@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plait.storage.catalogue import GRAVES_FORMAT, Stretch, chunks, marks, read_count
+from plait.storage.catalogue import GRAVES_FORMAT, SegmentRun, chunks, marks, read_count
 from plait.text.analyser import Analyser
 from plait.text.fts_table import remove_words, rewrite_words
 
@@ -26,24 +26,24 @@ PLACE = "doc, segment, first_row, n_rows"
 Place = tuple[int, int, int, int]
 
 
-def living(format_number: int, number: str = "doc") -> str:
+def not_deleted(format_number: int, number: str = "doc") -> str:
     """The SQL condition that holds for documents that are not deleted, by the column that has their number. An index of
     an older format has no graves: what was deleted was taken out at once."""
     return f"{number} NOT IN (SELECT doc FROM graves)" if format_number >= GRAVES_FORMAT else "TRUE"
 
 
-def bury_named(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
+def delete_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
     """Deletes documents by id; says how many were there. The cost is that of what is deleted, and no text is read."""
     return _bury(connection, [place for some in chunks(sorted(set(ids))) for place in _places(connection, some)])
 
 
-def bury_where(connection: sqlite3.Connection, condition: Condition) -> int:
+def delete_where_sql(connection: sqlite3.Connection, condition: Condition) -> int:
     """The same for what a filter accepts."""
     sql = f"SELECT {PLACE} FROM documents WHERE ({condition.sql}) AND {_living_of(connection)}"
     return _bury(connection, connection.execute(sql, condition.parameters).fetchall())
 
 
-def make_room(connection: sqlite3.Connection, analyser: Analyser, ids: Sequence[str]) -> int:
+def free_ids(connection: sqlite3.Connection, analyser: Analyser, ids: Sequence[str]) -> int:
     """Takes out the documents that have these ids, so that others may have them; says how many were not deleted."""
     n_living = 0
     for some in chunks(list(dict.fromkeys(ids))):
@@ -55,7 +55,7 @@ def make_room(connection: sqlite3.Connection, analyser: Analyser, ids: Sequence[
     return n_living
 
 
-def empty_graves(connection: sqlite3.Connection, analyser: Analyser, stretch: Stretch | None = None) -> None:
+def purge_deleted(connection: sqlite3.Connection, analyser: Analyser, stretch: SegmentRun | None = None) -> None:
     """Takes out for good what was deleted of some segments, or of all."""
     if read_count(connection, "format") < GRAVES_FORMAT:
         return
@@ -73,7 +73,7 @@ def empty_graves(connection: sqlite3.Connection, analyser: Analyser, stretch: St
 
 
 def _living_of(connection: sqlite3.Connection) -> str:
-    return living(read_count(connection, "format"))
+    return not_deleted(read_count(connection, "format"))
 
 
 def _places(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Place]:
@@ -92,8 +92,8 @@ def _bury(connection: sqlite3.Connection, places: Sequence[Place]) -> int:
 
 
 def _bury_rows(connection: sqlite3.Connection, places: Sequence[Place]) -> None:
-    in_order = sorted(places, key=lambda place: place[1:])
-    rows = ((segment, row) for _, segment, first, n_rows in in_order for row in range(first, first + n_rows))
+    map_in_order = sorted(places, key=lambda place: place[1:])
+    rows = ((segment, row) for _, segment, first, n_rows in map_in_order for row in range(first, first + n_rows))
     connection.executemany("INSERT INTO tombstones VALUES (?, ?)", rows)
 
 

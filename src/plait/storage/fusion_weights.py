@@ -44,24 +44,24 @@ def _is_weight(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWeights:
+class SavedWeights:
     """What the catalogue has for weights: some, or none, or damage."""
 
     fitted: FittedWeights | None
     damage: str = ""
 
 
-def read_weights(view: ReadTransaction) -> ReadWeights:
+def read_weights(view: ReadTransaction) -> SavedWeights:
     """The weights of this state; damage is told, not raised."""
     rows = view.rows("SELECT value FROM meta WHERE key = ?", [KEY])
     if not rows:
-        return ReadWeights(None)
+        return SavedWeights(None)
     try:
-        return ReadWeights(FittedWeights(**json.loads(rows[0][0])))
+        return SavedWeights(FittedWeights(**json.loads(rows[0][0])))
     except CorruptIndexError as error:
-        return ReadWeights(None, str(error))
+        return SavedWeights(None, str(error))
     except (ValueError, TypeError) as error:
-        return ReadWeights(None, f"the saved weights cannot be read ({error!s:.100})")
+        return SavedWeights(None, f"the saved weights cannot be read ({error!s:.100})")
 
 
 def write_weights(connection: sqlite3.Connection, fitted: FittedWeights | None) -> None:
@@ -71,7 +71,7 @@ def write_weights(connection: sqlite3.Connection, fitted: FittedWeights | None) 
         connection.execute("INSERT INTO meta VALUES (?, ?)", [KEY, json.dumps(asdict(fitted), allow_nan=False)])
 
 
-def as_fields(read: ReadWeights) -> dict[str, Any] | None:
+def as_fields(read: SavedWeights) -> dict[str, Any] | None:
     """For programs: the weights with `damage`, or None where there are none."""
     if read.fitted is None and not read.damage:
         return None

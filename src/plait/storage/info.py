@@ -13,10 +13,10 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.storage.catalogue import pooling_in, read_meta, read_segments
 from plait.storage.connection import ReadTransaction
 from plait.storage.drift import Drift, read_drift
-from plait.storage.fusion_weights import ReadWeights, read_weights
+from plait.storage.fusion_weights import SavedWeights, read_weights
 from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
-from plait.storage.tuned_params import ReadPlan, read_plan
+from plait.storage.tuned_params import SavedParams, read_tuned_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class StoreInfo:
     created: str
     fingerprint: str
     spec: EmbeddingSpec
-    facts: Mapping[str, Any]
-    tuned: ReadPlan  # the plan that searches of the multi strand go by
+    properties: Mapping[str, Any]
+    tuned: SavedParams  # the plan that searches of the multi strand go by
     pooling: str = ""  # how the multi strand is pooled; empty where it is not
-    weights: ReadWeights = ReadWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
+    weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
     language: str | None = None  # that the full text is stemmed for; None is English, and texts of any language
     drift: Drift | None = None  # of vectors that were coded since the codec was fitted
     resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
@@ -55,7 +55,7 @@ def info(store: Store) -> StoreInfo:
     try:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
-        n_documents, tuned, drift = view.count("n_documents"), read_plan(view), read_drift(view)
+        n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
         weights = read_weights(view)
         meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
     finally:
@@ -76,7 +76,7 @@ def info(store: Store) -> StoreInfo:
         created=store.created,
         fingerprint=store.fingerprint,
         spec=store.spec,
-        facts=json.loads(meta["facts"]),
+        properties=json.loads(meta["facts"]),
         tuned=tuned,
         weights=weights,
         language=store.language,

@@ -7,14 +7,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from plait.storage.catalogue import Stretch
+from plait.storage.catalogue import SegmentRun
 from plait.storage.files.residual import same_codec
 from plait.storage.segment import Segment
 
 FANOUT = 8
 SMALLEST = 1 << 20  # bytes; all segments below are of one tier
 LARGEST = 512 << 20  # bytes that one merge reads: what a write may have to wait for
-MOST_DEAD = 0.5  # a segment with more deleted than living rows is rewritten: that costs less than deleting did
+MOST_DEAD = 0.5  # a segment with more deleted than not_deleted rows is rewritten: that costs less than deleting did
 CODED_FROM = 1 << 16  # vectors; fewer stay float16, as exhaustive search of them is quick
 
 
@@ -37,15 +37,15 @@ def codec_source(segments: Sequence[Segment]) -> Segment | None:
     return max(coded, key=lambda segment: segment.n_rows, default=None)
 
 
-def stretch_of(segments: Sequence[Segment]) -> Stretch:
+def run_of(segments: Sequence[Segment]) -> SegmentRun:
     numbers = tuple(segment.number for segment in segments)
     ends = [int(segment.docs[place]) for segment in segments for place in (0, -1)]
-    return Stretch(numbers, min(ends), max(ends))
+    return SegmentRun(numbers, min(ends), max(ends))
 
 
 def _living(segment: Segment) -> float:
     """Bytes that a merge would write for it."""
-    return sum(file.facts.nbytes for file in segment.files.values()) * segment.n_live / max(segment.n_rows, 1)
+    return sum(file.record.nbytes for file in segment.files.values()) * segment.n_live / max(segment.n_rows, 1)
 
 
 def _tier(segment: Segment) -> int:

@@ -21,7 +21,7 @@ from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.storage import catalogue
 from plait.storage.check import CheckReport, check, sound_segment
 from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import living
+from plait.storage.deletes import not_deleted
 from plait.storage.documents import digest_holds
 from plait.storage.files.centroid_ids import NEAR
 from plait.storage.files.dense_ivf import CELLS
@@ -31,7 +31,7 @@ from plait.storage.rescue import write_documents
 from plait.storage.segment import Segment, segment_folder
 from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
-from plait.storage.tuned_params import read_plan, write_plan
+from plait.storage.tuned_params import read_tuned_params, write_tuned_params
 from plait.storage.writer import Writer
 from plait.text.fts_table import BATCH, read_analyser, rewrite_words
 
@@ -103,7 +103,7 @@ def _sound_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
     """The segments whose files are as they were written; their deleted rows are found out anew."""
     view, sound = ReadTransaction(store.path / CATALOGUE), {}
     try:
-        report.damaged_plan = bool(read_plan(view).damage)
+        report.damaged_plan = bool(read_tuned_params(view).damage)
         numbers = [number for (number,) in view.rows("SELECT segment FROM segments ORDER BY segment")]
         for number in numbers:
             segment = None
@@ -130,7 +130,7 @@ def _homeless(writer: Writer, sound: dict[int, Segment], report: RepairReport) -
     gone: list[int] = []
     last = -1
     columns = "doc, id, title, text, metadata, digest, segment, first_row, n_rows"
-    among = living(catalogue.read_count(writer.connection, "format"))
+    among = not_deleted(catalogue.read_count(writer.connection, "format"))
     while True:
         with storage_errors(writer.path):
             rows = writer.connection.execute(
@@ -178,7 +178,7 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
     highest = connection.execute("SELECT COALESCE(MAX(segment), 0) + 1 FROM segments").fetchone()[0]
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
     if report.damaged_plan:
-        write_plan(connection, None)
+        write_tuned_params(connection, None)
     rewrite_words(connection, read_analyser(connection))  # it may hold words of what is gone
     return 0
 

@@ -30,13 +30,13 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
 from plait.scoring.sparse import Impacts
 from plait.storage.catalogue import SegmentRecord
-from plait.storage.files.centroid_ids import NEAR, NearFile, mark_of, write_near
-from plait.storage.files.dense_ivf import CELLS, CellsFile
-from plait.storage.files.residual import CODED, CodedFile, fixed_of
+from plait.storage.files.centroid_ids import NEAR, CentroidIdsFile, mark_of, write_centroid_ids
+from plait.storage.files.dense_ivf import CELLS, DenseIvfFile
+from plait.storage.files.residual import CODED, ResidualFile, fixed_of
 from plait.storage.files.sparse import SPARSE, SparseFile, write_impacts
-from plait.storage.files.text_index import WORDS, Words, WordsFile
+from plait.storage.files.text_index import WORDS, TextIndex, TextIndexFile
 from plait.storage.fsync import sync_folder
-from plait.storage.segment_file import DTYPES, FileFacts, SegmentFile
+from plait.storage.segment_file import DTYPES, FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, slices, write_file
 
 # Reading this much takes less than a tenth of a second; larger segments are read whole by `check` alone.
@@ -45,6 +45,26 @@ VERIFY_UP_TO = 256 << 20
 # Segments never change, so one reading is enough for the life of the process; the key notices a file that was replaced.
 _verified: set[tuple[object, ...]] = set()
 _verified_lock = threading.Lock()
+
+
+class segment_errors:  # noqa: N801 (a context manager, used as a verb)
+    """Turns an InputError inside the block into a CorruptIndexError: queries are validated first, so a value that a
+    kernel refuses is a value of the segment. A class, because a generator-based context manager would cost as much as
+    the smaller kernels."""
+
+    __slots__ = ("_segment", "_what")
+
+    def __init__(self, segment: Segment, what: str = "compressed") -> None:
+        self._segment, self._what = segment, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InputError):
+            raise CorruptIndexError(
+                f"the {self._what} vectors of segment {self._segment.number} are damaged ({error}); run plait check"
+            ) from error
 
 
 def segment_folder(index: Path, number: int) -> Path:
@@ -71,19 +91,19 @@ class Segment:
         self.dense: NDArray[np.float32] | None = None
         if spec.dense is not None:
             self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, spec.dense))
-        self.cells_file: CellsFile | None = None
+        self.dense_ivf_file: DenseIvfFile | None = None
         if spec.dense is not None and CELLS in files:
-            self.cells_file = CellsFile(files[CELLS], self.n_rows, spec.dense)
+            self.dense_ivf_file = DenseIvfFile(files[CELLS], self.n_rows, spec.dense)
         self._multi = files.get("multi.plait") if spec.multi is not None else None
         self._multi_dim = spec.multi
-        self.coded_file: CodedFile | None = None
+        self.residual_file: ResidualFile | None = None
         if spec.multi is not None and CODED in files:
-            self.coded_file = CodedFile(files[CODED], self.n_rows, spec.multi)
-        self.near_file: NearFile | None = None
+            self.residual_file = ResidualFile(files[CODED], self.n_rows, spec.multi)
+        self.centroid_ids_file: CentroidIdsFile | None = None
         if self._multi is not None and NEAR in files:
             n_vectors = len(self._multi.array("values", "<f2", (None, spec.multi)))
-            self.near_file = NearFile(files[NEAR], n_vectors)
-        self.words_file = WordsFile(files[WORDS]) if WORDS in files else None
+            self.centroid_ids_file = CentroidIdsFile(files[NEAR], n_vectors)
+        self.text_index_file = TextIndexFile(files[WORDS]) if WORDS in files else None
         self.sparse_file: SparseFile | None = None
         if spec.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, spec.sparse)
@@ -112,8 +132,8 @@ class Segment:
     @cached_property
     def fixed(self) -> int | None:
         """The vectors of every row in the multi strand, where it is kept without offsets."""
-        if self.coded_file is not None:
-            return self.coded_file.fixed
+        if self.residual_file is not None:
+            return self.residual_file.fixed
         if self._multi is None:
             return None
         values = self._multi.array("values", "<f2", (None, self._multi_dim))
@@ -127,24 +147,24 @@ class Segment:
     @cached_property
     def coded(self) -> CodedItems | None:
         """The multi strand where it is compressed; then `multi` is None. Made when first asked for, as that is."""
-        return None if self.coded_file is None else self.coded_file.items()
+        return None if self.residual_file is None else self.residual_file.items()
 
     @cached_property
     def codebook(self) -> int | None:
         """The mark of the codec whose cells its vectors name, compressed or not; None where they name none."""
         if self.coded is not None:
             return mark_of(self.coded.codec.codebook)
-        return None if self.near_file is None else self.near_file.codebook
+        return None if self.centroid_ids_file is None else self.centroid_ids_file.codebook
 
     @cached_property
-    def cells(self) -> DenseIvf | None:
+    def dense_ivf(self) -> DenseIvf | None:
         """The dense strand in cells, where it is kept so too."""
-        return None if self.cells_file is None else self.cells_file.cells()
+        return None if self.dense_ivf_file is None else self.dense_ivf_file.cells()
 
     @cached_property
-    def words(self) -> Words | None:
+    def text_index(self) -> TextIndex | None:
         """The full text of the segment's documents, where it is kept here too."""
-        return None if self.words_file is None else self.words_file.words()
+        return None if self.text_index_file is None else self.text_index_file.words()
 
     @cached_property
     def sparse(self) -> Impacts | None:
@@ -188,10 +208,10 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
     if name not in record.files:
         raise CorruptIndexError(f"the catalogue lists no file {name} for segment {record.number} of {index}")
     file = SegmentFile.open(path)
-    if file.kind != name.removesuffix(".plait") or file.facts != record.files[name]:
+    if file.kind != name.removesuffix(".plait") or file.record != record.files[name]:
         raise CorruptIndexError(
             f"{path} is not the file that was committed: the catalogue has {record.files[name]}, the file is "
-            f"{file.kind!r} with {file.facts}; restore the index from a copy, or build it again"
+            f"{file.kind!r} with {file.record}; restore the index from a copy, or build it again"
         )
     return file
 
@@ -199,7 +219,7 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
 def open_segment(index: Path, record: SegmentRecord, spec: EmbeddingSpec, dead: NDArray[np.int64] | None) -> Segment:
     """Opens a segment, reading it whole once a process if it is small. A missing file is a FileNotFoundError."""
     files = {name: open_file(index, record, name) for name in file_names(record, spec)}
-    if sum(file.facts.nbytes for file in files.values()) <= VERIFY_UP_TO:
+    if sum(file.record.nbytes for file in files.values()) <= VERIFY_UP_TO:
         for file in files.values():
             verify_once(file)
     return Segment(record, spec, files, dead)
@@ -224,7 +244,7 @@ def write_segment(
     name_of_row: Callable[[int], str],
     fixed: int | None = None,
     codebook: Codebook | None = None,
-) -> dict[str, FileFacts]:
+) -> dict[str, FileRecord]:
     """Writes a new folder and makes it durable. `rows` holds docs, starts and ends, one for each item of the strands.
 
     With `fixed`, every item of the multi strand has as many vectors, and no offsets are kept. `codebook` is that of
@@ -260,7 +280,7 @@ def write_segment(
         written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=attributes)
         if codebook is not None:
             stored = embeddings.multi.values.astype(np.float16)
-            written[NEAR] = write_near(folder / NEAR, stored, codebook, number=number)
+            written[NEAR] = write_centroid_ids(folder / NEAR, stored, codebook, number=number)
     if embeddings.sparse is not None:
         written[SPARSE] = write_impacts(folder / SPARSE, invert(embeddings.sparse), number=number)
     sync_folder(folder)

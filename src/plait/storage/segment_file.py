@@ -42,7 +42,7 @@ Attributes = Mapping[str, int | float | str]
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileRecord:
     """What the catalogue keeps of a file. The two checksums pin every byte: of the header, and of the checksums."""
 
     nbytes: int
@@ -82,9 +82,9 @@ class SegmentFile:
     """A file of a segment, open for reading. Its arrays are read-only views of the map, and live as long as it."""
 
     def __init__(
-        self, path: Path, kind: str, attributes: Attributes, places: list[ArrayPlace], facts: FileFacts
+        self, path: Path, kind: str, attributes: Attributes, places: list[ArrayPlace], record: FileRecord
     ) -> None:
-        self.path, self.kind, self.attributes, self.facts = path, kind, attributes, facts
+        self.path, self.kind, self.attributes, self.record = path, kind, attributes, record
         self._places = places
 
     @classmethod
@@ -103,7 +103,7 @@ class SegmentFile:
         expected = file_nbytes(header_nbytes, data_nbytes)
         if expected != nbytes:
             raise CorruptIndexError(f"{path}: its arrays need {expected} bytes, the file has {nbytes}; {_ADVICE}")
-        opened = cls(path, kind, attributes, places, FileFacts(nbytes, header_crc, 0))
+        opened = cls(path, kind, attributes, places, FileRecord(nbytes, header_crc, 0))
         opened._map(view, PRELUDE.size + header_nbytes, data_nbytes)
         return opened
 
@@ -114,7 +114,7 @@ class SegmentFile:
         if table_crc != int.from_bytes(view[-4:], "little"):
             raise CorruptIndexError(f"{self.path}: the table of checksums at its end is damaged; {_ADVICE}")
         self._table = np.frombuffer(table, "<u4")
-        self.facts = FileFacts(self.facts.nbytes, self.facts.header_crc, table_crc)
+        self.record = FileRecord(self.record.nbytes, self.record.header_crc, table_crc)
 
     def array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
         """The named array, whose type and shape must be these; None is a size that may be anything."""
@@ -145,7 +145,7 @@ class SegmentFile:
         return CorruptIndexError(f"{self.path}: {what}; {_ADVICE}")
 
     @contextmanager
-    def blaming(self) -> Iterator[None]:
+    def checking(self) -> Iterator[None]:
         """What is refused within is a value of this file."""
         try:
             yield

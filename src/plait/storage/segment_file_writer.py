@@ -22,7 +22,7 @@ from plait.storage.segment_file import (
     PRELUDE,
     ArrayPlace,
     Attributes,
-    FileFacts,
+    FileRecord,
     aligned,
     file_nbytes,
 )
@@ -51,7 +51,7 @@ def slices(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield array[start : start + step]
 
 
-def write_file(path: Path, kind: str, sources: Sequence[ArraySource], *, attributes: Attributes) -> FileFacts:
+def write_file(path: Path, kind: str, sources: Sequence[ArraySource], *, attributes: Attributes) -> FileRecord:
     """Writes a new file and syncs it. The pieces of a source must add up to its shape."""
     places, end = [], 0
     for source in sources:
@@ -75,7 +75,7 @@ def write_file(path: Path, kind: str, sources: Sequence[ArraySource], *, attribu
         assert file.tell() == nbytes
         file.flush()
         os.fsync(file.fileno())
-    return FileFacts(nbytes, header_crc, table_crc)
+    return FileRecord(nbytes, header_crc, table_crc)
 
 
 class _Blocks:

@@ -18,12 +18,12 @@ from plait.errors import CorruptIndexError, FilterError
 from plait.storage.catalogue import chunks, marks, read_segments, read_tombstones, refuse_newer
 from plait.storage.codec_recall import read_codes_recall
 from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import living
+from plait.storage.deletes import not_deleted
 from plait.storage.documents import check_ids, digest_holds
 from plait.storage.fsync import storage_errors
-from plait.storage.fusion_weights import ReadWeights, read_weights
+from plait.storage.fusion_weights import SavedWeights, read_weights
 from plait.storage.segment import Segment, open_segment
-from plait.storage.tuned_params import ReadPlan, read_plan
+from plait.storage.tuned_params import SavedParams, read_tuned_params
 from plait.text.analyser import PLAIN, Analyser
 from plait.text.fts_table import read_analyser
 
@@ -57,9 +57,9 @@ class Snapshot(Closing):
         *,
         commit: int,
         n_documents: int,
-        tuned: ReadPlan,
+        tuned: SavedParams,
         codes_recall: float | None,
-        weights: ReadWeights,
+        weights: SavedWeights,
         analyser: Analyser = PLAIN,
     ) -> None:
         """Not to be called: `open` makes it."""
@@ -72,7 +72,7 @@ class Snapshot(Closing):
         self.analyser = analyser  # of the full text
         self.n_rows = sum(segment.n_live for segment in segments)
         self.catalogue = view  # one read transaction
-        self._living = living(view.count("format"))
+        self._living = not_deleted(view.count("format"))
         self._filtered: dict[str, NDArray[np.int64]] = {}
         self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.filtering`: it lasts as long as this does
 
@@ -113,7 +113,7 @@ class Snapshot(Closing):
             spec,
             path,
             **counts,
-            tuned=read_plan(view),
+            tuned=read_tuned_params(view),
             codes_recall=read_codes_recall(view),
             weights=read_weights(view),
             analyser=read_analyser(view),

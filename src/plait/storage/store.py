@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "Store", "StoredDocument"]
 
-EXCLUDE_FROM_HYBRID = "exclude_from_hybrid"  # a key of the facts: kinds that hybrid search leaves out by default
+EXCLUDE_FROM_HYBRID = "exclude_from_hybrid"  # a key of the properties: kinds that hybrid search leaves out by default
 MOST_TERMS = 2**31 - 1
 _OWN_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
 
@@ -53,7 +53,7 @@ class Store(Closing):
         self.created: str = meta["created"]
         self.fingerprint: str = meta["fingerprint"]
         self.spec: EmbeddingSpec = meta["shape"]
-        self.facts: Mapping[str, Any] = meta["facts"]
+        self.properties: Mapping[str, Any] = meta["facts"]
         self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
         self.language = analyser_in(meta).language  # that the full text is stemmed for; None is any
         self._closed = False
@@ -61,7 +61,7 @@ class Store(Closing):
     @property
     def exclude_from_hybrid(self) -> tuple[str, ...]:
         """The strands that hybrid search leaves out unless they are given a weight."""
-        return tuple(self.facts.get(EXCLUDE_FROM_HYBRID, ()))
+        return tuple(self.properties.get(EXCLUDE_FROM_HYBRID, ()))
 
     @classmethod
     def create(
@@ -70,7 +70,7 @@ class Store(Closing):
         *,
         fingerprint: str,
         spec: EmbeddingSpec,
-        facts: Mapping[str, Any],
+        properties: Mapping[str, Any],
         pooling: Pooling | None = None,
         language: str | None = None,
     ) -> Store:
@@ -80,14 +80,14 @@ class Store(Closing):
         analyser = Analyser(language)
         if pooling is not None:
             check_poolable(spec)
-            facts = {**facts, "pooling": pooling.to_dict()}
+            properties = {**properties, "pooling": pooling.to_dict()}
         meta = {
             "format": _format_of(spec, pooling),
             "plait": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "fingerprint": fingerprint,
             "shape": _spec_to_json(spec),
-            "facts": _facts_to_json(facts),
+            "facts": _properties_to_json(properties),
             **words_meta(analyser),
         }
         with storage_errors(path):
@@ -208,9 +208,7 @@ def check_poolable(spec: EmbeddingSpec) -> None:
     if spec.multi is None:
         raise ConfigError("pooling is for the multi strand, and there is none; leave pooling out")
     if spec.fixed is not None:
-        raise ConfigError(
-            f"the model gives {spec.fixed} rows for every document already; leave pooling out"
-        )
+        raise ConfigError(f"the model gives {spec.fixed} rows for every document already; leave pooling out")
 
 
 def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
@@ -251,11 +249,11 @@ def _spec_to_json(spec: EmbeddingSpec) -> str:
     return json.dumps({name: size for name, size in asdict(spec).items() if name != "fixed" or size is not None})
 
 
-def _facts_to_json(facts: Mapping[str, Any]) -> str:
+def _properties_to_json(properties: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(dict(facts), allow_nan=False)
+        return json.dumps(dict(properties), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the facts to keep with an index must be what JSON can hold: {error}") from None
+        raise ConfigError(f"the properties to keep with an index must be what JSON can hold: {error}") from None
 
 
 def _check_spec(spec: EmbeddingSpec) -> None:

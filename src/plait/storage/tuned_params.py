@@ -20,7 +20,7 @@ LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TunedPlan:
+class TunedParams:
     """Settings of a search, and what they were measured to reach."""
 
     n_probe: int
@@ -29,11 +29,11 @@ class TunedPlan:
     n_rescored: int
     exhaustive: bool  # every passage is scored: nothing cheaper reaches the recall
     k: int  # for which the settings were chosen
-    asked: float  # the recall that was asked for
-    of: str  # what it is a share of: "vectors" as they were, or what exhaustive search finds in the "codes"
+    target_recall: float  # the recall that was asked for
+    recall_of: str  # what it is a share of: "vectors" as they were, or what exhaustive search finds in the "codes"
     recall: float  # of that, measured on queries that took no part in choosing
-    in_codes: float  # of what exhaustive search over the finest codes finds
-    codes_reach: float | None  # what exhaustive search over the codes finds of the vectors' best; None if not known
+    recall_in_codes: float  # of what exhaustive search over the finest codes finds
+    codes_recall: float | None  # what exhaustive search over the codes finds of the vectors' best; None if not known
     median_ms: float  # of a query, without encoding it
     exhaustive_ms: float
     n_queries: int  # that were measured on
@@ -47,13 +47,13 @@ class TunedPlan:
             self._check(field.name, getattr(self, field.name))
 
     def _check(self, name: str, value: object) -> None:
-        if name in ("of", "queries", "date", "stale"):
+        if name in ("recall_of", "queries", "date", "stale"):
             fits = isinstance(value, str)
         elif name == "exhaustive":
             fits = isinstance(value, bool)
-        elif name in ("asked", "recall", "in_codes"):
+        elif name in ("target_recall", "recall", "recall_in_codes"):
             fits = type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator]
-        elif name == "codes_reach":
+        elif name == "codes_recall":
             fits = value is None or (type(value) in (int, float) and 0 <= value <= 1)  # type: ignore[operator]
         elif name in ("median_ms", "exhaustive_ms"):
             fits = type(value) in (int, float) and 0 <= value < LARGEST  # type: ignore[operator]
@@ -63,45 +63,45 @@ class TunedPlan:
             raise CorruptIndexError(f"the saved plan has {name} = {value!r:.60}")
 
 
-def to_json(plan: TunedPlan) -> str:
+def to_json(plan: TunedParams) -> str:
     return json.dumps(asdict(plan), allow_nan=False)
 
 
-def from_json(stored: object) -> TunedPlan:
+def from_json(stored: object) -> TunedParams:
     """The plan, or CorruptIndexError if it is not one."""
     if not isinstance(stored, str):
         raise CorruptIndexError(f"the saved plan cannot be read (it is {type(stored).__name__})")
     try:
-        return TunedPlan(**json.loads(stored))
+        return TunedParams(**json.loads(stored))
     except (ValueError, TypeError) as error:
         raise CorruptIndexError(f"the saved plan cannot be read ({error!s:.100})") from None
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlan:
+class SavedParams:
     """What the catalogue has for a plan: one, or none, or damage."""
 
-    plan: TunedPlan | None
+    params: TunedParams | None
     damage: str = ""
 
     @property
-    def usable(self) -> TunedPlan | None:
+    def usable(self) -> TunedParams | None:
         """The plan that searches go by."""
-        return None if self.plan is None or self.plan.stale else self.plan
+        return None if self.params is None or self.params.stale else self.params
 
 
-def read_plan(view: ReadTransaction) -> ReadPlan:
+def read_tuned_params(view: ReadTransaction) -> SavedParams:
     """The plan of this state; damage is told, not raised."""
     rows = view.rows("SELECT value FROM meta WHERE key = ?", [KEY])
     if not rows:
-        return ReadPlan(None)
+        return SavedParams(None)
     try:
-        return ReadPlan(from_json(rows[0][0]))
+        return SavedParams(from_json(rows[0][0]))
     except CorruptIndexError as error:
-        return ReadPlan(None, str(error))
+        return SavedParams(None, str(error))
 
 
-def write_plan(connection: sqlite3.Connection, plan: TunedPlan | None) -> None:
+def write_tuned_params(connection: sqlite3.Connection, plan: TunedParams | None) -> None:
     """Keeps a plan, or forgets the one that is there; within a transaction."""
     connection.execute("DELETE FROM meta WHERE key = ?", [KEY])
     if plan is not None:
@@ -117,11 +117,11 @@ def mark_stale(connection: sqlite3.Connection, why: str) -> None:
         plan = from_json(row[0])
     except CorruptIndexError:
         return  # damage stays what it is: `info` tells of it
-    write_plan(connection, replace(plan, stale=plan.stale or why))
+    write_tuned_params(connection, replace(plan, stale=plan.stale or why))
 
 
-def as_fields(read: ReadPlan) -> dict[str, Any] | None:
+def as_fields(read: SavedParams) -> dict[str, Any] | None:
     """For programs: the plan with `damage`, or None where there is none."""
-    if read.plan is None and not read.damage:
+    if read.params is None and not read.damage:
         return None
-    return {**({} if read.plan is None else asdict(read.plan)), "damage": read.damage}
+    return {**({} if read.params is None else asdict(read.params)), "damage": read.damage}

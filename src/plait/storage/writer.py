@@ -26,23 +26,23 @@ from plait.errors import ConfigError, CorruptIndexError, FilterError, StoreError
 from plait.filters import Condition
 from plait.records import Document, Span
 from plait.storage import catalogue
-from plait.storage.catalogue import Placement, SegmentRecord, Stretch
+from plait.storage.catalogue import Placement, SegmentRecord, SegmentRun
 from plait.storage.codec_recall import write_codes_recall
-from plait.storage.compaction import Compaction, CompactionReport, Draft, Wanted
+from plait.storage.compaction import Compaction, CompactionReport, CompactionRequest, NewSegment
 from plait.storage.connection import BUSY_SECONDS, open_for_writing
-from plait.storage.deletes import bury_named, bury_where, empty_graves, living, make_room
+from plait.storage.deletes import delete_by_id, delete_where_sql, free_ids, not_deleted, purge_deleted
 from plait.storage.documents import check_ids
 from plait.storage.drift import Drift, read_drift, write_drift
 from plait.storage.field_indexes import add_field, path_of
-from plait.storage.files.residual import CODED, CodedFile
-from plait.storage.files.text_index import WORDS, write_words
+from plait.storage.files.residual import CODED, ResidualFile
+from plait.storage.files.text_index import WORDS, write_text_index
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.fusion_weights import FittedWeights, write_weights
 from plait.storage.lock import LOCK, WriterLock
-from plait.storage.merge_policy import FANOUT, MOST_DEAD, choose, codec_source, stretch_of
+from plait.storage.merge_policy import FANOUT, MOST_DEAD, choose, codec_source, run_of
 from plait.storage.segment import Segment, open_file, segment_folder, write_segment
 from plait.storage.snapshot import CATALOGUE, Snapshot
-from plait.storage.tuned_params import TunedPlan, mark_stale, write_plan
+from plait.storage.tuned_params import TunedParams, mark_stale, write_tuned_params
 from plait.storage.validate import check_batch
 from plait.text.fts_table import (
     has_other_stems,
@@ -58,7 +58,7 @@ EMPTY_SHARE = 0.25  # of the catalogue's pages: beyond it, a compaction makes it
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteReport:
     """What one write did."""
 
     n_added: int
@@ -91,7 +91,7 @@ class Writer(Closing):
                 raise
         self._closed = False
 
-    def known(self, ids: Sequence[str]) -> dict[str, bytes]:
+    def content_digests(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The content digest of each id that is there."""
         self._check_usable()
         check_ids(ids)
@@ -102,7 +102,9 @@ class Writer(Closing):
                 found.update(self._connection.execute(f"SELECT id, digest FROM documents WHERE {named}", chunk))
         return found
 
-    def write(self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], embeddings: Embeddings) -> Written:
+    def write(
+        self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], embeddings: Embeddings
+    ) -> WriteReport:
         """Adds documents, or replaces those whose ids are there, in one segment and one commit: all or nothing.
 
         The strands hold one item for each span, document by document. Where the index pools, the multi strand is pooled
@@ -111,7 +113,7 @@ class Writer(Closing):
         self._check_usable()
         check_batch(documents, spans, embeddings, self._spec, self._pooling)
         if not documents:
-            return Written(0, 0, 0, None)
+            return WriteReport(0, 0, 0, None)
         with storage_errors(self._path):
             number = self._next_number()
             first_doc = catalogue.next_doc(self._connection)
@@ -133,7 +135,7 @@ class Writer(Closing):
                 codebook=self._codebook(),
             )
             self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = make_room(self._connection, self._analyser, [document.id for document in documents])
+            n_replaced = free_ids(self._connection, self._analyser, [document.id for document in documents])
             first_row = 0
             for place, document in enumerate(documents):
                 own = Placement(first_doc + place, number, first_row, len(spans[place]))
@@ -144,13 +146,13 @@ class Writer(Closing):
             return n_replaced
 
         n_replaced = self._commit(steps, draft=number)
-        return Written(len(documents) - n_replaced, n_replaced, len(rows["docs"]), number)
+        return WriteReport(len(documents) - n_replaced, n_replaced, len(rows["docs"]), number)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes by id, in one commit; says how many were there."""
         self._check_usable()
         check_ids(ids)
-        return self._delete(lambda: bury_named(self._connection, ids))
+        return self._delete(lambda: delete_by_id(self._connection, ids))
 
     def delete_where(self, condition: Condition) -> int:
         """Deletes what a filter accepts, in one commit; says how many that were."""
@@ -158,7 +160,7 @@ class Writer(Closing):
 
         def remove() -> int:
             try:
-                return bury_where(self._connection, condition)
+                return delete_where_sql(self._connection, condition)
             except OverflowError as error:
                 raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
 
@@ -184,18 +186,18 @@ class Writer(Closing):
 
         return bool(self._commit(steps, draft=None))
 
-    def tune(self, plan: TunedPlan | None) -> None:
+    def save_tuned_params(self, plan: TunedParams | None) -> None:
         """Keeps the plan that searches are to go by, in one commit; None forgets it. The index itself stays."""
         self._check_usable()
 
         def steps() -> int:
             self._connection.execute("BEGIN IMMEDIATE")
-            write_plan(self._connection, plan)
+            write_tuned_params(self._connection, plan)
             return 0
 
         self._commit(steps, draft=None)
 
-    def weigh(self, fitted: FittedWeights | None) -> None:
+    def save_fusion_weights(self, fitted: FittedWeights | None) -> None:
         """Saves the weights of strands that hybrid search goes by; None forgets them."""
         self._check_usable()
 
@@ -230,7 +232,7 @@ class Writer(Closing):
         start = time.perf_counter()
         with storage_errors(self._path):
             number = self._next_number()
-            wanted = Wanted(bits, keep_8bit, retrain, pooling, rules=read_rules(self._connection))
+            wanted = CompactionRequest(bits, keep_8bit, retrain, pooling, rules=read_rules(self._connection))
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
@@ -256,8 +258,8 @@ class Writer(Closing):
             segments = snapshot.segments
         old = choose(segments)
         if old:
-            wanted = Wanted(None, None, retrain=False, merging=True, codec_of=codec_source(segments))
-            self._replace(Compaction(old, self._spec, wanted, self._pooling), number, 1, stretch_of(old))
+            wanted = CompactionRequest(None, None, retrain=False, merging=True, codec_of=codec_source(segments))
+            self._replace(Compaction(old, self._spec, wanted, self._pooling), number, 1, run_of(old))
             self._remove(old)
         return len(old)
 
@@ -292,9 +294,9 @@ class Writer(Closing):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
 
-    def _replace(self, work: Compaction, number: int, n_threads: int, some: Stretch | None = None) -> Draft:
+    def _replace(self, work: Compaction, number: int, n_threads: int, some: SegmentRun | None = None) -> NewSegment:
         """Puts a new segment in the place of those that it was made from: all, or some."""
-        done = Draft({}, np.zeros((0, 3), np.int64), None, None)  # where no row is alive there is no segment
+        done = NewSegment({}, np.zeros((0, 3), np.int64), None, None)  # where no row is alive there is no segment
 
         def steps() -> int:
             nonlocal done
@@ -302,11 +304,11 @@ class Writer(Closing):
             if work.n_rows:
                 done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
             self._connection.execute("BEGIN IMMEDIATE")
-            empty_graves(self._connection, self._analyser, some)
+            purge_deleted(self._connection, self._analyser, some)
             if work.n_rows:
                 if work.wants_words:  # read once the graves are empty: what was deleted is no part of them
                     folder, docs = segment_folder(self._path, number), done.places[:, 0]
-                    done.files[WORDS] = write_words(folder / WORDS, self._connection, docs, number=number)
+                    done.files[WORDS] = write_text_index(folder / WORDS, self._connection, docs, number=number)
                     sync_folder(folder)
                 record = SegmentRecord(number, work.n_rows, done.files)
             catalogue.replace_segments(self._connection, record, done.places, some)
@@ -337,7 +339,7 @@ class Writer(Closing):
             record = None if self._spec.multi is None else catalogue.largest_with(self._connection, CODED)
             if record is None or self._spec.multi is None:
                 return None
-            return CodedFile(open_file(self._path, record, CODED), record.n_rows, self._spec.multi).codebook
+            return ResidualFile(open_file(self._path, record, CODED), record.n_rows, self._spec.multi).codebook
         except (CorruptIndexError, FileNotFoundError):
             return None
 
@@ -368,7 +370,7 @@ class Writer(Closing):
         return self._pooling
 
     def _living(self) -> str:
-        return living(catalogue.read_count(self._connection, "format"))
+        return not_deleted(catalogue.read_count(self._connection, "format"))
 
     def _next_number(self) -> int:
         return max(catalogue.read_count(self._connection, "next_segment"), self._first_free)

@@ -52,7 +52,7 @@ def weigh_store(
             data=data,
             date=datetime.now(UTC).date().isoformat(),
         )
-        writer.weigh(saved)
+        writer.save_fusion_weights(saved)
         return fitted, saved
 
 

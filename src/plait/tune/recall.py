@@ -24,7 +24,7 @@ from plait.search.ranking import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot
-from plait.storage.tuned_params import TunedPlan
+from plait.storage.tuned_params import TunedParams
 from plait.tune.cost import seconds_of
 from plait.tune.stage_recall import Ladder, found_at
 from plait.tune.synthetic_queries import NO_SOURCE, Queries
@@ -48,11 +48,11 @@ class Remedy:
 class Tuned:
     """What tuning found. Without a plan every passage is scored anyway, or the recall is out of reach."""
 
-    plan: TunedPlan | None
+    plan: TunedParams | None
     asked: float
     reached: bool
     predicted: float | None = None  # recall of the plan in the codes, on the queries that chose it
-    codes_reach: float | None = None
+    codes_recall: float | None = None
     remedies: tuple[Remedy, ...] = ()
     note: str = ""
     saved: bool = False
@@ -93,19 +93,19 @@ class Tuner:
         queries: Queries,
         goal: Goal,
         *,
-        codes_reach: float | None = None,
+        codes_recall: float | None = None,
         n_threads: int = 1,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._snapshot, self._queries, self._goal, self._n_threads = snapshot, queries, goal, n_threads
         self._on_progress = on_progress or (lambda _what, _done, _total: None)
-        self._of_vectors = codes_reach is not None and goal.of != "codes"
-        if goal.of == "vectors" and codes_reach is None:
+        self._of_vectors = codes_recall is not None and goal.of != "codes"
+        if goal.of == "vectors" and codes_recall is None:
             raise ConfigError(
                 "it is not known what the codes of this index lose of the vectors, which are gone; tune for a recall "
                 "of the codes, or build the index again and compact it"
             )
-        self._codes_reach = codes_reach
+        self._codes_recall = codes_recall
 
     def run(self) -> Tuned:
         start = time.perf_counter()
@@ -115,7 +115,7 @@ class Tuner:
             return Tuned(plan=None, asked=self._goal.recall, reached=True, note=note)
         if len(self._queries) < FEWEST_QUERIES:
             raise InputError(f"{len(self._queries)} queries are too few to tune with; give {FEWEST_QUERIES} or more")
-        needed = self._goal.recall / (self._codes_reach or 1.0) if self._of_vectors else self._goal.recall
+        needed = self._goal.recall / (self._codes_recall or 1.0) if self._of_vectors else self._goal.recall
         reached = needed <= 1
         if not reached and not self._goal.best:
             return self._unreached(segment)
@@ -134,7 +134,7 @@ class Tuner:
             asked=self._goal.recall,
             reached=reached,
             predicted=predicted,
-            codes_reach=self._codes_reach,
+            codes_recall=self._codes_recall,
             remedies=() if reached else remedies(segment),
             seconds=time.perf_counter() - start,
         )
@@ -144,7 +144,7 @@ class Tuner:
             plan=None,
             asked=self._goal.recall,
             reached=False,
-            codes_reach=self._codes_reach,
+            codes_recall=self._codes_recall,
             remedies=remedies(segment),
         )
 
@@ -198,7 +198,7 @@ class Tuner:
         seconds: NDArray[np.float64],
         exhaustive: float,
         needed: float,
-    ) -> tuple[TunedPlan, float]:
+    ) -> tuple[TunedParams, float]:
         """The cheapest choice that real searches bear out, and the recall that was predicted for it."""
         aim = needed
         for _ in range(MOST_STEPS):
@@ -226,21 +226,21 @@ class Tuner:
         return float(np.mean(recalls)) if recalls else 1.0, float(np.median(seconds))
 
     def _plan(
-        self, config: ProbeConfig, in_codes: float, median: float, exhaustive: float, *, exhaustive_search: bool
-    ) -> TunedPlan:
-        reach = self._codes_reach if self._of_vectors and self._codes_reach is not None else 1.0
-        return TunedPlan(
+        self, config: ProbeConfig, recall_in_codes: float, median: float, exhaustive: float, *, exhaustive_search: bool
+    ) -> TunedParams:
+        reach = self._codes_recall if self._of_vectors and self._codes_recall is not None else 1.0
+        return TunedParams(
             n_probe=config.n_probe,
             n_candidates=config.n_candidates,
             n_code_scored=config.n_code_scored,
             n_rescored=config.n_rescored,
             exhaustive=exhaustive_search,
             k=self._goal.k,
-            asked=float(self._goal.recall),
-            of="vectors" if self._of_vectors else "codes",
-            recall=round(in_codes * reach, 4),
-            in_codes=round(in_codes, 4),
-            codes_reach=self._codes_reach,
+            target_recall=float(self._goal.recall),
+            recall_of="vectors" if self._of_vectors else "codes",
+            recall=round(recall_in_codes * reach, 4),
+            recall_in_codes=round(recall_in_codes, 4),
+            codes_recall=self._codes_recall,
             median_ms=round(1000 * median, 3),
             exhaustive_ms=round(1000 * exhaustive, 3),
             n_queries=len(self._queries),

@@ -46,10 +46,10 @@ def tune_store(
             n_queries = n_queries or queries_for(snapshot)
             chosen = _queries(snapshot, store, encoder, queries, n_queries, seed)
         reach = snapshot.codes_recall
-        tuned = Tuner(snapshot, chosen, goal, codes_reach=reach, n_threads=n_threads, on_progress=on_progress).run()
+        tuned = Tuner(snapshot, chosen, goal, codes_recall=reach, n_threads=n_threads, on_progress=on_progress).run()
         if tuned.plan is None:
             return tuned
-        writer.tune(tuned.plan)
+        writer.save_tuned_params(tuned.plan)
         return replace(tuned, saved=True)
 
 

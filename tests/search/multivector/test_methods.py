@@ -116,22 +116,22 @@ def test_warp_equals_its_twin(
 # -- where one must equal another
 
 
-@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("keep_8bit", [False, True])
 def test_plaid_that_cuts_nothing_equals_exhaustive_search(
-    corpus: Corpus, queries: list[NDArray[np.float32]], fine: bool
+    corpus: Corpus, queries: list[NDArray[np.float32]], keep_8bit: bool
 ) -> None:
-    items = coded(corpus.documents, bits=2, fine=fine)
+    items = coded(corpus.documents, bits=2, keep_8bit=keep_8bit)
     everything = Plaid(n_probe=64, t_cs=-1.0, n_docs=4 * len(items))
     for query in queries:
         for found, wanted in zip(search(everything, query, items), search(Exhaustive(), query, items), strict=True):
             np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("keep_8bit", [False, True])
 def test_xtr_that_retrieves_all_tokens_equals_mean_maxsim(
-    corpus: Corpus, queries: list[NDArray[np.float32]], fine: bool
+    corpus: Corpus, queries: list[NDArray[np.float32]], keep_8bit: bool
 ) -> None:
-    items = coded(corpus.documents, fine=fine)
+    items = coded(corpus.documents, keep_8bit=keep_8bit)
     for query in queries:
         found, scores = search(Xtr(n_tokens=ALL), query, items, ALL)
         exact = MultiVectorQuery(query, items).scores()
@@ -275,7 +275,7 @@ def test_k_beyond_the_corpus_gives_what_there_is(method: Method, corpus: Corpus)
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_every_stage_says_what_it_read(method: Method, corpus: Corpus) -> None:
-    trace, items = Trace(), coded(corpus.documents, fine=True)
+    trace, items = Trace(), coded(corpus.documents, keep_8bit=True)
     method.search(MultiVectorQuery(corpus.queries(1)[0], items, trace), 10, Chosen(items))
     counts = {name: count for stage in trace.stages for name, count in stage.counts.items()}
     assert {"rows", "bytes"} <= set(counts)

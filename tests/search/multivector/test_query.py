@@ -31,7 +31,7 @@ def corpus(n_items: int = 300, dim: int = 32, seed: int = 0) -> MultiVectors:
     return MultiVectors(unit(rows), offsets)
 
 
-def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bool = False) -> CodedItems:
+def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, keep_8bit: bool = False) -> CodedItems:
     rows = documents.values.astype(np.float32)
     means = kmeans.train(rows, n_cells)
     cells = NearestCentroids(means).assign(rows)
@@ -45,7 +45,7 @@ def coded(documents: MultiVectors, *, bits: int = 2, n_cells: int = 64, fine: bo
         stored,
         documents.offsets,
         Postings.of(stored.cells, documents.offsets, len(codebook)),
-        codes_8bit=(second, second.encode(rows, cells)) if fine else None,
+        codes_8bit=(second, second.encode(rows, cells)) if keep_8bit else None,
     )
 
 
@@ -67,10 +67,10 @@ def test_scores_are_those_of_the_decoded_rows(bits: int) -> None:
         np.testing.assert_allclose(scores, wanted, atol=0.02 * len(query))
 
 
-@pytest.mark.parametrize("fine", [False, True])
-def test_reading_everything_equals_exhaustive_search(fine: bool) -> None:
+@pytest.mark.parametrize("keep_8bit", [False, True])
+def test_reading_everything_equals_exhaustive_search(keep_8bit: bool) -> None:
     documents = corpus()
-    items = coded(documents, fine=fine)
+    items = coded(documents, keep_8bit=keep_8bit)
     everything = ProbeConfig(n_probe=1000, n_candidates=1000, n_code_scored=1000, n_rescored=1000)
     for query in queries(documents):
         found, scores = MultiVectorQuery(query, items).search(10, everything)
@@ -92,9 +92,9 @@ def recall(items: CodedItems, documents: MultiVectors, config: ProbeConfig | Non
 def test_more_bits_and_fine_codes_come_closer_to_the_floats() -> None:
     documents = corpus()
     one, two, four = (recall(coded(documents, bits=bits), documents, None) for bits in (1, 2, 4))
-    fine = recall(coded(documents, fine=True), documents, None)
-    assert one < two < four <= fine
-    assert fine >= 0.97
+    keep_8bit = recall(coded(documents, keep_8bit=True), documents, None)
+    assert one < two < four <= keep_8bit
+    assert keep_8bit >= 0.97
 
 
 def test_probing_a_few_cells_keeps_nine_in_ten_of_what_exhaustive_search_finds() -> None:
@@ -127,7 +127,7 @@ def test_one_item_and_one_cell_are_enough() -> None:
 def test_each_stage_says_what_it_saw() -> None:
     documents = corpus()
     trace = Trace()
-    MultiVectorQuery(queries(documents, 1)[0], coded(documents, fine=True), trace).search(
+    MultiVectorQuery(queries(documents, 1)[0], coded(documents, keep_8bit=True), trace).search(
         5, ProbeConfig(n_candidates=100)
     )
     assert [stage.name for stage in trace.stages] == ["centroids", "gather", "flood", "codes", "fine codes"]

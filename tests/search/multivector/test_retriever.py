@@ -39,15 +39,15 @@ def overlap(found: list[Ranking], wanted: list[Ranking]) -> float:
     return float(np.mean([np.isin(one.docs, other.docs).mean() for one, other in zip(found, wanted, strict=True)]))
 
 
-def make(path: Path, *, fine: bool = False, n_documents: int = 360) -> tuple[Store, list[Ranking]]:
+def make(path: Path, *, keep_8bit: bool = False, n_documents: int = 360) -> tuple[Store, list[Ranking]]:
     """A compressed index of two passages a document with some deleted, and what was found before it was compressed."""
-    store = Store.create(path, fingerprint="f", spec=SPEC, facts={})
+    store = Store.create(path, fingerprint="f", spec=SPEC, properties={})
     with store.writer() as writer:
         writer.write(*batch(0, n_documents // 2, noise=0.3))
         writer.write(*batch(n_documents // 2, n_documents // 2, noise=0.3))
         writer.delete([f"d{n}" for n in range(0, n_documents, 9)])
         before = run(ExactMulti(), store)
-        writer.compact(keep_8bit=fine, bits=2 if fine else 4)
+        writer.compact(keep_8bit=keep_8bit, bits=2 if keep_8bit else 4)
     return store, before
 
 
@@ -57,7 +57,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_two_bits_keep_nine_in_ten_of_the_best_ten_of_a_group(tmp_path: Path) -> None:
-    made = Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, facts={})
+    made = Store.create(tmp_path / "index", fingerprint="f", spec=SPEC, properties={})
     with made.writer() as writer:
         writer.write(*batch(0, 10 * N_GROUPS, noise=0.15))  # ten of each group
         before = run(ExactMulti(), made)
@@ -67,7 +67,7 @@ def test_two_bits_keep_nine_in_ten_of_the_best_ten_of_a_group(tmp_path: Path) ->
 
 
 def test_fine_codes_rank_as_the_floats_do(tmp_path: Path) -> None:
-    made, before = make(tmp_path / "index", fine=True)
+    made, before = make(tmp_path / "index", keep_8bit=True)
     found = run(ExactMulti(), made)
     assert overlap(found, before) >= 0.97
     for one, other in zip(found, before, strict=True):

@@ -56,12 +56,12 @@ def check_nearest(store: Store) -> int:
     with store.snapshot() as snapshot:
         codebook = next(own.coded.codec.codebook for own in snapshot.segments if own.coded is not None)
         for segment in (own for own in snapshot.segments if own.coded is None):
-            assert segment.near_file is not None
+            assert segment.centroid_ids_file is not None
             assert segment.codebook == near.mark_of(codebook)
             table = cosines(segment, codebook)
-            chosen = np.take_along_axis(table, segment.near_file.cells[:, None].astype(np.int64), 1)[:, 0]
+            chosen = np.take_along_axis(table, segment.centroid_ids_file.cells[:, None].astype(np.int64), 1)[:, 0]
             assert np.all(chosen >= table.max(axis=1) - 0.03)
-        return sum(len(own.near_file.cells) for own in snapshot.segments if own.near_file is not None)
+        return sum(len(own.centroid_ids_file.cells) for own in snapshot.segments if own.centroid_ids_file is not None)
 
 
 @pytest.mark.parametrize("few", [0, 1 << 30], ids=["in groups", "all tried"])

@@ -183,7 +183,7 @@ def test_a_changed_byte_is_found_when_the_index_is_opened(path: Path) -> None:
 )
 def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArray[np.generic], says: str) -> None:
     floats = vectors(1200)
-    cells.write_cells(tmp_path / "good.plait", floats, number=1)
+    cells.write_dense_ivf(tmp_path / "good.plait", floats, number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
     arrays = {
         "centroids": ("|i1", good.array("centroids", "|i1", (None, DIM))[:3]),
@@ -198,13 +198,13 @@ def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArr
     probes = {f"probe_{k}": 1 for k in (10, 100, 1000)}
     write_file(tmp_path / "bad.plait", "cells", sources, attributes=probes)
     with pytest.raises(CorruptIndexError, match=says):
-        cells.CellsFile(SegmentFile.open(tmp_path / "bad.plait"), 1200, DIM).check_values(floats)
+        cells.DenseIvfFile(SegmentFile.open(tmp_path / "bad.plait"), 1200, DIM).check_values(floats)
 
 
 def test_a_number_of_cells_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    cells.write_cells(tmp_path / "good.plait", vectors(1200), number=1)
+    cells.write_dense_ivf(tmp_path / "good.plait", vectors(1200), number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
-    spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "probe_10": 0}, good._places, good.facts)
+    spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "probe_10": 0}, good._places, good.record)
     spoiled._data = good._data
     with pytest.raises(CorruptIndexError, match="probe_10"):
-        cells.CellsFile(spoiled, 1200, DIM)
+        cells.DenseIvfFile(spoiled, 1200, DIM)

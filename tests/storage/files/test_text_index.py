@@ -192,7 +192,7 @@ def test_words_are_spelled_as_the_index_does() -> None:
 def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words_file, "LANDMARKS", 3)
     with Store.open(path, read_only=True).snapshot() as snapshot:
-        words = snapshot.segments[0].words
+        words = snapshot.segments[0].text_index
         assert words is not None
         held = [words.word(place).decode() for place in range(len(words.impacts.offsets) - 1)]
         assert len(held) > 10
@@ -295,4 +295,4 @@ def test_values_that_cannot_be_are_named(path: Path, name: str, value: int, says
     spoiled[place.offset :][: place.nbytes].view(place.dtype)[-1] = value
     opened._data = memoryview(spoiled.data)
     with pytest.raises(CorruptIndexError, match=says):
-        words_file.WordsFile(opened).check_values(np.arange(1, 401))
+        words_file.TextIndexFile(opened).check_values(np.arange(1, 401))

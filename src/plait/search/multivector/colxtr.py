@@ -42,7 +42,7 @@ class ColXtr:
             cells, _ = select_cells(asked.table, len(asked.query), chosen.n_cells(self.n_cells))
             union = np.unique(cells)
             rows, _, _ = chosen.row_postings.of_cells(union)
-            query, coded = asked.kernel_arguments(fine=False)
+            query, coded = asked.kernel_arguments(use_8bit=False)
             stage.counts.update(cells=len(union), postings=len(rows), rows=len(rows))
             stage.counts.update(bytes=len(rows) * (bytes_of_row(coded) + rows.itemsize))
             if not len(rows):

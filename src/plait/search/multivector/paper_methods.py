@@ -46,7 +46,7 @@ class MethodMulti:
 def _check_alone(name: str, snapshot: Snapshot) -> None:
     """Imputed scores depend on what else a segment holds, so those of two segments cannot be compared."""
     there = [segment for segment in snapshot.segments if segment.n_live]
-    plain = [str(segment.number) for segment in there if segment.coded_file is None]
+    plain = [str(segment.number) for segment in there if segment.residual_file is None]
     if plain:
         raise ConfigError(
             f"mode {name!r} needs the whole multi strand compressed, and of {snapshot.path} segments "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from plait.search.multivector.query import ProbeConfig
 from plait.storage.store import Snapshot
-from plait.storage.tuned_params import TunedPlan
+from plait.storage.tuned_params import TunedParams
 
 # What a search of BASE_PASSAGES for BASE_K documents needs; see docs/tuning.md for the measurements.
 BASE_PASSAGES, BASE_K = 10_000, 10
@@ -63,7 +63,7 @@ def settings_for(snapshot: Snapshot, k: int, *, listed: int | None = None) -> Se
     return Settings(for_more(config_of(plan), k / plan.k), plan.exhaustive)
 
 
-def config_of(plan: TunedPlan) -> ProbeConfig:
+def config_of(plan: TunedParams) -> ProbeConfig:
     return ProbeConfig(
         n_probe=plan.n_probe,
         n_candidates=plan.n_candidates,

@@ -97,9 +97,9 @@ class MultiVectorQuery:
     def scale(self) -> float:
         return self._scale
 
-    def kernel_arguments(self, *, fine: bool) -> tuple[ResidualQuery, CodedRows]:
+    def kernel_arguments(self, *, use_8bit: bool) -> tuple[ResidualQuery, CodedRows]:
         """The query and the rows as the residual kernels take them."""
-        codec, rows = (self._items.codec, self._items.rows) if not fine else self._fine()
+        codec, rows = (self._items.codec, self._items.rows) if not use_8bit else self._fine()
         return residual_query(self._query, codec, self._table, self._scale), rows
 
     def exhaustive(
@@ -113,7 +113,7 @@ class MultiVectorQuery:
 
     def scores(self, items: NDArray[np.int64] | None = None, *, n_threads: int = 1) -> NDArray[np.float32]:
         """The score of every item, or of each that is named, by its finest codes; the same for any `n_threads`."""
-        return self._scored(items, fine=self._items.codes_8bit is not None, n_threads=n_threads)
+        return self._scored(items, use_8bit=self._items.codes_8bit is not None, n_threads=n_threads)
 
     def search(
         self, k: int, config: ProbeConfig, *, allowed: NDArray[np.uint8] | None = None
@@ -122,7 +122,7 @@ class MultiVectorQuery:
         gathered, _ = self.gather(config.n_probe, config.n_candidates, allowed)
         found = self._flood(gathered, max(config.n_code_scored, k))
         found = self._sifted(found, max(config.n_rescored, k), config.prune_margin)
-        return self._rescored(found, k, fine=self._items.codes_8bit is not None)
+        return self._rescored(found, k, use_8bit=self._items.codes_8bit is not None)
 
     def gather(
         self, n_probe: int, n_candidates: int, allowed: NDArray[np.uint8] | None = None
@@ -180,7 +180,7 @@ class MultiVectorQuery:
 
     def coarse_scores(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each named item by its codes, though it may have fine ones."""
-        return self._scored(items, fine=False)
+        return self._scored(items, use_8bit=False)
 
     def _sifted(self, items: NDArray[np.int64], n_keep: int, prune_margin: float) -> NDArray[np.int64]:
         """The best items by the codes of their promising rows, in the order of their numbers."""
@@ -193,7 +193,7 @@ class MultiVectorQuery:
         if prune_margin >= NARROW_RANGE:
             return self.coarse_scores(items)
         with self._trace.stage("codes") as stage:
-            query, rows = self.kernel_arguments(fine=False)
+            query, rows = self.kernel_arguments(use_8bit=False)
             narrow, unit = self._narrow
             assert rows.cells is not None
             numbers, stops = prune_rows(narrow, rows.cells, *self._items.bounds(items), round(prune_margin / unit))
@@ -215,15 +215,15 @@ class MultiVectorQuery:
         return narrow, self._scale * 2**shift
 
     def _rescored(
-        self, items: NDArray[np.int64], k: int, *, fine: bool
+        self, items: NDArray[np.int64], k: int, *, use_8bit: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        scores = self._scored(items, fine=fine)
+        scores = self._scored(items, use_8bit=use_8bit)
         best = top_k_floats(scores, k)
         return items[best], scores[best]
 
-    def _scored(self, items: NDArray[np.int64] | None, *, fine: bool, n_threads: int = 1) -> NDArray[np.float32]:
-        with self._trace.stage("fine codes" if fine else "codes") as stage:
-            query, rows = self.kernel_arguments(fine=fine)
+    def _scored(self, items: NDArray[np.int64] | None, *, use_8bit: bool, n_threads: int = 1) -> NDArray[np.float32]:
+        with self._trace.stage("fine codes" if use_8bit else "codes") as stage:
+            query, rows = self.kernel_arguments(use_8bit=use_8bit)
             begins, ends = self._items.bounds(items)
             n_rows = int((ends - begins).sum())
             stage.counts.update(items=len(begins), rows=n_rows, bytes=n_rows * bytes_of_row(rows))

@@ -19,8 +19,7 @@ from plait.search.multivector.segment_group import PoolSearch, pools
 from plait.search.ranking import QueryBatch, Ranking, merge
 from plait.search.retriever import BEST, Allowed, Rows, by_document, candidate_rows, missing_embeddings
 from plait.search.trace import Trace
-from plait.storage.corruption import blaming
-from plait.storage.segment import Segment
+from plait.storage.segment import Segment, segment_errors
 from plait.storage.store import Snapshot
 
 NOTHING_KNOWN: Mapping[int, MultiVectorQuery] = MappingProxyType({})
@@ -93,7 +92,7 @@ class SegmentSearch:
     def search(self, method: Method, query: NDArray[np.float32], trace: Trace, *, n_threads: int = 1) -> Ranking:
         """k documents, if the segment has as many with a vector: where too few come, more are asked for."""
         n_wanted = self._n_first
-        with blaming(self._segment):
+        with segment_errors(self._segment):
             asked = MultiVectorQuery(query, self._coded, trace)
             while True:
                 items, scores = method.search(asked, n_wanted, self._part.chosen, n_threads=n_threads)
@@ -157,7 +156,7 @@ def passage_scores(
 ) -> NDArray[np.float32]:
     """The score of each of these rows. `known` may have what a search of the same query worked out for the segment."""
     if segment.coded is not None:
-        with blaming(segment):
+        with segment_errors(segment):
             asked = known.get(id(segment.coded)) or MultiVectorQuery(query, segment.coded, trace)
             return asked.scores(rows, n_threads=n_threads)
     assert segment.multi is not None

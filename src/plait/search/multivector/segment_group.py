@@ -25,9 +25,8 @@ from plait.search.multivector.query import MultiVectorQuery, ProbeConfig
 from plait.search.ranking import Ranking
 from plait.search.retriever import documents_of
 from plait.search.trace import Trace
-from plait.storage.corruption import blaming
 from plait.storage.files.residual import same_codec
-from plait.storage.segment import Segment
+from plait.storage.segment import Segment, segment_errors
 from plait.storage.store import Snapshot
 
 Numbers = NDArray[np.int64]
@@ -73,11 +72,11 @@ class Near:
         rows, begins, ends, before = [], [], [], 0
         cells: list[NDArray[Any]] = []
         for part in parts:
-            vectors, near = part.segment.multi, part.segment.near_file
+            vectors, near = part.segment.multi, part.segment.centroid_ids_file
             assert vectors is not None
             assert near is not None
             own = part.numbers
-            with blaming(part.segment, "uncompressed"):
+            with segment_errors(part.segment, "uncompressed"):
                 near.check_values()
             rows.append(own)
             cells.append(near.cells)
@@ -108,7 +107,7 @@ def _of_one_codec(first: Segment, other: Segment) -> bool:
         return False
     if other.coded is not None:
         return same_codec(first.coded, other.coded)
-    return other.near_file is not None and other.near_file.n_cells == len(first.coded.codec.codebook)
+    return other.centroid_ids_file is not None and other.centroid_ids_file.n_cells == len(first.coded.codec.codebook)
 
 
 class PoolSearch:
@@ -121,7 +120,7 @@ class PoolSearch:
         self._pool, self._query, self._trace = pool, query, trace
         first = pool.coded[0].segment
         assert first.coded is not None
-        with blaming(first):
+        with segment_errors(first):
             asked = MultiVectorQuery(query, first.coded, trace)
             if known is not None:
                 known[id(first.coded)] = asked
@@ -152,7 +151,7 @@ class PoolSearch:
         docs, numbers, scores = [], [], []
         for part, asked, rows in zip(self._pool.coded, self._asked, coded, strict=True):
             if len(rows):
-                with blaming(part.segment):
+                with segment_errors(part.segment):
                     scores.append(asked.scores(rows))
                 docs.append(part.segment.docs[rows])
                 numbers.append(part.base + rows)
@@ -174,7 +173,7 @@ class PoolSearch:
         """Of all compressed segments, the best of the cells that are read; of equals, the first."""
         rows, sums = [], []
         for part, asked in zip(self._pool.coded, self._asked, strict=True):
-            with blaming(part.segment):
+            with segment_errors(part.segment):
                 own, own_sums = asked.gather(n_probe, n_candidates, part.bits)
             rows.append(own.astype(np.int64))
             sums.append(own_sums)
@@ -190,7 +189,7 @@ class PoolSearch:
         if sum(map(len, rows)) > n_keep:
             scores = []
             for part, asked, own in zip(self._pool.coded, self._asked, coded, strict=True):
-                with blaming(part.segment):
+                with segment_errors(part.segment):
                     scores.append(asked.centroid_scores(own))
             if near is not None:
                 scores.append(self._asked[0].scores_by_cells(near.cells, near.begins, near.ends))
@@ -203,7 +202,7 @@ class PoolSearch:
             return coded
         scores = []
         for part, asked, own in zip(self._pool.coded, self._asked, coded, strict=True):
-            with blaming(part.segment):
+            with segment_errors(part.segment):
                 scores.append(asked.sift_scores(own, prune_margin))
         return _kept(coded, top_k_floats(np.concatenate(scores), n_keep))
 

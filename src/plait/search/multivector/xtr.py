@@ -35,7 +35,7 @@ class Xtr:
         if not len(rows):
             return NOTHING
         with asked.trace.stage("tokens") as stage:
-            query, coded = asked.kernel_arguments(fine=asked.items.codes_8bit is not None)
+            query, coded = asked.kernel_arguments(use_8bit=asked.items.codes_8bit is not None)
             found = best_rows(query, coded, rows, asked.items.owners, self._settled(chosen), n_threads=n_threads)
             asked.imputed = found.missing
             stage.counts.update(rows=len(rows), tokens=len(found.items), bytes=len(rows) * bytes_of_row(coded))

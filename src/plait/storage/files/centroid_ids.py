@@ -22,7 +22,7 @@ from plait.codec.codebook import Codebook
 from plait.scoring.crc32c import crc32c
 from plait.scoring.residual import Cells, check_cells
 from plait.storage.files.residual import cell_type
-from plait.storage.segment_file import FileFacts, SegmentFile
+from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 NEAR = "near.plait"
@@ -31,7 +31,7 @@ FEW = 8192
 MOST_CELLS = 1 << 31
 
 
-class NearFile:
+class CentroidIdsFile:
     """The file of one segment. Making it checks sizes; the kernels check the cells that they meet."""
 
     def __init__(self, file: SegmentFile, n_vectors: int) -> None:
@@ -42,7 +42,7 @@ class NearFile:
 
     def check_values(self) -> None:
         """Reads every cell."""
-        with self._file.blaming():
+        with self._file.checking():
             check_cells(self.cells, self.n_cells)
 
     def _whole(self, name: str, most: int) -> int:
@@ -57,7 +57,7 @@ def mark_of(codebook: Codebook) -> int:
     return crc32c(np.ascontiguousarray(codebook.centroids))
 
 
-def write_near(path: Path, rows: Rows, codebook: Codebook, *, number: int) -> FileFacts:
+def write_centroid_ids(path: Path, rows: Rows, codebook: Codebook, *, number: int) -> FileRecord:
     """Writes the file for the vectors of a segment, which are float16 as they are stored."""
     cells: NDArray[np.int32] = NearestCentroids(codebook.floats(), grouped=len(rows) >= FEW).assign(rows)
     array = ArraySource.of("cells", cell_type(len(codebook)), cells)

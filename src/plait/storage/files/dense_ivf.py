@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from plait.codec.dense_ivf import CALIBRATED_K, DenseIvf, assign_cells, calibrate_probes, cells_for, train
 from plait.errors import InputError
 from plait.scoring.dense import ByteRows
-from plait.storage.segment_file import FileFacts, SegmentFile
+from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 CELLS = "cells.plait"
@@ -33,7 +33,7 @@ OUTGROWN = 4
 BLOCK_ROWS = 4096
 
 
-class CellsFile:
+class DenseIvfFile:
     """The file of one segment. Making it checks sizes, which costs the same at any size."""
 
     def __init__(self, file: SegmentFile, n_rows: int, dim: int) -> None:
@@ -55,7 +55,7 @@ class CellsFile:
     def cells(self) -> DenseIvf:
         """The cells, once starts and the scales of centroids were checked. Searches check the owners that they meet."""
         held = self._cells
-        with self._file.blaming():
+        with self._file.checking():
             starts = held.starts
             if not len(held.centroids) or starts[0] != 0 or starts[-1] != self._n_rows or np.any(np.diff(starts) < 0):
                 raise InputError(f"its cells do not share out the {self._n_rows} rows")
@@ -66,7 +66,7 @@ class CellsFile:
     def check_values(self, floats: NDArray[np.float32]) -> None:
         """Reads every row, and compares it with the floats it was made from."""
         held = self.cells()
-        with self._file.blaming():
+        with self._file.checking():
             seen = np.zeros(self._n_rows, bool)
             seen[held.owners[held.owners < self._n_rows]] = True
             if not seen.all():
@@ -79,9 +79,9 @@ class CellsFile:
                     raise InputError("its bytes are not those of the rows")
 
 
-def write_cells(
+def write_dense_ivf(
     path: Path, rows: NDArray[np.float32], *, number: int, kept: DenseIvf | None = None, n_threads: int = 1
-) -> FileFacts:
+) -> FileRecord:
     """Writes the file for the rows of a segment. Centroids that are `kept` are used again."""
     if kept is None:
         centroids = train(rows, cells_for(len(rows)), n_threads=n_threads)

@@ -32,7 +32,7 @@ LARGEST_CENTROID = 127
 LARGEST_VALUE = 1e9  # of steps and factors; rows were float16, so no honest one comes near
 
 
-class CodedFile:
+class ResidualFile:
     """The file of one segment. Making it checks sizes and single numbers, which costs the same at any size."""
 
     def __init__(self, file: SegmentFile, n_items: int, dim: int) -> None:
@@ -57,7 +57,7 @@ class CodedFile:
 
     def items(self) -> CodedItems:
         """The items, once the codec and every offset were checked. The kernels check cells and postings they meet."""
-        with self._file.blaming():
+        with self._file.checking():
             if self.codebook.centroids.max() > LARGEST_CENTROID:
                 raise InputError(f"a centroid holds {self.codebook.centroids.max()}; {LARGEST_CENTROID} is the most")
             for codec, _ in (self._plain, *(() if self._fine is None else (self._fine,))):
@@ -69,7 +69,7 @@ class CodedFile:
 
     def check_values(self) -> None:
         """Reads every cell and posting, and compares the two. What `items` checks must hold."""
-        with self._file.blaming():
+        with self._file.checking():
             check_cells(self._cells, len(self.codebook))
             check_postings(self._postings.offsets, self._postings.items, self._n_items)
             expected = Postings.of(self._cells, self.items().offsets, len(self.codebook))
@@ -149,18 +149,18 @@ def cell_type(n_cells: int) -> str:
 
 def codec_arrays(fitted: FittedCodec) -> list[ArraySource]:
     """The arrays of a codec, for a file to be written."""
-    codec, fine = fitted.codec, fitted.codec_8bit
+    codec, codec_8bit = fitted.codec, fitted.codec_8bit
     arrays = [
         ArraySource.of("centroids", "|u1", codec.codebook.centroids),
         ArraySource.of("steps", "<f4", codec.steps),
         ArraySource.of("lengths", "<f4", codec.lengths),
         ArraySource.of("factors", "<f4", codec.factors),
     ]
-    if fine is not None:
+    if codec_8bit is not None:
         arrays += [
-            ArraySource.of("fine_steps", "<f4", fine.steps),
-            ArraySource.of("fine_lengths", "<f4", fine.lengths),
-            ArraySource.of("fine_factors", "<f4", fine.factors),
+            ArraySource.of("fine_steps", "<f4", codec_8bit.steps),
+            ArraySource.of("fine_lengths", "<f4", codec_8bit.lengths),
+            ArraySource.of("fine_factors", "<f4", codec_8bit.factors),
         ]
     return arrays
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from plait.codec.impacts import MAX_IMPACT, n_windows, with_window_maxima
 from plait.errors import InputError
 from plait.scoring.sparse import Impacts
-from plait.storage.segment_file import FileFacts, SegmentFile
+from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 SPARSE = "sparse.plait"
@@ -55,7 +55,7 @@ class SparseFile:
     def impacts(self) -> Impacts:
         """The index, once terms, offsets and scales were checked. Rows of a list that do not exist are passed over."""
         held = self._impacts
-        with self._file.blaming():
+        with self._file.checking():
             _check_rising("offsets", held.offsets, len(held.rows))
             if len(held.terms) and (held.terms[0] < 0 or held.terms[-1] >= self._vocabulary):
                 raise InputError(f"its terms go from {held.terms[0]} to {held.terms[-1]}, of {self._vocabulary}")
@@ -72,7 +72,7 @@ class SparseFile:
     def check_values(self) -> None:
         """Reads every posting, and compares what follows from them with what is there."""
         held = self.impacts()
-        with self._file.blaming():
+        with self._file.checking():
             if len(held.rows) and held.rows.max() >= len(held):
                 raise InputError(f"a posting names row {held.rows.max()} of {len(held)}")
             falls = held.rows[1:] <= held.rows[:-1]
@@ -96,7 +96,7 @@ class SparseFile:
                     raise InputError(f"the {name} are not those of its postings")
 
 
-def write_impacts(path: Path, impacts: Impacts, *, number: int) -> FileFacts:
+def write_impacts(path: Path, impacts: Impacts, *, number: int) -> FileRecord:
     """Writes the index of one batch of rows."""
     arrays = [
         ArraySource.of("terms", "<i4", impacts.terms),

@@ -15,7 +15,7 @@ from plait.codec.impacts import WINDOW_ROWS, frequent_terms, max_per_range, n_wi
 from plait.scoring.sparse import Impacts
 from plait.storage.files.sparse import attributes_of
 from plait.storage.merge import Part
-from plait.storage.segment_file import FileFacts
+from plait.storage.segment_file import FileRecord
 from plait.storage.segment_file_writer import ArraySource, write_file
 
 BLOCK_ENTRIES = 1 << 20  # postings that are held at a time
@@ -39,7 +39,7 @@ class _Block:
     impacts: NDArray[np.uint8]
 
 
-def write_merged(path: Path, parts: Sequence[Part], *, number: int, window_rows: int = WINDOW_ROWS) -> FileFacts:
+def write_merged(path: Path, parts: Sequence[Part], *, number: int, window_rows: int = WINDOW_ROWS) -> FileRecord:
     """Writes the sparse strand of all parts, one after another. The lists are gone through once for each array, so that
     none is ever held whole."""
     sources, scales = _sources(parts)

@@ -28,7 +28,7 @@ from plait.codec.impacts import MAX_IMPACT, WINDOW_ROWS, n_windows, with_window_
 from plait.errors import CorruptIndexError, InputError
 from plait.scoring.bm25 import saturated
 from plait.scoring.sparse import Impacts
-from plait.storage.segment_file import FileFacts, SegmentFile
+from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
 from plait.text.fts_table import read_rules
 
@@ -40,7 +40,7 @@ MOST_PLACES = 20_000  # of words, that are remembered
 LANDMARKS = 64  # one word in so many is held in memory, to find the others by
 
 
-class Words:
+class TextIndex:
     """The words of many documents."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Words:
         return int(self.impacts.offsets[place + 1] - self.impacts.offsets[place])
 
 
-class WordsFile:
+class TextIndexFile:
     """The file of one segment. Making it checks sizes, which costs the same at any size."""
 
     def __init__(self, file: SegmentFile) -> None:
@@ -114,7 +114,7 @@ class WordsFile:
         docs, rows = file.array("docs", "<i8", (None,)), file.array("rows", "<u4", (None,))
         offsets, frequent = file.array("offsets", "<i8", (None,)), file.array("frequent", "<u4", (None,))
         n_words = len(offsets) - 1
-        self._words = Words(
+        self._words = TextIndex(
             docs,
             file.array("lengths", "<u4", (len(docs),)),
             file.array("spelling", "|u1", (None,)),
@@ -134,10 +134,10 @@ class WordsFile:
             mean_length,
         )
 
-    def words(self) -> Words:
+    def words(self) -> TextIndex:
         """The words, once offsets, documents and scales were checked."""
         held = self._words
-        with self._file.blaming():
+        with self._file.checking():
             for name, offsets, end in (
                 ("offsets", held.impacts.offsets, len(held.impacts.rows)),
                 ("spelling_offsets", held._spelling_offsets, len(held._spelling)),
@@ -155,7 +155,7 @@ class WordsFile:
         """Reads everything, and compares what follows from counts with what is there. `docs` are those of the
         segment's rows."""
         held = self.words()
-        with self._file.blaming():
+        with self._file.checking():
             if not np.array_equal(np.unique(docs), held.docs):
                 raise InputError("its documents are not those of the segment")
             index = held.impacts
@@ -193,7 +193,7 @@ def impacts_of(
     return with_window_maxima(terms, offsets, rows, impacts, scales, window_rows=WINDOW_ROWS)
 
 
-def write_words(path: Path, connection: sqlite3.Connection, docs: NDArray[np.int64], *, number: int) -> FileFacts:
+def write_text_index(path: Path, connection: sqlite3.Connection, docs: NDArray[np.int64], *, number: int) -> FileRecord:
     """Writes the words of these documents, which ascend and are all that the full-text index has."""
     words, sizes, rows, counts, lengths = read_words(connection, docs)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
