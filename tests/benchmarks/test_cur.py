@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cur
-import cur_matrix
-from cur_pages import tables
+from benchmarks.cur import matrix as score_matrix
+from benchmarks.cur import recall as cur
+from benchmarks.cur.figures import tables
 from plait.records import Document
 
 
@@ -54,11 +54,11 @@ def test_every_method_is_measured_and_the_matrix_decides_who_wins(
 
 def test_bm25_and_judgements_name_documents_by_number(tmp_path: Path) -> None:
     documents = [Document("a", "red apples"), Document("b", "green pears"), Document("c", "red and green")]
-    ranked = cur_matrix.by_words(documents, ["pears", "nothing of it"], 2)
+    ranked = score_matrix.by_words(documents, ["pears", "nothing of it"], 2)
     assert ranked.tolist() == [[1, -1], [-1, -1]]
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tc\t1\nq\tb\t0\n")
-    assert cur_matrix.relevant(tmp_path, ["q", "r"], ["a", "b", "c"]) == [[2], []]
+    assert score_matrix.relevant(tmp_path, ["q", "r"], ["a", "b", "c"]) == [[2], []]
 
 
 def test_a_matrix_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_matrix_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         asked.append(query)
         return np.full(4, len(asked), np.float32)
 
-    cur_matrix.fill(tmp_path / "m", ["a", "b"], 4, row)
+    score_matrix.fill(tmp_path / "m", ["a", "b"], 4, row)
     with (tmp_path / "m").open("ab") as file:
         file.write(b"half")
-    whole = cur_matrix.fill(tmp_path / "m", ["a", "b", "c"], 4, row)
+    whole = score_matrix.fill(tmp_path / "m", ["a", "b", "c"], 4, row)
     assert asked == ["a", "b", "c"]
     np.testing.assert_array_equal(whole[:, 0], [1, 2, 3])

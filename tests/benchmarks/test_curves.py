@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compare.curves import front, latency_at, measure_of
-from compare.page import END, START, fill, markdown
-from compare.run import Point, measured
-from compare.table import build_rows, latency_rows, ratio_rows, text_tables
-from compare.truth import recall
+from benchmarks.engine.measure import Point, measured
+from benchmarks.engine.report import (
+    END,
+    START,
+    build_rows,
+    fill,
+    front,
+    latency_at,
+    latency_rows,
+    markdown,
+    measure_of,
+    ratio_rows,
+    text_tables,
+)
+from benchmarks.engine.truth import recall
 
 
 def points(*pairs: tuple[float, float]) -> list[dict[str, Any]]:

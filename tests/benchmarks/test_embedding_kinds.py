@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import plait
-from embedding_kinds import K, add_drop_self, check_drop_self, found_by_plan
+from benchmarks.quality.modes import K, add_drop_self, check_drop_self, found_by_plan
 from encoders import WordEncoder
 from plait.evaluate import Dataset
 

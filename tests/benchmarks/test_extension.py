@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.corpus import Corpus, read_queries
-from compare.extension import EXTENSION, Extension
-from embeddings import SHARD, shard
+from benchmarks.embed import SHARD, shard
+from benchmarks.engine.corpus import EXTENSION, Corpus, Extension, read_queries
 
 
 @pytest.fixture

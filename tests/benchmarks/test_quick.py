@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rivals.quick import TILE, Codec, lloyd, n_centroids, nearest, pack  # noqa: E402
+from benchmarks.engine.rivals.residual_maker import TILE, Codec, lloyd, n_centroids, nearest, pack  # noqa: E402
 
 
 def random_rows(n: int, seed: int = 0) -> Any:

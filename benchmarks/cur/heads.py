@@ -1,0 +1,85 @@
+"""Cross-encoders side by side, by their score matrices: how accurate they are, and how smooth.
+
+    python -m benchmarks.cur.heads matrix-cls matrix-emb --to results
+
+Matrices of the same queries and documents, as `benchmarks.cur.matrix` makes them. Accuracy is the share of queries
+whose best is judged relevant: of all documents, and of BM25's and the dense model's best 50. Differences from the first
+matrix have a 95% interval over queries. Writes heads.md and, with matplotlib, scores.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.cur.figures import draw_scores
+from benchmarks.cur.recall import Data, read
+from plait.cur.algebra import distribution, spectrum
+from plait.evaluate.significance import bootstrap_intervals
+
+DEPTH = 50
+
+
+def right(data: Data, n_rows: int, among: str = "") -> NDArray[np.float64]:
+    """For each judged query, 1 where the best of all, or of the first by another search, is relevant."""
+    found = []
+    for query, positives in enumerate(data.positives[:n_rows]):
+        if positives:
+            pool = data.first(among, query)[:DEPTH] if among else np.arange(data.matrix.n_items)
+            found.append(float(len(pool) > 0 and pool[np.argmax(data.scores[query][pool])] in positives))
+    return np.array(found)
+
+
+def difference(own: NDArray[np.float64], base: NDArray[np.float64]) -> str:
+    """In points, with its interval."""
+    (low, high), *_ = bootstrap_intervals((own - base)[:, None], n_resamples=2000)
+    return f"{100 * float(np.mean(own - base)):+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def without_means(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What is left of a score when that of its query and that of its document with everything is taken away."""
+    of_both = scores.mean(axis=1, keepdims=True) + scores.mean(axis=0, keepdims=True) - scores.mean()
+    return np.asarray(scores - of_both, np.float32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("matrices", type=Path, nargs="+")
+    parser.add_argument("--to", type=Path, required=True)
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    names = [json.loads((own / "about.json").read_text(encoding="utf-8"))["model"] for own in given.matrices]
+    read_all = [read(own, 2, 1) for own in given.matrices]
+    n_rows = min(len(data.scores) for data in read_all)
+    matrices = {name: data.scores[:n_rows] for name, data in zip(names, read_all, strict=True)}
+    rows: dict[str, list[str]] = {}
+    for label, among in (("all documents", ""), (f"BM25's {DEPTH}", "bm25"), (f"dense's {DEPTH}", "dense")):
+        each = [right(data, n_rows, among) for data in read_all]
+        rows[f"accuracy, {label}"] = [f"{own.mean():.3f}" for own in each]
+        rows[f"{label}: points above the first"] = ["", *(difference(own, each[0]) for own in each[1:])]
+    shapes, spreads = [spectrum(own) for own in matrices.values()], [distribution(own) for own in matrices.values()]
+    for threshold in shapes[0].ranks:
+        rows[f"rank at {threshold:g}"] = [str(own.ranks[threshold]) for own in shapes]
+    rows["directions with 99% of the energy"] = [str(own.energy_rank) for own in shapes]
+    rows["the same, without the means of rows and columns"] = [
+        str(spectrum(without_means(own)).energy_rank) for own in matrices.values()
+    ]
+    rows["skewness"] = [f"{own.skewness:.2f}" for own in spreads]
+    rows["kurtosis"] = [f"{own.kurtosis:.2f}" for own in spreads]
+    head = f"{n_rows} queries by {read_all[0].matrix.n_items:,} documents"
+    lines = [head, "", "| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    page = "\n".join([*lines, *(f"| {label} | " + " | ".join(own) + " |" for label, own in rows.items())])
+    print(page)
+    (given.to / "heads.md").write_text(page + "\n", encoding="utf-8")
+    try:
+        draw_scores(matrices, given.to / "scores.png")
+    except ImportError:
+        print("the picture is left out: it needs matplotlib")
+
+
+if __name__ == "__main__":
+    main()

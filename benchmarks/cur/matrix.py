@@ -1,0 +1,178 @@
+"""Makes the score matrix that `benchmarks.cur` searches: queries by documents of a BEIR folder, and dense vectors.
+
+    python -m benchmarks.cur.matrix path/to/beir --to matrix --model my-cross-encoder --documents 5000 --queries 500
+    python -m benchmarks.cur.matrix path/to/beir --to matrix --model maxsim
+    python -m benchmarks.cur.matrix path/to/beir --to matrix --model runs/tiny-cls/final
+
+`--model maxsim` is MaxSim of the bundled model's token vectors: a smooth and cheap stand-in for trying things out. A
+model that `plait train` left runs in torch, and reads once what it reads apart. Rows are written one query at a
+time; the same command goes on where it was stopped. `--items N` adds the scores of N documents as queries, for
+fixed-item search and item-CUR. Dense vectors are those of the bundled model, and of others that `--also NAME=FOLDER`
+names; BM25's best go beside them, and what is judged relevant where the folder says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from plait.embeddings import Embeddings
+from plait.encode.chunking import with_title
+from plait.encode.load import load
+from plait.evaluate import rank_queries, read_qrels, read_queries
+from plait.index import open_index
+from plait.readers import documents_from
+from plait.records import Document
+from plait.rerank.cross_encoder import load_cross
+from plait.rerank.pairs import PairReader
+from plait.scoring.maxsim import maxsim
+from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
+from plait.train.cross.model import load_cross_checkpoint as load_trained
+from plait.train.cross.scorers import RowScorer, TorchPairScorer, reads_rows
+from plait.train.mining.negatives import WordsOnly
+
+ScoreRow = Callable[[str], NDArray[np.float32]]  # a query to its scores with all documents
+
+
+def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
+    """What fills a row."""
+    if model == "maxsim":
+        encoder = load(n_threads=n_threads)
+        documents = encoder.encode_documents(texts).multi
+        assert documents is not None
+
+        def row(query: str) -> NDArray[np.float32]:
+            asked = encoder.encode_queries([query]).multi
+            assert asked is not None
+            return maxsim(asked[0], documents, n_threads=n_threads)
+
+        return row
+    if is_trained_cross(Path(model)):
+        torch.set_num_threads(n_threads)
+        trained, tokenizer = load_trained(Path(model))
+        reader = PairReader(tokenizer, trained.config.frame)
+        if reads_rows(trained):
+            return RowScorer(trained, reader, texts).score
+        trained.keeps = True
+        return lambda query: TorchPairScorer(trained, reader).score([(query, text) for text in texts])
+    cross = load_cross(model, n_threads=n_threads)
+    return lambda query: cross.score([(query, text) for text in texts])
+
+
+def fill(path: Path, queries: Sequence[str], n_items: int, row: ScoreRow) -> NDArray[np.float32]:
+    """The rows of all queries; those that are in the file already are not asked for again."""
+    width = 4 * n_items
+    n_done = path.stat().st_size // width if path.is_file() else 0
+    with path.open("r+b" if n_done else "wb") as file:
+        file.truncate(n_done * width)
+        file.seek(n_done * width)
+        began, first = time.perf_counter(), n_done
+        for number in range(n_done, len(queries)):
+            file.write(np.asarray(row(queries[number]), "<f4").tobytes())
+            file.flush()
+            rate = (number + 1 - first) * n_items / (time.perf_counter() - began)
+            left = (len(queries) - number - 1) * n_items / rate
+            print(f"\r{number + 1}/{len(queries)} queries, {rate:,.0f} pairs/s, {left:,.0f} s left", end="", flush=True)
+    print()
+    return np.fromfile(path, "<f4").reshape(-1, n_items)[: len(queries)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--model", required=True, help="a folder of a cross-encoder, or maxsim")
+    parser.add_argument("--documents", type=int, default=5000)
+    parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--items", type=int, default=0, help="documents that are scored as queries too")
+    parser.add_argument("--words", type=int, default=0, help="of a document that dense models read; 0 is all")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=FOLDER", help="another dense model")
+    parser.add_argument("--depth", type=int, default=1000, help="of the list by BM25")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    rng = np.random.default_rng(given.seed)
+    documents = list(documents_from([next(given.data.glob("corpus.jsonl*"))], on_error="skip"))
+    order = np.sort(rng.permutation(len(documents))[: given.documents])
+    kept = [documents[place] for place in order]
+    texts = [with_title(document.title, document.text) for document in kept]
+    # By text, each once: a query that is asked twice must not be both an anchor and a test.
+    by_text = {text: name for name, text in read_queries(next(given.data.glob("queries.jsonl*"))).items()}
+    asked = [(by_text[text], text) for text in sorted(by_text)]
+    asked = [asked[place] for place in rng.permutation(len(asked))[: given.queries]]
+    queries = [text for _, text in asked]
+    anchors = rng.permutation(len(texts))[: given.items]
+    given.to.mkdir(parents=True, exist_ok=True)
+    described = {"data": given.data.name, "model": _name(given.model), "documents": len(texts), "seed": given.seed}
+    _same(given.to / "about.json", described)
+    row = scorer(given.model, texts, given.threads)
+    fill(given.to / "scores.f32", queries, len(texts), row)
+    if given.items:
+        fill(given.to / "item_scores.f32", [texts[place] for place in anchors], len(texts), row)
+        np.save(given.to / "item_anchors.npy", anchors)
+    judged = relevant(given.data, [name for name, _ in asked], [document.id for document in kept])
+    (given.to / "positives.json").write_text(json.dumps(judged), encoding="utf-8")
+    np.save(given.to / "first-bm25.npy", by_words(kept, queries, min(given.depth, len(kept))))
+    cut = [" ".join(text.split()[: given.words or None]) for text in texts]
+    for named in ("=", *given.also):
+        name, _, folder = named.partition("=")
+        encoder, end = load(folder or None, n_threads=given.threads), f"-{name}" if name else ""
+        if not (given.to / f"items{end}.npy").is_file():
+            np.save(given.to / f"queries{end}.npy", _dense(encoder.encode_queries(queries)))
+            np.save(given.to / f"items{end}.npy", _dense(encoder.encode_documents(cut)))
+
+
+def relevant(data: Path, queries: Sequence[str], documents: Sequence[str]) -> list[list[int]]:
+    """The numbers of the documents that are judged relevant for each query, by any split of the folder."""
+    places = {document: place for place, document in enumerate(documents)}
+    found: dict[str, list[int]] = {}
+    for file in sorted((data / "qrels").glob("*.tsv")):
+        for query, grades in read_qrels(file).items():
+            own = [places[document] for document, grade in grades.items() if grade > 0 and document in places]
+            found.setdefault(query, []).extend(own)
+    return [sorted(set(found.get(query, []))) for query in queries]
+
+
+def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) -> NDArray[np.int32]:
+    """(queries, depth): the numbers of BM25's best, best first; -1 where it found no more."""
+    places = {document.id: place for place, document in enumerate(documents)}
+    found = np.full((len(queries), depth), -1, np.int32)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_index(Path(folder) / "index", create=True, encoder=WordsOnly()) as index,
+    ):
+        index.add(documents)
+        for number, ranked in enumerate(rank_queries(index, queries, depth, mode="bm25")):
+            own = [places[document] for document, _ in ranked]
+            found[number, : len(own)] = own
+    return found
+
+
+def _name(model: str) -> str:
+    """That of a run is not the name of the folder of its weights."""
+    path = Path(model)
+    return path.parent.name if path.name in ("best", "final") else path.name
+
+
+def _dense(embeddings: Embeddings) -> NDArray[np.float32]:
+    assert embeddings.dense is not None
+    return embeddings.dense
+
+
+def _same(path: Path, described: dict[str, object]) -> None:
+    """Refuses to go on with a matrix of something else."""
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != described:
+        raise SystemExit(f"{path} is of {path.read_text(encoding='utf-8')}; name another folder")
+    path.write_text(json.dumps(described), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

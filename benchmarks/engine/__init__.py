@@ -1,0 +1,1 @@
+"""Speed of an index: engines side by side, updates, filters, start-up."""

@@ -1,0 +1,188 @@
+"""What a filter does to a search, by how much it keeps: its time as a ratio to the same search without one, and its
+recall against the exhaustive answer among what it keeps. Filters keep documents at random, or a topic; then queries are
+about what is kept (topic), or about something else (elsewhere).
+
+    python -m benchmarks.engine.filters --data wikipassages --vectors cache --model light --passages 25000
+    python -m benchmarks.engine.filters --documents 100000 --out filters.json
+
+The first is of real passages and questions (`topical.py`): a topic is a cluster of their dense vectors, a question is
+about it if five or more of its best ten are there, and elsewhere if none is. The second makes documents up
+(`grouped.py`), and needs no data.
+
+Each query is searched without and with the filter in turn, so that a busy machine disturbs both alike; a ratio is one
+of medians of processor time. A filter is resolved once before, as for any that is used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import plait
+from benchmarks.engine.grouped_corpus import N_GROUPS, Corpus, add, seconds
+from benchmarks.engine.topical_corpus import Passages
+from plait.embeddings import Embeddings
+
+K = 10
+SHARES = (0.001, 0.01, 0.1, 0.5, 1.0)
+MODES = ("dense", "sparse", "multi", "bm25", "hybrid")
+REAL_MODES = ("multi", "dense", "bm25", "hybrid")
+FIELDS = {"random": "place", "topic": "group", "elsewhere": "group"}  # each of them from 0 to 999
+N_TOPICS = 3  # of each share; clusters differ
+MANY, NONE = 5, 0  # of the best ten within a topic: a question is about it, or elsewhere
+Query = tuple[str, Embeddings]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Filters of one kind that keep about one share, each with the queries that are asked with it."""
+
+    kind: str
+    share: float
+    asked: Sequence[tuple[str, Sequence[Query]]]
+
+    def __len__(self) -> int:
+        return sum(len(queries) for _, queries in self.asked)
+
+
+def search(index: plait.Index, query: Query, mode: str, filter: str | None, *, exact: bool = False) -> list[str]:
+    text, embeddings = query
+    found = index.search_embeddings(embeddings, K, texts=[text], mode=mode, filter=filter, exact=exact)
+    return [hit.id for hit in found[0]]
+
+
+class Recall:
+    """The share of the exhaustive answer that is found, under a filter or without any; each is worked out once."""
+
+    def __init__(self, index: plait.Index) -> None:
+        self._index = index
+        self._known: dict[tuple[str, str, str | None], float] = {}
+
+    def of(self, case: Case, mode: str, *, filtered: bool) -> float:
+        asked = [(one, filter if filtered else None) for filter, queries in case.asked for one in queries]
+        return float(np.mean([self._one(query, mode, filter) for query, filter in asked]))
+
+    def _one(self, query: Query, mode: str, filter: str | None) -> float:
+        key = query[0], mode, filter
+        if key not in self._known:
+            truth = search(self._index, query, mode, filter, exact=True)
+            found = search(self._index, query, mode, filter)
+            self._known[key] = len(set(truth) & set(found)) / len(truth) if truth else float(not found)
+        return self._known[key]
+
+
+def times(index: plait.Index, case: Case, mode: str, n_rounds: int) -> tuple[float, float]:
+    """The medians without and with the filter, in turn."""
+    plain: list[float] = []
+    kept: list[float] = []
+    for filter, queries in case.asked:
+        search(index, queries[0], mode, filter)
+        for turn in range(n_rounds):
+            for number, one in enumerate(queries):
+                pair = [(None, plain), (filter, kept)]
+                for which, own in pair if (turn + number) % 2 else reversed(pair):
+                    own.append(seconds(partial(search, index, one, mode, which), time.process_time))
+    return median(plain), median(kept)
+
+
+def made_cases(n_queries: int) -> Iterator[Case]:
+    corpus = Corpus(0, sparse=True)
+    for kind, field in FIELDS.items():
+        for share in SHARES:
+            n_kept = round(N_GROUPS * share)
+            if kind == "elsewhere" and n_kept == N_GROUPS:
+                continue
+            groups = {"topic": (0, n_kept), "elsewhere": (n_kept, N_GROUPS), "random": (0, N_GROUPS)}[kind]
+            yield Case(kind, share, [(f"{field} < {n_kept}", corpus.queries(n_queries, *groups))])
+
+
+def real_cases(index: plait.Index, passages: Passages, questions: Sequence[Query], n_queries: int) -> Iterator[Case]:
+    for share in SHARES:
+        yield Case("random", share, [(f"place < {round(1000 * share)}", questions[:n_queries])])
+    best = [frozenset(search(index, question, "multi", None, exact=True)) for question in questions]
+    for share in SHARES[:-1]:
+        topics = passages.topics(share, N_TOPICS)
+        inside = {topic.filter: [len(topic.ids & ten) for ten in best] for topic in topics}
+        for kind in ("topic", "elsewhere"):
+            asked = []
+            for filter, counts in inside.items():
+                fits = [count >= MANY if kind == "topic" else count == NONE for count in counts]
+                own = [question for question, fit in zip(questions, fits, strict=True) if fit]
+                if own:
+                    asked.append((filter, own[:n_queries]))
+            if asked:
+                yield Case(kind, share, asked)
+
+
+def measure(index: plait.Index, cases: Sequence[Case], modes: Sequence[str], n_rounds: int) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    recall = Recall(index)
+    for mode in modes:
+        for case in cases:
+            before, after = times(index, case, mode, n_rounds)
+            told[f"{mode}, {case.kind}, {case.share:.1%}"] = own = {
+                "queries": len(case),
+                "time_ratio": round(after / before, 3),
+                "ms": round(1000 * after, 3),
+                "ms_without": round(1000 * before, 3),
+                "recall": round(recall.of(case, mode, filtered=True), 4),
+                "recall_without": round(recall.of(case, mode, filtered=False), 4),
+            }
+            print(f"{mode:8} {case.kind:9} {case.share:6.1%} {own}", flush=True)
+    return told
+
+
+def build_made(path: Path, n_documents: int) -> None:
+    corpus = Corpus(0, sparse=True)
+    with plait.open(path, create=True, spec=corpus.spec, n_threads=1) as index:
+        add(index, corpus, 0, n_documents)
+        for field in sorted(set(FIELDS.values())):
+            index.create_field_index(field)
+        index.compact()
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--documents", type=int, default=100_000, help="that are made up")
+    asked.add_argument("--data", type=Path, help="a BEIR folder, whose passages and questions are used instead")
+    asked.add_argument("--vectors", type=Path, help="the cache that embeddings.py made of it")
+    asked.add_argument("--model", type=Path, help="the model folder that it was made with")
+    asked.add_argument("--passages", type=int, default=25_000)
+    asked.add_argument("--questions", type=int, default=200, help="of which those are taken that suit a filter")
+    asked.add_argument("--queries", type=int, default=40, help="at most so many a filter")
+    asked.add_argument("--rounds", type=int, default=5)
+    asked.add_argument("--modes", nargs="+", choices=MODES)
+    asked.add_argument("--index", type=Path, help="where the index is made, or is already; else for this run alone")
+    asked.add_argument("--out", type=Path)
+    given = asked.parse_args()
+    if given.data is not None and (given.vectors is None or given.model is None):
+        asked.error("--data needs --vectors and --model beside it")
+    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+        path = given.index or Path(folder) / "index"
+        passages = None if given.data is None else Passages(given.data, given.vectors, given.passages)
+        if not path.exists():
+            build_made(path, given.documents) if passages is None else passages.build(path)
+        with plait.open(path, n_threads=1) as index:
+            if passages is None:
+                cases = list(made_cases(given.queries))
+            else:
+                questions = passages.queries(given.model, given.questions)
+                cases = list(real_cases(index, passages, questions, given.queries))
+            modes = given.modes or (MODES if passages is None else REAL_MODES)
+            told = measure(index, cases, modes, given.rounds)
+    if given.out is not None:
+        given.out.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

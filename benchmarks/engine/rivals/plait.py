@@ -1,0 +1,96 @@
+"""plait, through an index on the disk as `plait.open` makes it. Settings:
+
+level     "engine" ranks passages, as the other engines do; "call" also fetches documents from the catalogue, as
+          `Index.search_embeddings` does; "exact" scores every passage by its codes
+n_probe, n_candidates, n_code_scored, n_rescored   a `ProbeConfig`
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import plait
+from benchmarks.embed import SHARD
+from benchmarks.engine.corpus import Corpus
+from benchmarks.engine.rivals.serve import Options, serve
+from plait.embeddings import Embeddings, MultiVectors
+from plait.encode.protocol import EmbeddingSpec
+from plait.scoring.cpu import available_targets, current_target, force_target
+from plait.search.hits import load_hits
+from plait.search.multivector.query import ProbeConfig
+from plait.search.multivector.retriever import ExactMulti, ProbedMulti
+from plait.search.plan import Plan
+from plait.search.ranking import QueryBatch, Ranking
+from plait.search.retriever import Generator
+from plait.search.trace import Trace
+from plait.storage.snapshot import Snapshot
+from plait.storage.store import Store
+
+
+class Plait:
+    packages = ("numpy",)
+
+    def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
+        texts = read_texts(options.get("texts"))
+        with plait.open(
+            index / "plait", create=True, spec=EmbeddingSpec(multi=128), n_threads=options["threads"]
+        ) as made:
+            for number, part in enumerate(corpus.shards()):
+                documents = [
+                    {"id": str(number * SHARD + place), "text": next(texts), "title": ""} for place in range(len(part))
+                ]
+                made.add_embeddings(documents, Embeddings(multi=MultiVectors(np.asarray(part.values), part.offsets)))
+            done = made.compact(bits=options["bits"], keep_8bit=options["keep_8bit"])
+        return {"n_cells": done.n_cells, "bytes_a_vector": done.bytes_a_vector, "compact_seconds": done.seconds}
+
+    def open(self, corpus: Corpus, index: Path, options: Options) -> Options:
+        del corpus
+        self._store = Store.open(index / "plait", read_only=True)
+        self._snapshot: Snapshot = self._store.snapshot()
+        self._n_threads = options["threads"]
+        self._target = options.get("target") or available_targets()[-1]
+        self._forced = force_target(self._target)  # kept: dropping it would undo it
+        self._forced.__enter__()
+        return {"target": current_target(), "targets": available_targets(), "plait": plait.__version__}
+
+    def prepare(self, query: NDArray[np.float32]) -> QueryBatch:
+        return QueryBatch([""], Embeddings(multi=MultiVectors(query, np.array([0, len(query)]))))
+
+    def search(self, query: QueryBatch, k: int, settings: Options) -> Ranking:
+        found = self._plan(settings).run(self._snapshot, query, k, None, Trace())[0]
+        if settings["level"] == "call":
+            load_hits(self._snapshot, "", found)
+        return found
+
+    def numbers(self, found: Ranking) -> list[int]:
+        return [int(id) for id in self._snapshot.fetch_ids([int(doc) for doc in found.docs])]
+
+    def _plan(self, settings: Options) -> Plan:
+        generator: Generator
+        if settings["level"] == "exact":
+            generator = ExactMulti(n_threads=self._n_threads)
+        else:
+            config = ProbeConfig(**{name: value for name, value in settings.items() if name != "level"})
+            generator = ProbedMulti(config, exhaustive_below=0, n_threads=self._n_threads)
+        return Plan((generator,))
+
+
+def read_texts(data: str | None) -> Iterator[str]:
+    """The texts of a corpus in their order, and then, or without one, passages that say nothing."""
+    if data is not None:
+        path = Path(data) / "corpus.jsonl"
+        with path.open() if path.exists() else gzip.open(f"{path}.gz", "rt", encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)["text"] or "."
+    while True:
+        yield "a passage of which only the vectors are known"
+
+
+if __name__ == "__main__":
+    serve(Plait())

@@ -1,0 +1,129 @@
+"""The worker's side of the side-by-side: an engine behind JSON lines, one question and one answer at a time.
+
+    {"do": "build", "corpus": folder, "n_passages": N, "index": folder, "options": {...}}
+    {"do": "open", "corpus": folder, "n_passages": N, "index": folder, "options": {...}}
+    {"do": "search", "settings": {...}, "queries": [numbers], "warm": [numbers], "k": 10, "to": file, "limit": seconds}
+
+Answers are records; one with "error" ends the worker. Queries go one at a time, each timed on its own. Libraries that
+print are kept away from the answers: what they write goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+import traceback
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.engine.corpus import Corpus, Queries, read_queries
+
+Options = dict[str, Any]
+
+
+class Engine(Protocol):
+    """What an engine's file gives. Passages are known by their number."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Whose versions are reported."""
+
+    def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
+        """Writes the index; what is returned is added to the report."""
+
+    def open(self, corpus: Corpus, index: Path, options: Options) -> Options:
+        """Makes it ready for `search`; what is returned is added to the report."""
+
+    def prepare(self, query: NDArray[np.float32]) -> Any:
+        """The query in the type that the engine takes, made outside the timing."""
+
+    def search(self, query: Any, k: int, settings: Options) -> Any:
+        """What is timed."""
+
+    def numbers(self, found: Any) -> list[int]:
+        """The passages of an answer, best first, made outside the timing."""
+
+
+def serve(engine: Engine) -> None:
+    """Answers until the standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    state: dict[str, Any] = {}
+    for line in sys.stdin:
+        try:
+            answer = _answer(engine, json.loads(line), state)
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+        if "error" in answer:
+            return
+
+
+def _answer(engine: Engine, asked: Options, state: dict[str, Any]) -> Options:
+    if asked["do"] == "search":
+        return _search(engine, asked, state["queries"])
+    corpus, index = Corpus(Path(asked["corpus"]), asked["n_passages"]), Path(asked["index"])
+    start, used = time.perf_counter(), _processor_seconds()
+    if asked["do"] == "build":
+        shutil.rmtree(index, ignore_errors=True)
+        index.mkdir(parents=True)
+        facts = engine.build(corpus, index, asked["options"])
+    else:
+        facts = engine.open(corpus, index, asked["options"])
+        state["queries"] = read_queries(corpus.folder)
+    return {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": _processor_seconds() - used,
+        "peak_bytes": _status("VmHWM"),
+        "resident_bytes": _status("VmRSS"),
+        "disk_bytes": sum(file.stat().st_size for file in index.rglob("*") if file.is_file()),
+        "versions": {name: metadata.version(name) for name in engine.packages},
+        **facts,
+    }
+
+
+def _search(engine: Engine, asked: Options, queries: Queries) -> Options:
+    """Stops early where `limit` is reached, after the first query at least: the answer says how many were asked."""
+    k, settings = asked["k"], asked["settings"]
+    for number in asked["warm"]:
+        engine.search(engine.prepare(queries[number]), k, settings)
+    prepared = [engine.prepare(queries[number]) for number in asked["queries"]]
+    seconds, found = [], []
+    began, used = time.perf_counter(), _processor_seconds()
+    for query in prepared:
+        start = time.perf_counter()
+        answer = engine.search(query, k, settings)
+        seconds.append(time.perf_counter() - start)
+        found.append(answer)
+        if time.perf_counter() - began > asked["limit"]:
+            break
+    used = _processor_seconds() - used
+    ids = np.full((len(found), k), -1, np.int64)
+    for row, answer in zip(ids, found, strict=True):
+        numbers = engine.numbers(answer)[:k]
+        row[: len(numbers)] = numbers
+    np.save(asked["to"], ids)
+    return {"seconds": seconds, "processor_seconds": used / len(found), "resident_bytes": _status("VmRSS")}
+
+
+def _processor_seconds() -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime
+
+
+def _status(name: str) -> int:
+    """A size from the process's own status, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0

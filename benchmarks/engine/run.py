@@ -1,0 +1,117 @@
+"""Multi-vector engines side by side, on the same vectors: recall of the exact top ten against time.
+
+    python -m benchmarks.embed --data wikipassages --cache vectors --passages 15000
+    python -m benchmarks.engine.run --vectors vectors --passages 15000 --cache indexes --json engine.json \\
+        --python fast-plaid=plaid/bin/python --python xtr-warp-rs=plaid/bin/python --python faiss=other/bin/python
+
+Each engine runs in an interpreter of its own, given with --python; docs/performance.md says how to make them. An engine
+that has none, or that fails, is in the report with its error. Indexes are kept under --cache and used again. Two
+engines multiply in float16 to build, and take hours where the processor does not; with --quick-rivals their indexes are
+made by rivals/quick.py, and the report says so in the place of a time. With --plots and --page the report becomes
+pictures and a page; --from makes them from a report of before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine.corpus import Corpus
+from benchmarks.engine.machine import machine
+from benchmarks.engine.measure import RunConfig, run
+from benchmarks.engine.variants import MODULES, variants
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.reports:
+        report = merged([json.loads(path.read_text()) for path in arguments.reports])
+    else:
+        report = {"machine": machine(), "runs": [measured(arguments, threads) for threads in arguments.threads]}
+        if arguments.json:
+            arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    from benchmarks.engine.report import text_tables
+
+    print(text_tables(report))
+    if arguments.plots:
+        from benchmarks.engine.plots import draw
+
+        draw(report, arguments.plots)
+    if arguments.page:
+        from benchmarks.engine.report import fill
+
+        fill(report, arguments.page, plots=arguments.plots)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vectors", type=Path, help="a folder of embeddings.py or extend.py")
+    parser.add_argument("--passages", type=int, default=15_000)
+    parser.add_argument("--cache", type=Path, help="where indexes and true answers are kept")
+    parser.add_argument("--data", type=Path, help="a BEIR folder with the passages' texts, for plait's catalogue")
+    parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help=f"of {', '.join(MODULES)}")
+    parser.add_argument("--only", nargs="+", help="variants whose names start so; all if left out")
+    parser.add_argument("--quick-rivals", action="store_true", help="make the indexes of fast-plaid and xtr-warp-rs")
+    parser.add_argument("--targets", nargs="*", default=[], help="instruction sets to force plait to as well")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--build-threads", type=int, default=2)
+    parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--slow-queries", type=int, default=100, help="for engines that take long")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--build-limit", type=float, default=1800, help="seconds")
+    parser.add_argument("--search-limit", type=float, default=60, help="seconds for one setting in one round")
+    parser.add_argument("--cpus", type=int, nargs="+", help="pin the engines to these while they search")
+    parser.add_argument("--json", type=Path, help="where to write the report")
+    parser.add_argument("--from", type=Path, nargs="+", dest="reports", help="reports to show; nothing is measured")
+    parser.add_argument("--plots", type=Path, help="a folder for pictures; needs matplotlib")
+    parser.add_argument("--page", type=Path, help="a page to fill in, such as docs/performance.md")
+    arguments = parser.parse_args()
+    if not arguments.reports and (arguments.vectors is None or arguments.cache is None):
+        parser.error("--vectors and --cache are needed to measure, or --from to show what was measured")
+    return arguments
+
+
+def measured(arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
+    """One run. plait and NumPy have this interpreter if they are given no other."""
+    pythons = {"plait": sys.executable, "numpy": sys.executable}
+    for given in arguments.python:
+        engine, _, path = given.partition("=")
+        if engine not in MODULES or not path:
+            sys.exit(f"--python {given} is not ENGINE=PATH with an engine of {', '.join(MODULES)}")
+        pythons[engine] = path
+    every = variants(arguments.targets, quick=arguments.quick_rivals)
+    chosen = every
+    if arguments.only:
+        chosen = [variant for variant in every if variant.name.startswith(tuple(arguments.only))]
+    if not chosen:
+        sys.exit(f"--only {arguments.only} names none of: {', '.join(variant.name for variant in every)}")
+    config = RunConfig(
+        corpus=Corpus(arguments.vectors, arguments.passages),
+        cache=arguments.cache,
+        pythons=pythons,
+        texts=arguments.data,
+        threads=threads,
+        build_threads=arguments.build_threads,
+        n_queries=arguments.queries,
+        n_queries_slow=arguments.slow_queries,
+        n_rounds=arguments.rounds,
+        build_limit=arguments.build_limit,
+        search_limit=arguments.search_limit,
+        cpus=arguments.cpus,
+    )
+    return run(config, chosen)
+
+
+def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several reports as one; they must be of one machine."""
+    for report in reports[1:]:
+        if report["machine"] != reports[0]["machine"]:
+            sys.exit("these reports are of different machines; show them one at a time")
+    return {"machine": reports[0]["machine"], "runs": [own for report in reports for own in report["runs"]]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The true answers: every passage scored in float32, the hundred best kept. Worked out once for each corpus."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.engine.corpus import Corpus, Queries
+from plait.embeddings import MultiVectors
+from plait.scoring.maxsim import maxsim
+
+DEPTH = 100
+
+
+def truth(
+    corpus: Corpus, queries: Queries, numbers: NDArray[np.int64], cache: Path, *, n_threads: int
+) -> NDArray[np.int64]:
+    """(queries, 100) passages, best first, for the queries named; equal scores in the order of the passages."""
+    file = cache / "truth.npz"
+    known: dict[int, NDArray[np.int64]] = {}
+    if file.exists():
+        kept = np.load(file)
+        known = dict(zip(kept["numbers"].tolist(), kept["ids"], strict=True))
+    missing = [int(number) for number in numbers if int(number) not in known]
+    if missing:
+        known.update(zip(missing, _best(corpus, queries, missing, n_threads), strict=True))
+        cache.mkdir(parents=True, exist_ok=True)
+        np.savez(file, numbers=np.array(list(known)), ids=np.stack(list(known.values())))
+    return np.stack([known[int(number)] for number in numbers])
+
+
+def _best(corpus: Corpus, queries: Queries, numbers: list[int], n_threads: int) -> NDArray[np.int64]:
+    """One pass over the corpus, whatever its size: the best so far of each query are kept."""
+    ids = np.zeros((len(numbers), 0), np.int64)
+    scores = np.zeros((len(numbers), 0), np.float32)
+    first = 0
+    with ThreadPoolExecutor(n_threads) as pool:
+        for part in corpus.shards():
+            rows = MultiVectors(np.ascontiguousarray(part.values), part.offsets)
+
+            def score(number: int, rows: MultiVectors = rows) -> NDArray[np.float32]:
+                return maxsim(queries[number], rows)
+
+            scores = np.concatenate([scores, np.stack(list(pool.map(score, numbers)))], axis=1)
+            own = np.broadcast_to(np.arange(first, first + len(part)), (len(numbers), len(part)))
+            ids = np.concatenate([ids, own], axis=1)
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
+            ids, scores = np.take_along_axis(ids, best, 1), np.take_along_axis(scores, best, 1)
+            first += len(part)
+    return ids
+
+
+def recall(found: NDArray[np.int64], true: NDArray[np.int64], k: int) -> float:
+    """The mean share of the true k best that are among the k found; rows of both are the same queries."""
+    hits = [len(np.intersect1d(row[:k], own[:k])) for row, own in zip(found, true, strict=True)]
+    return float(np.mean(hits)) / k

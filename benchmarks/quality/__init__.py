@@ -1,0 +1,1 @@
+"""Quality on judged sets, and the speed of models."""

@@ -1,0 +1,158 @@
+"""A model against what it has to beat, on judged sets: BM25, its base's dense vectors, MaxSim over its base's own token
+states, and the model before it.
+
+    python -m benchmarks.quality.encoder --data data --indexes new --before old --base states --sets scifact cranfield cacm
+
+`--indexes` and `--before` are folders with an index of each set (`plait eval --data SET --indexes DIR --model MODEL`
+builds those that are missing), `--base` is a model folder whose multi strand is the base's whole states
+(`models/scripts/build_gte_small.py --projection` with the identity). Those score what `--before` finds, its best 20, because
+whole states of every passage are a large index; that flatters them. Where `--base-indexes` has an index of the set by
+that model, they score every passage. The base's dense vectors are those of `--before`. `--unshared` leaves out queries
+that share a passage with the train split: a model that was trained on it knows what that passage answers.
+`--drop-self` names the sets whose queries are texts of their own corpus (birco-arguana): what has the id of its query
+is no answer to it.
+
+nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
+randomisation test over the queries, corrected by Holm for the four of a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import plait
+from benchmarks.quality.modes import MEASURE, SURE, add_drop_self, check_drop_self, first_queries, found_by_plan, row
+from plait.embeddings import Rows
+from plait.encode.load import load
+from plait.encode.onnx import OnnxEncoder
+from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
+
+DEPTH = 20
+RIVALS = ("bm25", "base dense", "base states", "before")
+OWN = ("dense", "sparse", "multi", "hybrid")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of BEIR folders")
+    parser.add_argument("--indexes", type=Path, required=True, help="indexes of the model")
+    parser.add_argument("--before", type=Path, help="indexes of the model before it; left out, its columns are empty")
+    parser.add_argument("--base", type=Path, help="a model that gives whole states; left out, its column is empty")
+    parser.add_argument("--base-indexes", type=Path, help="indexes by the model of whole states, for some of the sets")
+    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    parser.add_argument("--unshared", action="store_true", help="only queries whose passages answer none of train")
+    add_drop_self(parser)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where the figures are written too")
+    asked = parser.parse_args()
+    check_drop_self(parser, asked)
+    if asked.base and not asked.before:
+        parser.error("--base scores what --before finds; give that too, or --base-indexes")
+    base = load(asked.base, n_threads=asked.threads) if asked.base else None
+    row("set", "queries", *RIVALS, *OWN)
+    row(*["---"] * (2 + len(RIVALS) + len(OWN)))
+    means: dict[str, dict[str, float]] = {}
+    sure: dict[str, dict[str, int]] = {}
+    for name in asked.sets:
+        judged = load_dataset(str(asked.data / name), "test")
+        judged = first_queries(unshared(judged, asked.data / name) if asked.unshared else judged, asked.queries)
+        before = asked.before / name if asked.before else None
+        drop_self = name in asked.drop_self
+        runs = runs_of(asked.indexes / name, before, base, judged, asked.threads, drop_self=drop_self)
+        if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
+            with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
+                (runs["base states"],) = found_by_plan(index, judged, ("exhaustive",), drop_self=drop_self).values()
+        means[name], sure[name] = told(runs, judged)
+        cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
+        row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))
+    pairs = [("hybrid", rival) for rival in RIVALS] + [("sparse", "bm25"), ("multi", "dense")]
+    for one, other in pairs:
+        print(f"\n{one} above {other}: {counted(means, one, other)}", end="")
+    print()
+    if asked.json:
+        asked.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
+
+
+def unshared(judged: Dataset, folder: Path) -> Dataset:
+    """Without the queries that a passage answers which answers a query of the train split too."""
+    if not (folder / "qrels" / "train.tsv").is_file():
+        return judged
+    seen = {id for own in load_dataset(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
+    kept = {
+        query: own
+        for query, own in judged.qrels.items()
+        if not any(grade > 0 and id in seen for id, grade in own.items())
+    }
+    queries = {query: text for query, text in judged.queries.items() if query in kept}
+    return replace(judged, queries=queries, qrels=kept)
+
+
+def runs_of(
+    new: Path, old: Path | None, base: OnnxEncoder | None, judged: Dataset, n_threads: int, *, drop_self: bool
+) -> dict[str, Run]:
+    """What each finds, by name."""
+    with plait.open(new, n_threads=n_threads, read_only=True) as index:
+        runs = found_by_plan(index, judged, plans=("bm25", *OWN), drop_self=drop_self)
+    if old is None:
+        return runs
+    with plait.open(old, n_threads=n_threads, read_only=True) as index:
+        before = found_by_plan(index, judged, plans=("dense", "hybrid"), drop_self=drop_self)
+        runs |= {"base dense": before["dense"], "before": before["hybrid"]}
+        if base is not None:
+            states = rescored(base, index, judged)
+            runs["base states"] = without_self(states) if drop_self else states
+    return runs
+
+
+def rescored(base: OnnxEncoder, index: plait.Index, judged: Dataset) -> Run:
+    """MaxSim over whole states of the passages that the index finds."""
+    texts = list(judged.queries.values())
+    found = [index.search(text, k=DEPTH) for text in texts]
+    passages = sorted({(hit.title or "", hit.text) for hits in found for hit in hits})
+    place = {own: number for number, own in enumerate(passages)}
+    rows = states_of(base, [" ".join(own).strip() for own in passages])
+    asked = base.encode_queries(texts).multi
+    assert asked is not None
+    return {
+        query: [(hit.id, maxsim(asked[number], rows[place[hit.title or "", hit.text]])) for hit in found[number]]
+        for number, query in enumerate(judged.queries)
+    }
+
+
+def states_of(base: OnnxEncoder, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+    rows: list[NDArray[np.float16]] = [np.zeros((0, 0), np.float16)] * len(texts)
+    for items, embeddings in base.iterate_documents(texts):
+        assert embeddings.multi is not None
+        for place, item in enumerate(items):
+            rows[item] = embeddings.multi[place].astype(np.float16)
+    return rows
+
+
+def maxsim(query: Rows, document: NDArray[np.float16]) -> float:
+    return float((query.astype(np.float32) @ document.astype(np.float32).T).max(axis=1).sum())
+
+
+def told(runs: dict[str, Run], judged: Dataset) -> tuple[dict[str, float], dict[str, int]]:
+    """The mean of each run, and for each rival 1 where hybrid is surely above it, 2 where it is surely below."""
+    means = {run: one.value for run, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
+    rivals = {"hybrid": runs["hybrid"], **{name: runs[name] for name in RIVALS if name in runs}}
+    differences = compare(rivals, judged.qrels, [MEASURE], baseline="hybrid").differences
+    marks = {one.run: 1 if one.mean.value < 0 else 2 for one in differences if one.p_randomisation_corrected < SURE}
+    return means, marks
+
+
+def counted(means: dict[str, dict[str, float]], one: str, other: str) -> str:
+    both: Iterable[dict[str, float]] = [own for own in means.values() if one in own and other in own]
+    return f"{sum(own[one] > own[other] for own in both)} of {len(list(both))}"
+
+
+if __name__ == "__main__":
+    main()

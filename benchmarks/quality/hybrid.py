@@ -1,0 +1,182 @@
+"""The default hybrid by stages, beside what encoding the query takes: one thread, medians. And how good it is.
+
+    python -m benchmarks.quality.hybrid --data wikipassages --vectors vectors --cache cache --index made
+    python -m benchmarks.quality.hybrid --data wikipassages --vectors vectors --cache cache --index made --passages 267610
+
+Texts and queries are real, and so are the times of BM25 and of encoding, which is by the bundled model. `--vectors` is
+a folder of `embeddings.py`, of any model with a dense and a multi strand: no passage is encoded here. The sparse strand
+has BM25's weights over word pieces, for want of better ones; the bundled model has none, so by default it is left out
+(`sparse=0`). An index that is there already is measured as it is. `--judged` asks all judged queries as well and says
+what nDCG@10 each way to find candidates gives.
+
+Milliseconds are of the processor's time, which other programs on the machine disturb less than the clock's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import plait
+import plait.search.trace
+from benchmarks.embed import SHARD, read_lines, shard
+from benchmarks.engine.sparse import bm25_weights, tokens
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.load import load
+from plait.encode.protocol import EmbeddingSpec
+from plait.evaluate import compare, load_dataset
+
+VOCABULARY = 30_522
+WARM = 20  # queries that are not counted
+MEASURE = "nDCG@10"
+WAYS: dict[str, dict[str, object]] = {
+    "as it is": {},
+    "depth 50": {"depth": 50},
+    "depth 100": {"depth": 100},
+    "multi finds": {"multi_finds": 1},
+    "multi finds, depth 200": {"multi_finds": 1, "depth": 200},
+    "without multi": {"multi": 0},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a BEIR folder")
+    parser.add_argument("--vectors", type=Path, required=True, help="a folder of embeddings.py")
+    parser.add_argument("--cache", type=Path, required=True, help="where word pieces are kept between runs")
+    parser.add_argument("--index", type=Path, required=True, help="where the index is made")
+    parser.add_argument("--passages", type=int, default=10_000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of hybrid; sparse=0 if none")
+    parser.add_argument("--threads", type=int, default=1, help="of the build; searches have one")
+    parser.add_argument("--judged", action="store_true", help="measure what is found, too")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    if not (asked.index / "catalogue.sqlite").exists():
+        build(asked)
+    told = measure(asked)
+    if asked.judged:
+        told[MEASURE] = judged(asked)
+    print(json.dumps(told, indent=1))
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def build(asked: argparse.Namespace) -> None:
+    """Adds the passages a shard at a time, then compacts."""
+    weights = bm25_weights(tokens(asked.data, asked.cache, "corpus"), asked.passages)
+    documents = read_lines(asked.data / "corpus.jsonl")
+    n_dims = np.load(shard(asked.vectors, "dense", 0), mmap_mode="r").shape[1]
+    spec = EmbeddingSpec(dense=n_dims, sparse=VOCABULARY, multi=128)
+    with plait.open(asked.index, create=True, spec=spec, n_threads=asked.threads) as index:
+        for number in range(-(-asked.passages // SHARD)):
+            own = list(islice(documents, min(SHARD, asked.passages - number * SHARD)))
+            fields = [{"id": one["_id"], "text": one["text"], "title": one.get("title") or ""} for one in own]
+            index.add_embeddings(fields, passages(asked.vectors, weights, number, len(own)), merge=False)
+            print(f"{number * SHARD + len(own):,} passages", flush=True)
+        start = time.perf_counter()
+        print(index.compact(), f"{time.perf_counter() - start:.0f} s", flush=True)
+
+
+def passages(folder: Path, weights: SparseVectors, number: int, n_passages: int) -> Embeddings:
+    """The strands of the first passages of a shard."""
+    values, lengths = np.load(shard(folder, "values", number)), np.load(shard(folder, "lengths", number))
+    offsets = np.concatenate([[0], np.cumsum(lengths[:n_passages], dtype=np.int64)])
+    dense = np.load(shard(folder, "dense", number))[:n_passages].astype(np.float32)
+    return Embeddings(
+        dense=dense,
+        sparse=part(weights, number * SHARD, n_passages),
+        multi=MultiVectors(values[: offsets[-1]], offsets),
+    )
+
+
+def part(rows: SparseVectors, first: int, n_rows: int) -> SparseVectors:
+    offsets = rows.offsets[first : first + n_rows + 1]
+    return SparseVectors(
+        rows.terms[offsets[0] : offsets[-1]], rows.weights[offsets[0] : offsets[-1]], offsets - offsets[0]
+    )
+
+
+def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Embeddings]]:
+    """Ids, texts, and what the index is asked with."""
+    pieces = tokens(asked.data, asked.cache, "queries")
+    values, dense = np.load(asked.vectors / "query-values.npy"), np.load(asked.vectors / "query-dense.npy")
+    ends = np.cumsum(np.load(asked.vectors / "query-lengths.npy"))
+    found = []
+    for number, query in enumerate(read_lines(asked.data / "queries.jsonl")):
+        rows = values[ends[number - 1] if number else 0 : ends[number]].astype(np.float32)
+        own = slice(pieces["offsets"][number], pieces["offsets"][number + 1])
+        counts = pieces["counts"][own].astype(np.float32)
+        sparse = SparseVectors(pieces["terms"][own].astype(np.int32), counts, np.array([0, len(counts)], np.int64))
+        embeddings = Embeddings(
+            dense=dense[number : number + 1], sparse=sparse, multi=MultiVectors(rows, np.array([0, len(rows)]))
+        )
+        found.append((query["_id"], query["text"], embeddings))
+    return found
+
+
+def settings(asked: argparse.Namespace) -> dict[str, object]:
+    return dict(one.split("=", 1) for one in asked.set or ["sparse=0"])
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Medians over queries. Each query is encoded right before it is searched for, as it would be."""
+    stages: dict[str, list[float]] = {}
+    totals, encoding, encoder = [], [], load(n_threads=1)
+    queries = queries_of(asked)[: asked.queries + WARM]
+    plait.search.trace.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined,assignment]
+    with plait.open(asked.index, n_threads=1, read_only=True) as index:
+        for number, (_, text, embeddings) in enumerate(queries):
+            trace, start = plait.Trace(), time.process_time()
+            encoder.encode_queries([text])
+            encoded = time.process_time()
+            index.search_embeddings(
+                embeddings, asked.k, texts=[text], mode="hybrid", options=settings(asked), trace=trace
+            )
+            done = time.process_time()
+            if number < WARM:
+                continue
+            encoding.append(1000 * (encoded - start))
+            totals.append(1000 * (done - encoded))
+            sums: dict[str, float] = {}
+            for stage in trace.stages:
+                sums[stage.name] = sums.get(stage.name, 0.0) + 1000 * stage.seconds
+            for name, ms in sums.items():
+                stages.setdefault(name, []).append(ms)
+        told: dict[str, Any] = {"passages": len(index), "queries": len(totals), "settings": settings(asked)}
+    told["encoding_ms"], told["after_encoding_ms"] = middle(encoding), middle(totals)
+    told["after_over_encoding"] = round(told["after_encoding_ms"] / told["encoding_ms"], 3)
+    told["ninetieth_ms"] = round(float(np.percentile(totals, 90)), 3)
+    told["stages_ms"] = {name: middle(times) for name, times in stages.items()}
+    return told
+
+
+def judged(asked: argparse.Namespace) -> dict[str, float]:
+    """nDCG@10 over all judged queries whose passages are there, by the way that candidates are found."""
+    qrels = load_dataset(str(asked.data), "test").qrels
+    queries = [query for query in queries_of(asked) if query[0] in qrels]
+    runs: dict[str, dict[str, list[tuple[str, float]]]] = {way: {} for way in WAYS}
+    with plait.open(asked.index, n_threads=1, read_only=True) as index:
+        for id, text, embeddings in queries:
+            for way, own in WAYS.items():
+                options = {**settings(asked), **own}
+                [hits] = index.search_embeddings(embeddings, 10, texts=[text], mode="hybrid", options=options)
+                runs[way][id] = [(hit.id, hit.score) for hit in hits]
+    means = compare(runs, {id: qrels[id] for id, _, _ in queries}, [MEASURE]).means[MEASURE]
+    return {way: round(mean.value, 4) for way, mean in means.items()}
+
+
+def middle(times: list[float]) -> float:
+    return round(float(np.median(times)), 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Long documents by their best passage and by their best three, on sets of long documents: MRR@10 and success at 1.
+
+    python -m benchmarks.quality.long_documents --data qmsum-long --documents 30 --index made
+    python -m benchmarks.quality.long_documents --data qmsum-long --mode bm25
+
+Encoding is what takes time: a meeting of `qmsum-long` is some 30 passages. With --documents, only so many documents
+that have a query are indexed, and only their queries asked; ranks among fewer documents are better, so compare the
+lines of one run and not of two. BM25 needs no model and takes the whole set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import plait
+from plait.encode.protocol import EmbeddingSpec
+from plait.storage.store import Store
+
+CHUNKS = ("best", "fused")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a BEIR folder")
+    parser.add_argument("--documents", type=int, help="as many as have queries; by default all there are")
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--index", type=Path, help="where the index is made, and used again")
+    parser.add_argument("--mode", nargs="*", default=["dense", "multi", "hybrid"])
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    answers = {query: document for query, document, grade in judgements(asked.data, asked.split) if grade > 0}
+    with tempfile.TemporaryDirectory(prefix="plait-") as made:
+        index = indexed(asked, set(answers.values()), asked.index or Path(made) / "index")
+        texts = {line["_id"]: line["text"] for line in lines(asked.data / "queries.jsonl.gz")}
+        with Store.open(index.path).snapshot() as snapshot:
+            there = snapshot.lookup(sorted(set(answers.values())))
+        chosen = [query for query, document in answers.items() if document in there][: asked.queries]
+        print(f"{asked.data.name}: {len(index)} documents, {len(chosen)} queries", flush=True)
+        for mode in asked.mode:
+            for chunks in CHUNKS if mode != "bm25" else CHUNKS[:1]:
+                options: dict[str, object] = {} if mode == "bm25" else {"chunks": chunks}
+                ranks = [rank(index, texts[query], answers[query], mode, options) for query in chosen]
+                found = np.asarray([1 / place if place else 0.0 for place in ranks])
+                told = f"MRR@10 {found.mean():.4f}, first {np.mean([place == 1 for place in ranks]):.4f}"
+                print(f"{mode:8} {chunks:6} {told}", flush=True)
+        index.close()
+
+
+def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.Index:
+    """The index at the path, made if it is not there."""
+    only_words = asked.mode == ["bm25"]
+    if (path / "catalogue.sqlite").exists():
+        return plait.open(path, n_threads=asked.threads)
+    spec = EmbeddingSpec(dense=1) if only_words else None
+    index = plait.open(path, create=True, spec=spec, n_threads=asked.threads)
+    documents = lines(asked.data / "corpus.jsonl.gz")
+    if asked.documents is not None:
+        documents = islice((line for line in documents if line["_id"] in answers), asked.documents)
+    fields = [{"id": line["_id"], "text": line["text"], "title": line.get("title") or ""} for line in documents]
+    if only_words:
+        index.add_embeddings(fields, plait.Embeddings(dense=np.ones((len(fields), 1), np.float32)))
+    else:
+        index.add(fields, commit_every=4)
+    return index
+
+
+def rank(index: plait.Index, text: str, answer: str, mode: str, options: dict[str, object]) -> int:
+    """Where the answer stands among ten; 0 if it does not."""
+    ids = [hit.id for hit in index.search(text, 10, mode=mode, options=options)]
+    return ids.index(answer) + 1 if answer in ids else 0
+
+
+def judgements(data: Path, split: str) -> Iterator[tuple[str, str, int]]:
+    for line in (data / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
+        query, document, grade = line.split("\t")
+        yield query, document, int(grade)
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""All plans of an index on judged sets, and whether weaving beats the best single strand by more than chance.
+
+    python -m benchmarks.quality.modes --data data --indexes indexes --sets scifact cranfield cacm npl boolq medquad
+
+`INDEXES/SET` is the index of each set: `plait eval --data SET --indexes INDEXES` builds those that are missing. Queries
+are encoded once for all plans. A plan that needs a strand which the index does not have is left out of its row.
+`+` and `-` say that a plan differs from the best single strand of its row (in brackets) with p < 0.05: paired
+randomisation test, corrected by Holm for the number of plans. `--drop-self` names the sets whose queries are texts of
+their own corpus (birco-arguana): what has the id of its query is no answer to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import plait
+from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
+from plait.search.plan import STRANDS_OF
+
+SINGLE = ("bm25", "dense", "sparse", "multi")
+WOVEN = ("hybrid", "dense+sparse", "all", "dense>multi", "bm25>multi")
+MEASURE = "nDCG@10"
+K = 10
+BATCH = 64
+SURE = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of BEIR folders")
+    parser.add_argument("--indexes", type=Path, required=True, help="a folder with an index for each set")
+    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    add_drop_self(parser)
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    check_drop_self(parser, asked)
+    row("set", "queries", *SINGLE, *WOVEN)
+    row(*["---"] * (2 + len(SINGLE) + len(WOVEN)))
+    n_best = 0
+    for name in asked.sets:
+        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
+        with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
+            runs = found_by_plan(index, judged, drop_self=name in asked.drop_self)
+        cells, is_best = compared(runs, judged)
+        n_best += is_best
+        row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *WOVEN)))
+    print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
+
+
+def add_drop_self(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
+
+
+def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
+    """Refuses a set that is not measured: a misspelt one would count its own queries as answers."""
+    if unknown := [name for name in asked.drop_self if name not in asked.sets]:
+        parser.error(f"--drop-self names {', '.join(unknown)}, which --sets does not; it has {', '.join(asked.sets)}")
+
+
+def found_by_plan(
+    index: plait.Index, judged: Dataset, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
+) -> dict[str, Run]:
+    """What each plan that the index has the strands for finds: the best K, none of them the query itself where those
+    are dropped."""
+    held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
+    plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
+    runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
+    queries = iter(judged.queries.items())
+    while some := list(itertools.islice(queries, BATCH)):
+        texts = [text for _, text in some]
+        embeddings = index.encoder.encode_queries(texts)
+        for plan in plans:
+            hits = index.search_embeddings(embeddings, K + drop_self, texts=texts, mode=plan)
+            runs[plan] |= {
+                query: [(hit.id, hit.score) for hit in own] for (query, _), own in zip(some, hits, strict=True)
+            }
+    return {plan: without_self(run, K) for plan, run in runs.items()} if drop_self else dict(runs)
+
+
+def compared(runs: Mapping[str, Run], judged: Dataset) -> tuple[dict[str, str], bool]:
+    """A cell for each plan, and whether `hybrid` or `all` is best or tied."""
+    means = {plan: one.value for plan, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
+    best = max((plan for plan in SINGLE if plan in runs), key=lambda plan: means[plan])
+    cells = {plan: f"{mean:.3f}" for plan, mean in means.items()}
+    cells[best] = f"[{cells[best]}]"
+    worse = set()
+    for one in compare(runs, judged.qrels, [MEASURE], baseline=best).differences:
+        if one.p_randomisation_corrected < SURE:
+            cells[one.run] += " +" if one.mean.value > 0 else " -"
+            worse |= {one.run} if one.mean.value < 0 else set()
+    return cells, any(plan in runs and plan not in worse for plan in ("hybrid", "all"))
+
+
+def first_queries(judged: Dataset, count: int | None) -> Dataset:
+    kept = dict(itertools.islice(judged.queries.items(), count))
+    return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

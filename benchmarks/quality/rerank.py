@@ -1,0 +1,98 @@
+"""What a cross-encoder adds to the best of hybrid search, by how much the first scores count.
+
+    python -m benchmarks.quality.rerank --data data --indexes indexes --sets scifact cranfield --queries 200
+    python -m benchmarks.quality.rerank --data data --indexes indexes --sets scifact --model my-cross-encoder --depth 20
+
+`--indexes` is a folder with an index of each set, such as `plait eval --data SET --indexes DIR` builds. Every pair is
+scored once, and all blends are made of it. nDCG@10; `<` and `>` say that the blend is surely below or above hybrid
+(paired randomisation test over the queries, p < 0.05, corrected by Holm for the blends of a row). `--split` names the
+judgements, so that a blend can be chosen on others than it is told of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import plait
+from benchmarks.quality.modes import MEASURE, SURE, first_queries, row
+from plait.encode.chunking import with_title
+from plait.evaluate import Dataset, Run, compare, load_dataset
+from plait.rerank.cross_encoder import CrossEncoder, load_cross
+from plait.rerank.reranker import DEPTH, blended
+
+BLENDS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
+HYBRID = "hybrid"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of BEIR folders")
+    parser.add_argument("--indexes", type=Path, required=True, help="a folder of indexes, one a set")
+    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--model", help="a folder of a cross-encoder; by default the bundled one")
+    parser.add_argument("--depth", type=int, default=DEPTH)
+    parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where the figures are written too, set by set")
+    asked = parser.parse_args()
+    cross = load_cross(asked.model, n_threads=asked.threads)
+    names = [HYBRID, *map(blend_name, BLENDS)]
+    row("set", "queries", *names, "pairs/s")
+    row(*["---"] * (len(names) + 3))
+    means: dict[str, dict[str, float]] = {}
+    for name in asked.sets:
+        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
+        with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
+            runs, rate = reranked(index, cross, judged, asked.depth)
+        report = compare(runs, judged.qrels, [MEASURE], baseline=HYBRID)
+        means[name] = {run: one.value for run, one in report.means[MEASURE].items()}
+        marks = {
+            one.run: " >" if one.mean.value > 0 else " <"
+            for one in report.differences
+            if one.p_randomisation_corrected < SURE
+        }
+        row(name, len(judged.queries), *(f"{means[name][run]:.4f}{marks.get(run, '')}" for run in names), f"{rate:.1f}")
+        if asked.json:
+            asked.json.write_text(json.dumps(means, indent=1) + "\n", encoding="utf-8")
+    average = {run: float(np.mean([own[run] for own in means.values()])) for run in names}
+    row("average", "", *(f"{average[run]:.4f}" for run in names), "")
+
+
+def blend_name(blend: float) -> str:
+    return f"{blend:g} of it" if blend else "alone"
+
+
+def reranked(index: plait.Index, cross: CrossEncoder, judged: Dataset, depth: int) -> tuple[dict[str, Run], float]:
+    """What hybrid finds and each blend makes of it; and the pairs a second."""
+    runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in (HYBRID, *map(blend_name, BLENDS))}
+    n_pairs, seconds = 0, 0.0
+    for query, text in judged.queries.items():
+        hits = index.search(text, k=depth)
+        first = np.array([hit.score for hit in hits], np.float32)
+        began = time.perf_counter()
+        scores = cross.score([(text, with_title(hit.title, hit.passage)) for hit in hits])
+        seconds += time.perf_counter() - began
+        n_pairs += len(hits)
+        ids = [hit.id for hit in hits]
+        runs[HYBRID][query] = listed(ids, first)
+        for blend in BLENDS:
+            runs[blend_name(blend)][query] = listed(ids, blended(first, scores, blend))
+    return dict(runs), n_pairs / max(seconds, 1e-9)
+
+
+def listed(ids: Sequence[str], scores: NDArray[np.float32]) -> list[tuple[str, float]]:
+    """Documents with their scores, best first."""
+    order = np.argsort(-scores, kind="stable")
+    return [(ids[place], float(scores[place])) for place in order]
+
+
+if __name__ == "__main__":
+    main()
