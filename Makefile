@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 # The last so that the sanitizer finds how exceptions are thrown before the first module that throws one is loaded.
 ASAN    = $(foreach name,asan ubsan stdc++,$(shell $(CXX) -print-file-name=lib$(name).so))
-NATIVE := $(wildcard cpp/*) CMakeLists.txt pyproject.toml
+NATIVE := $(wildcard cpp/*/* cpp/*/*/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test torture lint types format sanitize clean

@@ -1,0 +1,50 @@
+// Dot products with AVX-512 VNNI: rows of bytes; floats as AVX2 has them. Compiled with its own flags; call it through
+// dispatch.
+#include <immintrin.h>
+
+#include "plait/dense.h"
+
+namespace plait {
+namespace {
+
+constexpr std::size_t kLanes = 32;    // values at a time
+constexpr std::size_t kRows = 4;      // rows at a time, which share what is read of the query
+constexpr std::size_t kAhead = 1536;  // bytes from what is read to what is fetched: rows come from memory, in order
+
+__mmask32 first(std::size_t n) noexcept {
+    return n < kLanes ? static_cast<__mmask32>((std::uint64_t{1} << n) - 1) : static_cast<__mmask32>(0xffffffffu);
+}
+
+__m512i words_of(const unsigned char* row, __mmask32 there) noexcept {
+    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(there, row));
+}
+
+template <std::size_t n>
+void some_rows(const std::int16_t* query, const unsigned char* rows, std::size_t dim, std::int32_t* products) noexcept {
+    __m512i sums[n];
+    for (std::size_t i = 0; i < n; ++i) sums[i] = _mm512_setzero_si512();
+    for (std::size_t d = 0; d < dim; d += kLanes) {
+        const __mmask32 there = first(dim - d);
+        const __m512i asked = _mm512_maskz_loadu_epi16(there, query + d);
+        for (std::size_t i = 0; i < n; ++i) {
+            const unsigned char* at = rows + i * dim + d;
+            // A prefetch past the end of the rows does nothing.
+            if (d % 64 == 0) _mm_prefetch(reinterpret_cast<const char*>(at + kAhead), _MM_HINT_T0);
+            sums[i] = _mm512_dpwssd_epi32(sums[i], words_of(at, there), asked);
+        }
+    }
+    for (std::size_t i = 0; i < n; ++i) products[i] = _mm512_reduce_add_epi32(sums[i]);
+}
+
+void bytes(const std::int16_t* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
+           std::int32_t* products) noexcept {
+    std::size_t i = 0;
+    for (; i + kRows <= n_rows; i += kRows) some_rows<kRows>(query, rows + i * dim, dim, products + i);
+    for (; i < n_rows; ++i) some_rows<1>(query, rows + i * dim, dim, products + i);
+}
+
+}  // namespace
+
+const DenseKernels dense_avx512 = {dot_floats_avx2, bytes};
+
+}  // namespace plait

@@ -1,0 +1,95 @@
+// The list of instruction sets, and the one in use.
+#include "dispatch/dispatch.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "dispatch/cpu.h"
+
+namespace plait {
+namespace {
+
+bool always() noexcept { return true; }
+
+constexpr Target kScalar = {"scalar",         always,        &maxsim_scalar, &centroids_scalar,
+                            &residual_scalar, &dense_scalar, &sparse_scalar, crc32c_table};
+#ifdef PLAIT_X86_64
+constexpr Target kAvx2 = {"avx2",         cpu_has_avx2, &maxsim_avx2, &centroids_avx2,
+                          &residual_avx2, &dense_avx2,  &sparse_avx2, crc32c_sse42};
+constexpr Target kVnni = {"vnni",           cpu_has_vnni,  &maxsim_avx512, &centroids_avx512,
+                          &residual_avx512, &dense_avx512, &sparse_avx512, crc32c_sse42};
+#endif
+#ifdef PLAIT_AMX
+constexpr Target kAmx = {"amx",         amx_works,     &maxsim_avx512, &centroids_amx,
+                         &residual_amx, &dense_avx512, &sparse_avx512, crc32c_sse42};
+#endif
+
+// From the plainest to the best.
+constexpr const Target* kKnown[] = {
+    &kScalar,
+#ifdef PLAIT_X86_64
+    &kAvx2,
+    &kVnni,
+#endif
+#ifdef PLAIT_AMX
+    &kAmx,
+#endif
+};
+
+struct Available {
+    const Target* targets[sizeof(kKnown) / sizeof(kKnown[0])];
+    std::size_t n_targets;
+};
+
+Available find_targets() noexcept {
+    Available found{};
+    for (const Target* target : kKnown) {
+        if (target->runs_here()) found.targets[found.n_targets++] = target;
+    }
+    return found;
+}
+
+const Available& available() noexcept {
+    static const Available found = find_targets();
+    return found;
+}
+
+const Target* find(std::string_view name) noexcept {
+    for (std::size_t i = 0; i < available().n_targets; ++i) {
+        if (name == available().targets[i]->name) return available().targets[i];
+    }
+    return nullptr;
+}
+
+std::atomic<const Target*> chosen{nullptr};
+
+const Target* first_choice() {
+    const char* asked = std::getenv(kTargetVariable);
+    if (asked == nullptr || *asked == '\0') return available().targets[available().n_targets - 1];
+    const Target* target = find(asked);
+    if (target == nullptr) throw UnknownTarget(asked);
+    return target;
+}
+
+}  // namespace
+
+const Target* const* available_targets(std::size_t& n_targets) noexcept {
+    n_targets = available().n_targets;
+    return available().targets;
+}
+
+const Target& current_target() {
+    const Target* target = chosen.load(std::memory_order_relaxed);
+    if (target != nullptr) return *target;
+    const Target* first = first_choice();
+    // Another thread may have chosen meanwhile: what it chose stays.
+    return chosen.compare_exchange_strong(target, first, std::memory_order_relaxed) ? *first : *target;
+}
+
+bool use_target(std::string_view name) noexcept {
+    const Target* target = find(name);
+    if (target != nullptr) chosen.store(target, std::memory_order_relaxed);
+    return target != nullptr;
+}
+
+}  // namespace plait

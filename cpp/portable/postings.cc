@@ -1,0 +1,190 @@
+// Gathering documents from cells. An entry of the tally is one 64-bit word, the sum below and the query row that last
+// added to it, from 1, above.
+#include "plait/postings.h"
+
+#include <cstring>
+
+#include "plait/topk_keys.h"
+
+namespace plait {
+namespace {
+
+constexpr std::size_t kAhead = 16;     // postings whose tally is asked for early
+constexpr std::size_t kRunsAhead = 4;  // runs whose postings are
+
+template <class T>
+T value_at(const unsigned char* values, std::size_t index) noexcept {
+    T value;
+    std::memcpy(&value, values + index * sizeof value, sizeof value);
+    return value;
+}
+
+void prefetch([[maybe_unused]] const void* at) noexcept {
+#ifdef __GNUC__
+    __builtin_prefetch(at, 1);
+#endif
+}
+
+// Of the documents from `first` on.
+struct Tally {
+    std::uint64_t* entries;
+    std::uint32_t* touched;
+    std::size_t n_touched;
+    std::size_t first;
+    std::size_t n_docs;
+};
+
+// Counts the postings of a run up to the last document of the tally. No branch on what the tally holds: whether a
+// document was met before is as good as random.
+template <bool kFiltered>
+void add_run(Run& run, const unsigned char* allowed, std::uint32_t row, std::uint32_t gain, Tally& tally) noexcept {
+    std::uint64_t* entries = tally.entries;
+    std::uint32_t* touched = tally.touched;
+    std::size_t n_touched = tally.n_touched;
+    const std::size_t n_postings = static_cast<std::size_t>(run.end - run.next) / sizeof(std::uint32_t);
+    std::size_t i = 0;
+    for (; i < n_postings; ++i) {
+        const auto doc = value_at<std::uint32_t>(run.next, i);
+        const std::size_t place = doc - tally.first;  // one before the first is far beyond the last
+        if (place >= tally.n_docs) break;
+        const std::size_t later = i + kAhead < n_postings ? i + kAhead : n_postings - 1;
+        prefetch(entries + (value_at<std::uint32_t>(run.next, later) - tally.first) % kBlockDocs);
+        // A document that is not allowed has an entry of 0, and keeps it.
+        const std::uint64_t is_allowed = kFiltered ? allowed[doc / 8] >> doc % 8 & 1u : 1u;
+        const std::uint64_t entry = entries[place];
+        const std::uint32_t adds = 0u - static_cast<std::uint32_t>(entry >> 32 != row);
+        const std::uint32_t sum = static_cast<std::uint32_t>(entry) + (gain & adds);
+        entries[place] = (std::uint64_t{row} << 32 | sum) & (0u - is_allowed);
+        touched[n_touched] = static_cast<std::uint32_t>(place);
+        n_touched += is_allowed & static_cast<std::uint64_t>(entry == 0);
+    }
+    run.next += i * sizeof(std::uint32_t);
+    tally.n_touched = n_touched;
+}
+
+std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
+    // Largest sum first: to flip all but the sign turns int32's order round and makes it that of unsigned numbers.
+    return std::uint64_t{static_cast<std::uint32_t>(entry) ^ 0x7fffffffu} << 32 | doc;
+}
+
+// The best documents so far, in any order, and some that are not: they are chosen from when there are twice as many as
+// are wanted, because choosing reads them all. Once it was done, the worst that was kept then holds most others off.
+struct Best {
+    std::uint64_t* keys;
+    std::size_t n_keys;
+    std::size_t n_keep;
+    std::uint64_t worst = ~std::uint64_t{0};
+
+    // Takes in what was counted, and leaves the tally zero.
+    void take(Tally& tally) noexcept {
+        for (std::size_t i = 0; i < tally.n_touched; ++i) {
+            std::uint64_t& entry = tally.entries[tally.touched[i]];
+            keys[n_keys] = key_of(entry, static_cast<std::uint32_t>(tally.first + tally.touched[i]));
+            n_keys += keys[n_keys] < worst ? 1 : 0;
+            entry = 0;
+        }
+        tally.n_touched = 0;
+        if (n_keys >= 2 * n_keep) choose();
+    }
+
+    // Leaves no more than are wanted.
+    void choose() noexcept {
+        if (n_keep == 0) n_keys = 0;
+        if (n_keys < n_keep || n_keys == 0) return;
+        keep_smallest(keys, n_keys, n_keep);
+        n_keys = n_keep;
+        worst = keys[n_keep - 1];
+    }
+};
+
+}  // namespace
+
+Gathered gather(const Postings& postings, const Probes& probes, const unsigned char* allowed, std::size_t n_keep,
+                Run* runs, std::uint64_t* tally, std::uint32_t* touched, std::uint64_t* keys, std::uint32_t* docs,
+                std::int32_t* sums, std::size_t& n_found, std::size_t& n_met) noexcept {
+    n_found = n_met = 0;
+    const std::size_t n_runs = probes.n_query * probes.n_probe;
+    for (std::size_t i = 0; i < n_runs; ++i) {
+        const auto cell = static_cast<std::size_t>(probes.cells[i]);
+        const auto begin = value_at<std::int64_t>(postings.offsets, cell);
+        const auto end = value_at<std::int64_t>(postings.offsets, cell + 1);
+        if (begin < 0 || begin > end || static_cast<std::uint64_t>(end) > postings.n_postings) {
+            return Gathered::kBadOffsets;
+        }
+        runs[i] = {postings.postings + static_cast<std::size_t>(begin) * sizeof(std::uint32_t),
+                   postings.postings + static_cast<std::size_t>(end) * sizeof(std::uint32_t)};
+    }
+    const auto add = allowed == nullptr ? add_run<false> : add_run<true>;
+    Best best{keys, 0, n_keep};
+    for (std::size_t first = 0; first < postings.n_docs; first += kBlockDocs) {
+        const std::size_t left = postings.n_docs - first;
+        Tally block{tally, touched, 0, first, left < kBlockDocs ? left : kBlockDocs};
+        for (std::size_t row = 0, i = 0; row < probes.n_query; ++row) {
+            for (const std::size_t last = i + probes.n_probe; i < last; ++i) {
+                if (i + kRunsAhead < n_runs) prefetch(runs[i + kRunsAhead].next);
+                const auto gain = static_cast<std::uint32_t>(probes.scores[i] - probes.floor[row]);
+                add(runs[i], allowed, static_cast<std::uint32_t>(row + 1), gain, block);
+            }
+        }
+        n_met += block.n_touched;
+        best.take(block);
+    }
+    best.choose();
+    // From best first to smallest document first: the same words with their halves exchanged.
+    for (std::size_t i = 0; i < best.n_keys; ++i) keys[i] = keys[i] << 32 | keys[i] >> 32;
+    sort_keys(keys, best.n_keys);
+    for (std::size_t i = 0; i < best.n_keys; ++i) {
+        docs[i] = static_cast<std::uint32_t>(keys[i] >> 32);
+        sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(keys[i]) ^ 0x7fffffffu);
+    }
+    n_found = best.n_keys;
+    for (std::size_t i = 0; i < n_runs; ++i) {
+        if (runs[i].next != runs[i].end) return Gathered::kBadPosting;
+    }
+    return Gathered::kFine;
+}
+
+std::int64_t first_bad_offset(const Postings& postings) noexcept {
+    for (std::size_t cell = 0; cell < postings.n_cells; ++cell) {
+        const auto begin = value_at<std::int64_t>(postings.offsets, cell);
+        const auto end = value_at<std::int64_t>(postings.offsets, cell + 1);
+        const bool rises = 0 <= begin && begin <= end && static_cast<std::uint64_t>(end) <= postings.n_postings;
+        if (!rises) return static_cast<std::int64_t>(cell);
+    }
+    const auto first = value_at<std::int64_t>(postings.offsets, 0);
+    const auto last = value_at<std::int64_t>(postings.offsets, postings.n_cells);
+    const bool covers = first == 0 && static_cast<std::uint64_t>(last) == postings.n_postings;
+    return covers ? -1 : static_cast<std::int64_t>(postings.n_cells);
+}
+
+namespace {
+
+// A stretch at a time and no early end, so that it becomes vector code.
+template <class T>
+std::int64_t find_not_below(const unsigned char* values, std::size_t n_values, std::uint64_t limit) noexcept {
+    constexpr std::size_t kStretch = 1024;
+    if (limit > static_cast<T>(-1)) return -1;
+    const auto bound = static_cast<T>(limit);
+    for (std::size_t first = 0; first < n_values; first += kStretch) {
+        const std::size_t end = n_values - first < kStretch ? n_values : first + kStretch;
+        T n_bad = 0;
+        for (std::size_t i = first; i < end; ++i) {
+            n_bad = static_cast<T>(n_bad | static_cast<T>(value_at<T>(values, i) >= bound ? 1 : 0));
+        }
+        if (n_bad == 0) continue;
+        for (std::size_t i = first; i < end; ++i) {
+            if (value_at<T>(values, i) >= bound) return static_cast<std::int64_t>(i);
+        }
+    }
+    return -1;
+}
+
+}  // namespace
+
+std::int64_t first_not_below(const unsigned char* values, std::size_t value_size, std::size_t n_values,
+                             std::uint64_t limit) noexcept {
+    return value_size == sizeof(std::uint16_t) ? find_not_below<std::uint16_t>(values, n_values, limit)
+                                               : find_not_below<std::uint32_t>(values, n_values, limit);
+}
+
+}  // namespace plait
