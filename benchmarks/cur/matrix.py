@@ -32,7 +32,7 @@ from plait.index import open_index
 from plait.readers import documents_from
 from plait.records import Document
 from plait.rerank.cross_encoder import load_cross
-from plait.rerank.pairs import PairReader
+from plait.rerank.pairs import PairTokenizer
 from plait.scoring.maxsim import maxsim
 from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
 from plait.train.cross.model import load_cross_checkpoint as load_trained
@@ -58,7 +58,7 @@ def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
     if is_trained_cross(Path(model)):
         torch.set_num_threads(n_threads)
         trained, tokenizer = load_trained(Path(model))
-        reader = PairReader(tokenizer, trained.config.frame)
+        reader = PairTokenizer(tokenizer, trained.config.frame)
         if reads_rows(trained):
             return RowScorer(trained, reader, texts).score
         trained.keeps = True

@@ -25,7 +25,7 @@ from benchmarks.quality.modes import MEASURE, SURE, first_queries, row
 from plait.encode.chunking import with_title
 from plait.evaluate import Dataset, Run, compare, load_dataset
 from plait.rerank.cross_encoder import CrossEncoder, load_cross
-from plait.rerank.reranker import DEPTH, blended
+from plait.rerank.reranker import DEFAULT_DEPTH, blend_scores
 
 BLENDS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
 HYBRID = "hybrid"
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--model", help="a folder of a cross-encoder; by default the bundled one")
-    parser.add_argument("--depth", type=int, default=DEPTH)
+    parser.add_argument("--depth", type=int, default=DEFAULT_DEPTH)
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too, set by set")
@@ -84,7 +84,7 @@ def reranked(index: plait.Index, cross: CrossEncoder, judged: Dataset, depth: in
         ids = [hit.id for hit in hits]
         runs[HYBRID][query] = listed(ids, first)
         for blend in BLENDS:
-            runs[blend_name(blend)][query] = listed(ids, blended(first, scores, blend))
+            runs[blend_name(blend)][query] = listed(ids, blend_scores(first, scores, blend))
     return dict(runs), n_pairs / max(seconds, 1e-9)
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plait.embeddings import Embeddings
+from plait.encode.chunking import with_title
 from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import TokenReader
 from plait.errors import ConfigError, QueryError
 from plait.records import Hit
 from plait.search.candidates import numbers_of
+from plait.search.hits import load_hits
 from plait.search.plan import CUR_MODES, Plan, plan_for
 from plait.search.ranking import QueryBatch, Ranking
 from plait.search.trace import Trace
@@ -86,7 +88,11 @@ class Searcher:
         if reranker is None:
             return plan.run(snapshot, batch, k, allowed, trace)
         found = plan.run(snapshot, batch, max(k, reranker.depth), allowed, trace)
-        return reranker.rerank(snapshot, batch.texts, found, k, trace)
+        passages = [
+            [with_title(hit.title, hit.passage) for hit in load_hits(snapshot, text, ranking)]
+            for text, ranking in zip(batch.texts, found, strict=True)
+        ]
+        return reranker.rerank(batch.texts, passages, found, k, trace)
 
     def reranker(self, given: Rerank, trace: Trace) -> Reranker | None:
         """What reranks, loaded if it is only named; None if nothing does."""

@@ -16,7 +16,7 @@ from tokenizers.processors import TemplateProcessing
 
 from plait.rerank.cross_card import parse_cross_card
 from plait.rerank.cross_encoder import CrossEncoder, OnBatch
-from plait.rerank.pairs import Pair, PairReader
+from plait.rerank.pairs import Pair, PairTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[Q]", "[D]"]
 WORDS = [*SPECIAL, *string.ascii_lowercase]
@@ -79,7 +79,7 @@ class SharedSession:
 
 def tiny_cross(**sections: Any) -> tuple[CrossEncoder, SharedSession]:
     card, session = parse_cross_card(cross_card(**sections), "tiny"), SharedSession()
-    return CrossEncoder(card, PairReader(pair_tokenizer(), card), session), session
+    return CrossEncoder(card, PairTokenizer(pair_tokenizer(), card), session), session
 
 
 class WordScorer:

@@ -10,7 +10,7 @@ import pytest
 from plait.encode.load import bundled_models, file_of
 from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
-from plait.rerank.reranker import BUNDLED_BLEND, load_reranker
+from plait.rerank.reranker import DEFAULT_BUNDLED_BLEND, load_reranker
 
 MOST_BYTES = 35_000_000
 
@@ -40,5 +40,5 @@ def test_an_answer_scores_above_other_texts(cross: CrossEncoder) -> None:
 
 def test_it_is_no_encoder_and_is_blended_where_nothing_is_said() -> None:
     assert DEFAULT_CROSS not in bundled_models()
-    assert load_reranker(n_threads=1).blend == BUNDLED_BLEND
+    assert load_reranker(n_threads=1).blend == DEFAULT_BUNDLED_BLEND
     assert load_reranker(str(find_cross()), n_threads=1).blend == 0

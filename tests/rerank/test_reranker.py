@@ -16,7 +16,7 @@ from plait.errors import ConfigError, ModelError
 from plait.evaluate import rank_queries
 from plait.index import Index
 from plait.rerank.cross_encoder import load_cross
-from plait.rerank.reranker import Reranker, blended
+from plait.rerank.reranker import Reranker, blend_scores
 from plait.search.trace import Trace
 from rerank.small_cross import WordScorer, cross_card
 
@@ -96,8 +96,8 @@ def test_a_blend_is_the_weighted_sum_of_both_scores(index: Index) -> None:
 
 def test_equal_scores_do_not_break_a_blend() -> None:
     equal = np.ones(3, np.float32)
-    np.testing.assert_array_equal(blended(equal, np.array([0, 1, 2], np.float32), 0.5), [0.5, 0.75, 1.0])
-    assert len(blended(equal[:0], equal[:0], 0.5)) == 0
+    np.testing.assert_array_equal(blend_scores(equal, np.array([0, 1, 2], np.float32), 0.5), [0.5, 0.75, 1.0])
+    assert len(blend_scores(equal[:0], equal[:0], 0.5)) == 0
 
 
 def test_a_blend_that_is_no_share_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_a_blend_that_is_no_share_is_refused() -> None:
 
 
 def test_a_depth_of_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="depth of reranking is 0"):
+    with pytest.raises(ConfigError, match="rerank depth is 0"):
         Reranker(WordScorer(), 0)
 
 

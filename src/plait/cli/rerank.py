@@ -85,9 +85,9 @@ class Asks:
     def reranker(self, threads: int | None) -> Reranker | None:
         if not self._reranks:
             return None
-        from plait.rerank.reranker import DEPTH, load_reranker
+        from plait.rerank.reranker import DEFAULT_DEPTH, load_reranker
 
-        return load_reranker(self.model, depth=self.depth or DEPTH, blend=self.blend, n_threads=threads)
+        return load_reranker(self.model, depth=self.depth or DEFAULT_DEPTH, blend=self.blend, n_threads=threads)
 
 
 def rerank(

@@ -12,7 +12,7 @@ from plait.errors import ConfigError, InputError
 Matrix = NDArray[np.float64]
 
 MIN_QUERIES = 2
-# Singular values below this fraction of the largest count as noise unless dev queries say otherwise; see docs/cross.md.
+# Singular values below this fraction of the largest count as noise by default; see docs/concepts/cur.md.
 DEFAULT_RCOND = 1e-2
 # Eigenvalues of B'B are exact to 1e-16 of the largest, so from this rcond on they tell which singular values to keep.
 MIN_RCOND_BY_EIGENVALUES = 1e-5

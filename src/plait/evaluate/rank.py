@@ -56,8 +56,8 @@ def search_fingerprint(
     options: Mapping[str, object] | None = None,
     rerank: Rerank = None,
 ) -> str:
-    """A digest of all that `rank_queries` depends on: the commit, the encoder, the plan and the reranker. Equal digests mean
-    equal rankings."""
+    """A digest of all that `rank_queries` depends on: the commit, the encoder, the plan and the reranker. Equal digests
+    mean equal rankings."""
     snapshot, searcher = index.snapshot, index.searcher
     return searcher.state(snapshot, searcher.plan(snapshot, mode, exact=exact, options=options), rerank)
 

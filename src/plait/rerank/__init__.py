@@ -1,1 +1,1 @@
-"""Cross-encoders, which read a query and a document together, and nearest-neighbour search with them."""
+"""Cross-encoders, which read a query and a document together, and reranking with them."""

@@ -1,4 +1,4 @@
-"""The `plait.json` of a cross-encoder: what it is and how it reads pairs. As strict as the card of an encoder."""
+"""`CrossCard`: the `plait.json` of a cross-encoder. An unknown key is an error, as in the card of an encoder."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ HEADS = ("cls", "emb", "maxsim", "classifier")
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """[EMB]-CE: a token after the query and one after the document, whose outputs are multiplied."""
+    """[EMB]-CE: special tokens after query and document; the score is the inner product of their outputs."""
 
     query: str
     document: str
 
 
 @dataclass(frozen=True, slots=True)
-class PairReading:
-    """How a pair is read: `[CLS] query [SEP] document [SEP]`, or as the model's tokeniser frames pairs."""
+class PairFormat:
+    """The input format of pairs: `[CLS] query [SEP] document [SEP]`, or another format of the model's tokeniser."""
 
-    length: int  # in tokens, special ones included
-    query_length: int  # tokens that the query may always have; the document has the rest
+    length: int  # maximum number of tokens, special tokens included
+    query_length: int  # tokens that are reserved for the query; the document gets the rest
     query_prefix: str = ""
     document_prefix: str = ""
-    # Where this is not 0 the document has at most so many tokens, and the query at most `query_length`: a text is then
-    # cut in one place whatever stands beside it, and what a model makes of it alone can be kept.
+    # If not 0: the maximum number of document tokens, and `query_length` is the maximum of query tokens. A text is then
+    # truncated alike in every pair, so that states a model computes for one text alone can be cached.
     document_length: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """What a card holds; a `document_length` of 0 is left out, as in cards from before it."""
+        """The fields in the card; a `document_length` of 0 is left out."""
         return {key: value for key, value in asdict(self).items() if key != "document_length" or value}
 
 
 @dataclass(frozen=True, slots=True)
 class CrossCard:
-    """All of the `plait.json` of a cross-encoder."""
+    """The `plait.json` of a cross-encoder."""
 
     name: str
     version: str
-    head: str  # cls: pooler and one output; emb: two markers; maxsim: nearest tokens; classifier: what the graph does
-    pair: PairReading
+    head: str  # cls: pooler and one output; emb: two markers; maxsim: nearest tokens; classifier: that of the graph
+    pair: PairFormat
     markers: Markers | None
-    weights: str  # sha256 of the weights before any rounding, so that every precision has the same
+    weights: str  # sha256 of the unquantized weights, equal for all precisions
     tokenizer: FileRecord
     precisions: Mapping[str, FileRecord]
     languages: tuple[str, ...]
@@ -59,7 +59,7 @@ class CrossCard:
 
     @property
     def fingerprint(self) -> str:
-        """The name and a short hash of the weights, the tokeniser and the reading of pairs; not of the precision."""
+        """The name and a short hash of the weights, the tokeniser and the pair format; equal for all precisions."""
         identity = {
             "weights": self.weights,
             "tokenizer": self.tokenizer.sha256,
@@ -70,23 +70,23 @@ class CrossCard:
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def to_json(self) -> dict[str, object]:
-        """What `parse_cross_card` reads."""
+        """The JSON object that `parse_cross_card` reads."""
         fields = asdict(self) | {"pair": self.pair.to_json(), "languages": list(self.languages)}
         return {"format": FORMAT, "kind": CROSS_KIND, **fields}
 
 
 def read_cross_card(folder: Path) -> CrossCard:
-    """The card of a cross-encoder's folder; ModelError if there is none or it is of something else."""
+    """The card in the folder of a cross-encoder; ModelError if there is none, or if it is of another kind of model."""
     path = folder / CARD_NAME
     if not folder.is_dir():
         raise ModelError(f"there is no model folder {folder}; give the path of a folder that holds {CARD_NAME}")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        files = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise ModelError(
-            f"{folder} is not a folder of a cross-encoder: it has no {CARD_NAME}, only {seen}; docs/cross.md says how "
-            f"a reranker of transformers is made into one"
+            f"{folder} is not the folder of a cross-encoder: it has no {CARD_NAME}, only {files}; "
+            f"docs/guides/cross-encoders.md shows how to convert a transformers reranker"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
@@ -94,23 +94,23 @@ def read_cross_card(folder: Path) -> CrossCard:
 
 
 def parse_cross_card(raw: object, where: str) -> CrossCard:
-    """The card in `raw`, which json.loads gave; `where` names it in messages."""
+    """The card from parsed JSON; `where` names its source in messages."""
     if isinstance(raw, dict) and "kind" not in raw:
-        raise ModelError(f"{where} is the card of an encoder; a reranker needs one of kind {CROSS_KIND!r}")
+        raise ModelError(f"{where} is the card of an encoder; a reranker needs a card of kind {CROSS_KIND!r}")
     top = Section(raw, where)
     top.take_one_of("kind", (CROSS_KIND,))
-    number = top.take("format", int)
-    if number != FORMAT:
+    version = top.take("format", int)
+    if version != FORMAT:
         raise ModelError(
-            f"{where} has format {number}, and this plait reads format {FORMAT}; "
-            f"{'upgrade plait' if number > FORMAT else 'build the model again'}"
+            f"{where} has format {version}, and this plait reads format {FORMAT}; "
+            f"{'upgrade plait' if version > FORMAT else 'build the model again'}"
         )
     pair, markers = top.section("pair"), top.section_or_none("markers")
     card = CrossCard(
         name=top.take("name", str),
         version=top.take("version", str),
         head=top.take_one_of("head", HEADS),
-        pair=PairReading(
+        pair=PairFormat(
             length=pair.take_count("length"),
             query_length=pair.take_count("query_length"),
             query_prefix=pair.take("query_prefix", str),
@@ -131,7 +131,7 @@ def parse_cross_card(raw: object, where: str) -> CrossCard:
         if section is not None:
             section.close()
     if (card.head == "emb") != (card.markers is not None):
-        raise ModelError(f"{where} has the head {card.head!r} and markers {card.markers}; emb has them, no other does")
+        raise ModelError(f"{where} has the head {card.head!r} and markers {card.markers}; markers belong to emb alone")
     if card.pair.document_length < 0:
         raise ModelError(f"{where} gives the document {card.pair.document_length} tokens; it must be 0 or more")
     if card.pair.query_length >= card.pair.length:

@@ -1,5 +1,5 @@
-"""`CrossEncoder`: a folder of a cross-encoder at work. Reads pairs, runs those of like length together, gives scores in
-the order of the pairs."""
+"""`CrossEncoder`: the model of a cross-encoder folder. Tokenizes pairs, scores pairs of similar length together, and
+returns scores in the order of the pairs."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import Session
 from plait.errors import ConfigError, ModelError
 from plait.rerank.cross_card import CrossCard, read_cross_card
-from plait.rerank.pairs import Pair, PairReader
+from plait.rerank.pairs import Pair, PairTokenizer
 
-# How many tokens go through the model at once. More gains nothing on a processor and falls out of the cache.
+# Tokens in one forward pass. A larger batch is no faster on a CPU, and no longer fits into its cache.
 BATCH_TOKENS = 4096
-OUTPUT = "score"
+OUTPUT = "score"  # of the graph
 DEFAULT_CROSS = "plait-cross-small"
 
 OnBatch = Callable[[int, int], None]  # pairs done, pairs in all
 
 
 class PairScorer(Protocol):
-    """What the rest of plait asks of a cross-encoder; any object of this shape will do."""
+    """A cross-encoder, as the rest of plait uses it."""
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights and the reading of pairs; scores are kept under it."""
+        """Identifies the weights and the pair format; stored scores name it."""
 
     def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
-        """One score for each pair; higher is better."""
+        """One score for each (query, document); higher is better."""
 
 
 class CrossEncoder:
-    """Pairs to scores with onnxruntime; `load_cross` makes one from a folder."""
+    """Scores pairs with onnxruntime. `load_cross` makes one from a folder."""
 
-    def __init__(self, card: CrossCard, reader: PairReader, session: Session) -> None:
-        self._card, self._reader, self._session = card, reader, session
-        self._inputs = {given.name for given in session.get_inputs()}
+    def __init__(self, card: CrossCard, tokenizer: PairTokenizer, session: Session) -> None:
+        self._card, self._tokenizer, self._session = card, tokenizer, session
+        self._input_names = {graph_input.name for graph_input in session.get_inputs()}
 
     def __repr__(self) -> str:
         return f"CrossEncoder({self.fingerprint!r})"
@@ -62,57 +62,60 @@ class CrossEncoder:
     def score(
         self, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None
     ) -> NDArray[np.float32]:
-        """One score for each (query, document); `on_batch` is told after each batch how many pairs are done."""
+        """One score for each (query, document); `on_batch` is called after each batch."""
         if batch_tokens < 1:
-            raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
-        read = self._reader.read(pairs)
+            raise ConfigError(f"batch_tokens is {batch_tokens}; it must be at least 1")
+        tokens = self._tokenizer.tokenize(pairs)
         scores = np.zeros(len(pairs), np.float32)
         n_done = 0
-        for items in by_length([len(ids) for ids in read.ids], n_tokens=batch_tokens):
-            scores[items] = self._forward([read.ids[item] for item in items], [read.sides[item] for item in items])
+        for items in by_length([len(ids) for ids in tokens.ids], n_tokens=batch_tokens):
+            scores[items] = self._forward(
+                [tokens.ids[item] for item in items], [tokens.type_ids[item] for item in items]
+            )
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(pairs))
         return scores
 
-    def _forward(self, ids: Sequence[NDArray[np.int64]], sides: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
-        padded, mask = pad(ids)
-        feed = {"input_ids": padded, "attention_mask": mask}
-        if "token_type_ids" in self._inputs:
-            feed["token_type_ids"] = pad(sides)[0]
-        found = self._session.run([OUTPUT], feed)[0]
-        if found.shape != (len(ids),):
-            raise ModelError(f"the graph of {self.name} gives {OUTPUT!r} of shape {found.shape} for {len(ids)} pairs")
-        return found
+    def _forward(self, ids: Sequence[NDArray[np.int64]], type_ids: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
+        padded_ids, mask = pad(ids)
+        feed = {"input_ids": padded_ids, "attention_mask": mask}
+        if "token_type_ids" in self._input_names:
+            feed["token_type_ids"] = pad(type_ids)[0]
+        scores = self._session.run([OUTPUT], feed)[0]
+        if scores.shape != (len(ids),):
+            raise ModelError(f"the graph of {self.name} gives {OUTPUT!r} of shape {scores.shape} for {len(ids)} pairs")
+        return scores
 
 
 def load_cross(
     model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
 ) -> CrossEncoder:
-    """The cross-encoder in a folder, or the bundled one. `precision` is int8 if the folder has that, else its first."""
+    """The cross-encoder in a folder, or the bundled one. `precision` is int8 by default if the folder has it, else the
+    first of its card."""
     folder = find_cross(model)
     card = read_cross_card(folder)
     if precision is None:
         precision = "int8" if "int8" in card.precisions else next(iter(card.precisions), "int8")
     graph = file_of(folder, record_of(card.precisions, card.name, folder, precision))
-    reader = PairReader(open_tokenizer(file_of(folder, card.tokenizer)), card)
-    # These graphs come from exporters, which leave fusing to the runtime.
+    tokenizer = PairTokenizer(open_tokenizer(file_of(folder, card.tokenizer)), card)
+    # These graphs come from exporters, which leave operator fusion to the runtime.
     session = open_session(graph, n_threads, optimise=True)
-    outputs = [found.name for found in session.get_outputs()]
+    outputs = [output.name for output in session.get_outputs()]
     if OUTPUT not in outputs:
-        raise ModelError(f"{graph} has the outputs {outputs}; that of a cross-encoder is called {OUTPUT!r}")
-    return CrossEncoder(card, reader, session)
+        raise ModelError(f"{graph} has the outputs {outputs}; a cross-encoder needs an output {OUTPUT!r}")
+    return CrossEncoder(card, tokenizer, session)
 
 
 def find_cross(model: str | Path | None = None) -> Path:
-    """The folder of a cross-encoder."""
+    """The folder of a cross-encoder: a bundled one by name, any other by its path; None is the default one."""
     if model is not None:
         bundled = BUNDLED / str(model)
         return bundled if Path(model).name == str(model) and (bundled / CARD_NAME).is_file() else Path(model)
     if (BUNDLED / DEFAULT_CROSS / CARD_NAME).is_file():
         return BUNDLED / DEFAULT_CROSS
     raise ModelError(
-        "no cross-encoder comes with this plait, and none was named; name the folder of one (--rerank-model FOLDER, or "
-        "rerank=FOLDER). Train one with `plait train recipes/cross-cls.toml`, or make a folder of a reranker of "
-        "transformers with `plait export`: docs/cross.md shows both"
+        "this installation of plait has no bundled cross-encoder, and no other was named; name a folder "
+        "(--rerank-model FOLDER, or rerank=FOLDER). Train one with `plait train recipes/cross-cls.toml`, or convert a "
+        "transformers reranker with `plait export`: docs/guides/cross-encoders.md shows both"
     )

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from plait.cli.app import app
 from plait.errors import ConfigError, InputError, ModelError
 from plait.rerank.cross_encoder import load_cross
-from plait.rerank.pairs import PairReader
+from plait.rerank.pairs import PairTokenizer
 from plait.train.build import build, check_plan
 from plait.train.cross.build import list_loss
 from plait.train.cross.config import CrossConfig, CrossEntropyConfig
@@ -57,7 +57,7 @@ def test_the_exported_folder_scores_as_the_model_does(trained: Path, tmp_path: P
     exported = export_cross(trained / "final", tmp_path / "out")
     assert exported.differences["fp32"] < 1e-3
     model, tokenizer = load(trained / "final")
-    wanted = TorchPairScorer(model, PairReader(tokenizer, model.config.frame)).score(PROBES)
+    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.frame)).score(PROBES)
     found = load_cross(tmp_path / "out", precision="fp32", n_threads=1)
     np.testing.assert_allclose(found.score(PROBES), wanted, atol=1e-4)
     assert load_cross(tmp_path / "out", n_threads=1).fingerprint == found.fingerprint

@@ -11,7 +11,7 @@ import torch
 from plait.encode.load import find
 from plait.errors import ConfigError
 from plait.rerank.cross_encoder import load_cross
-from plait.rerank.pairs import PairReader
+from plait.rerank.pairs import PairTokenizer
 from plait.train.backbone import Backbone, make_backbone
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.export import PROBES, export_cross
@@ -98,7 +98,7 @@ def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
     save(model, tokenizer, tmp_path / "run")
     assert export_cross(tmp_path / "run", tmp_path / "out").differences["fp32"] < 1e-3
-    wanted = TorchPairScorer(model, PairReader(tokenizer, model.config.frame)).score(PROBES)
+    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.frame)).score(PROBES)
     np.testing.assert_allclose(
         load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, rtol=1e-4, atol=1e-4
     )
@@ -108,7 +108,7 @@ def test_in_training_it_scores_as_it_does_later() -> None:
     tokenizer = load_tokenizer(find())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(length=80, query_length=24), backbone, None)
-    pairs = padded(PairReader(tokenizer, model.config.frame).read(PROBES), range(len(PROBES)))
+    pairs = padded(PairTokenizer(tokenizer, model.config.frame).tokenize(PROBES), range(len(PROBES)))
     torch.testing.assert_close(model.train()(pairs), model.eval()(pairs), atol=2e-2, rtol=1e-2)
 
 
@@ -154,7 +154,7 @@ def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None
 def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
     tokenizer = with_markers(load_tokenizer(find()), ("[unused0]", "[unused1]"))
     changes = {"head": head, "joint": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
-    reader = PairReader(tokenizer, config(**changes).frame)
+    reader = PairTokenizer(tokenizer, config(**changes).frame)
     torch.manual_seed(0)
     model = CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), reader.marker_ids).eval()
     torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
@@ -168,7 +168,7 @@ def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
 def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
     model = CrossModel(config(head="cls", joint=8), tiny_backbone("bert", 2), None)
     with pytest.raises(ConfigError, match="need a model that reads all its layers apart"):
-        RowScorer(model, PairReader(load_tokenizer(find()), model.config.frame), [])
+        RowScorer(model, PairTokenizer(load_tokenizer(find()), model.config.frame), [])
 
 
 def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:

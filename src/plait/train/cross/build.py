@@ -17,7 +17,7 @@ from plait.encode.model_card import DocumentReading, QueryReading
 from plait.errors import ConfigError, InputError
 from plait.evaluate import measure, rank_queries
 from plait.index import open_index
-from plait.rerank.pairs import PairReader
+from plait.rerank.pairs import PairTokenizer
 from plait.rerank.reranker import Reranker
 from plait.train.backbone import Backbone, load_backbone, make_backbone
 from plait.train.batching.stream import TextBatch
@@ -71,7 +71,7 @@ def build_cross(recipe: Recipe) -> Parts:
     """What the recipe trains."""
     plan = read_cross_plan(recipe)
     config, tokenizer = plan.model, _tokenizer(plan)
-    reader = PairReader(tokenizer, config.frame)
+    reader = PairTokenizer(tokenizer, config.frame)
     backbone = _backbone(plan, tokenizer)
     graph = (
         GraphStates(plan.graph, hidden=backbone.hidden, n_threads=recipe.run.threads or None) if plan.graph else None
@@ -90,7 +90,7 @@ def build_cross(recipe: Recipe) -> Parts:
                 for number, query in enumerate(batch.queries[own], start)
                 for document in batch.documents[number * batch.group : (number + 1) * batch.group]
             ]
-            scores = model(padded(reader.read(pairs), range(len(pairs)), device)).float().view(-1, batch.group)
+            scores = model(padded(reader.tokenize(pairs), range(len(pairs)), device)).float().view(-1, batch.group)
             taught = None if teacher is None else teacher[own].to(device)
             loss: Summed = list_loss(scores, known[own].to(device), taught, plan.objective)
             yield loss, len(scores) / n

@@ -8,7 +8,7 @@ from typing import Any
 
 from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError
-from plait.rerank.cross_card import Markers, PairReading
+from plait.rerank.cross_card import Markers, PairFormat
 from plait.train.recipe import Recipe, read_section
 
 HEADS = ("cls", "emb", "maxsim")
@@ -68,7 +68,7 @@ class CrossConfig:
     @property
     def frame(self) -> Frame:
         markers = Markers(*self.markers) if self.head == "emb" else None
-        pair = PairReading(self.length, self.query_length, "", self.document_prefix, self.document_length)
+        pair = PairFormat(self.length, self.query_length, "", self.document_prefix, self.document_length)
         return Frame(self.name, pair, markers)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class CrossConfig:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How pairs are read: what `plait.rerank.pairs.PairReader` asks for."""
+    """How pairs are read: what `plait.rerank.pairs.PairTokenizer` asks for."""
 
     name: str
-    pair: PairReading
+    pair: PairFormat
     markers: Markers | None
 
 

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from plait.encode.model_card import CARD_NAME, FileRecord
 from plait.errors import ConfigError, ModelError
-from plait.rerank.cross_card import CrossCard, PairReading
+from plait.rerank.cross_card import CrossCard, PairFormat
 from plait.rerank.cross_encoder import OUTPUT, load_cross
-from plait.rerank.pairs import Pair, PairReader
+from plait.rerank.pairs import Pair, PairTokenizer
 from plait.train.checkpoint import weights_digest
 from plait.train.cross.model import PairTokens, takes_sides
 from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
@@ -170,11 +170,11 @@ def _classifier(source: Path, length: int, query_length: int) -> _Source:
     if found.config.num_labels != 1:
         raise ModelError(f"{source} has {found.config.num_labels} outputs; a reranker has one")
     tokenizer = load_tokenizer(source)
-    card = _card(source.name, "classifier", PairReading(length, query_length), source)
+    card = _card(source.name, "classifier", PairFormat(length, query_length), source)
     return _Source(Classifier(found), tokenizer, takes_sides(found), card | {"markers": None})
 
 
-def _card(name: str, head: str, pair: PairReading, source: Path) -> dict[str, Any]:
+def _card(name: str, head: str, pair: PairFormat, source: Path) -> dict[str, Any]:
     return {
         "name": name,
         "version": "1",
@@ -238,14 +238,14 @@ def _compare(read: _Source, folder: Path, precisions: Sequence[str]) -> dict[str
 
 def _probe(read: _Source, pairs: Sequence[Pair]) -> PairTokens:
     frame = _Frame(read.card["name"], read.card["pair"], read.card["markers"])
-    found = PairReader(read.tokenizer, frame).read(pairs)
+    found = PairTokenizer(read.tokenizer, frame).tokenize(pairs)
     return padded(found, range(len(pairs)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
     name: str
-    pair: PairReading
+    pair: PairFormat
     markers: Any
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError, ModelError
-from plait.rerank.pairs import PairReader
+from plait.rerank.pairs import PairTokenizer
 from plait.train.backbone import Backbone, family_of, make_backbone
 from plait.train.checkpoint import BACKBONE, DESCRIPTION, FORMAT, WEIGHTS
 from plait.train.cross.config import CrossConfig
@@ -231,7 +231,7 @@ def load_cross_checkpoint(folder: Path) -> tuple[CrossModel, Tokenizer]:
         raw = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         config = CrossConfig.from_json(raw[CROSS_KIND])
         tokenizer = load_tokenizer(folder)
-        marker_ids = PairReader(tokenizer, config.frame).marker_ids
+        marker_ids = PairTokenizer(tokenizer, config.frame).marker_ids
         model = CrossModel(config, make_backbone(AutoConfig.from_pretrained(str(folder / BACKBONE))), marker_ids)
         load_model(model, str(folder / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:

@@ -19,25 +19,25 @@ from torch import Tensor
 from plait.encode.batches import by_length, pad
 from plait.errors import ConfigError
 from plait.rerank.cross_encoder import BATCH_TOKENS, OnBatch
-from plait.rerank.pairs import Pair, PairIds, PairReader
+from plait.rerank.pairs import Pair, PairTokenizer, TokenizedPairs
 from plait.train.cross.model import CrossModel, PairTokens, nearest_between
 
 
-def padded(read: PairIds, items: Sequence[int], device: torch.device | str = "cpu") -> PairTokens:
+def padded(read: TokenizedPairs, items: Sequence[int], device: torch.device | str = "cpu") -> PairTokens:
     """Some pairs as tensors."""
     ids, mask = pad([read.ids[item] for item in items])
-    sides, _ = pad([read.sides[item] for item in items])
+    sides, _ = pad([read.type_ids[item] for item in items])
     return PairTokens(*(torch.from_numpy(part).to(device) for part in (ids, mask, sides)))
 
 
 class TorchPairScorer:
     """Scores of a model as it is now."""
 
-    def __init__(self, model: CrossModel, reader: PairReader, *, fingerprint: str = "in training") -> None:
+    def __init__(self, model: CrossModel, reader: PairTokenizer, *, fingerprint: str = "in training") -> None:
         self._model, self._reader, self.fingerprint = model, reader, fingerprint
 
     def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
-        read, scores, n_done = self._reader.read(pairs), np.zeros(len(pairs), np.float32), 0
+        read, scores, n_done = self._reader.tokenize(pairs), np.zeros(len(pairs), np.float32), 0
         device, training = next(self._model.parameters()).device, self._model.training
         self._model.eval()
         try:
@@ -66,7 +66,7 @@ class _Block:
 class RowScorer:
     """Rows of a score matrix. The documents are read once, when it is made."""
 
-    def __init__(self, model: CrossModel, reader: PairReader, documents: Sequence[str]) -> None:
+    def __init__(self, model: CrossModel, reader: PairTokenizer, documents: Sequence[str]) -> None:
         if not reads_rows(model):
             raise ConfigError(
                 f"rows of scores need a model that reads all its layers apart, joint layers above them and a "
@@ -109,8 +109,8 @@ class RowScorer:
 
     def _own(self, pairs: Sequence[tuple[str, str]], side: int) -> list[NDArray[np.int64]]:
         """The tokens of one text of each pair. With a document_length they do not depend on the other."""
-        read = self._reader.read(pairs)
-        return [ids[sides == side] for ids, sides in zip(read.ids, read.sides, strict=True)]
+        read = self._reader.tokenize(pairs)
+        return [ids[sides == side] for ids, sides in zip(read.ids, read.type_ids, strict=True)]
 
     @torch.no_grad()
     def _read(self, texts: Sequence[NDArray[np.int64]], items: list[int], side: int = 1) -> _Block:
