@@ -9,7 +9,7 @@ import pytest
 
 from plait.errors import ConfigError, InputError
 from plait.evaluate import measure, measure_each, read_run, usual_measures, write_run
-from plait.evaluate.measures import beyond
+from plait.evaluate.measures import deeper_than
 
 QRELS = {"q1": {"a": 1, "b": 0}, "q2": {"c": 2, "d": 1}}
 RUN = {"q1": [("b", 3.0), ("a", 2.0)], "q2": [("c", 3.0), ("x", 2.0), ("d", 1.0)]}
@@ -66,4 +66,4 @@ def test_a_measure_that_nothing_installed_computes_is_refused() -> None:
 
 
 def test_measures_that_look_further_than_was_retrieved_are_named() -> None:
-    assert beyond(["nDCG@10", "R@100", "AP", "AP@50"], 20) == ["R@100", "AP@50"]
+    assert deeper_than(["nDCG@10", "R@100", "AP", "AP@50"], 20) == ["R@100", "AP@50"]

@@ -20,7 +20,7 @@ from plait.evaluate.plots import (
     bars,
     check_file,
     curves,
-    moved_apart,
+    spread_out,
     save,
 )
 
@@ -74,10 +74,10 @@ def test_every_series_has_a_look_of_its_own() -> None:
         assert len(set(looks)) == MAX_SERIES
 
 
-def test_labels_are_moved_apart_and_no_further() -> None:
-    assert moved_apart([0.0, 100.0], 10) == [0.0, 100.0]
-    assert moved_apart([50.0, 52.0, 0.0], 10) == [46.0, 56.0, 0.0]
-    assert moved_apart([1.0, 1.0, 1.0], 10) == [-9.0, 1.0, 11.0]
+def test_overlapping_labels_are_spread_out_by_one_gap() -> None:
+    assert spread_out([0.0, 100.0], 10) == [0.0, 100.0]
+    assert spread_out([50.0, 52.0, 0.0], 10) == [46.0, 56.0, 0.0]
+    assert spread_out([1.0, 1.0, 1.0], 10) == [-9.0, 1.0, 11.0]
 
 
 def test_too_many_series_and_unknown_kinds_are_refused() -> None:

@@ -77,7 +77,7 @@ def test_a_score_that_is_no_number_of_32_bits_is_refused(tmp_path: Path, score: 
 
 def test_a_document_twice_for_a_query_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q Q0 a 1 2 t\np Q0 a 1 2 t\nq Q0 a 2 1 t\n")
-    with pytest.raises(InputError, match="run, line 3: document 'a' is there a second time for query 'q'"):
+    with pytest.raises(InputError, match="run, line 3: document 'a' occurs a second time for query 'q'"):
         read_run(tmp_path / "run")
 
 

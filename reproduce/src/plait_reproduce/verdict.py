@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import InputError
-from plait.evaluate.significance import LEVEL, bootstrap_intervals
+from plait.evaluate.significance import DEFAULT_LEVEL, bootstrap_intervals
 
 HOLDS = "holds"
 WEAKLY = "holds weakly"
@@ -117,7 +117,7 @@ def ratio(arm: Each, base: Each) -> Estimate:
     random = np.random.default_rng(0)
     drawn = random.integers(0, len(above), (N_RESAMPLES, len(above)))
     ratios = above[drawn].sum(axis=1) / np.maximum(below[drawn].sum(axis=1), 1e-300)
-    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(ratios, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return Estimate(float(above.sum() / max(below.sum(), 1e-300)), float(low), float(high), len(above))
 
 
@@ -133,7 +133,7 @@ def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
     queries = random.integers(0, n_queries, (N_RESAMPLES, n_queries))
     weights = (seeds[:, :, None] == np.arange(n_seeds)).mean(axis=1)  # how often each seed was drawn
     means = np.take_along_axis(weights @ moved, queries, axis=1).mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(means, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return Estimate(float(moved.mean()), float(low), float(high), n_queries)
 
 

@@ -78,7 +78,7 @@ def evaluate(
     from plait.cli.measuring import Work, measured, writable
     from plait.cli.results import doubts, print_json, print_results, write_files
     from plait.evaluate import load_dataset, usual_measures
-    from plait.evaluate.measures import beyond
+    from plait.evaluate.measures import deeper_than
     from plait.evaluate.per_query import check_rows_file
 
     if per_query and not as_json:
@@ -90,7 +90,7 @@ def evaluate(
     if bool(indexes) == (indexes_in is not None):
         raise ConfigError("name the index to measure, or a folder with --indexes where one is built for each set")
     measures = measure or usual_measures(k)
-    for name in beyond(measures, k):
+    for name in deeper_than(measures, k):
         say(f"{name} looks further down than the {k} documents that are retrieved; add -k")
     modes = mode or ["hybrid"]
     asks = Asks(modes, settings_of(settings), budget, rerank, rerank_model, rerank_depth, rerank_blend)

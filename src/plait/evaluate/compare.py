@@ -1,4 +1,4 @@
-"""Runs side by side: means with intervals, differences to a baseline with tests, and the queries that moved most."""
+"""Comparing runs: means with intervals, tested differences to a baseline, and the queries that changed most."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from plait.evaluate.measures import measure_each
 from plait.evaluate.runs import Run
 from plait.evaluate.significance import bootstrap_intervals, corrected, paired_t_test, randomisation_test
 
-TIE = 1e-9  # a query moves if a measure differs by more
+TIE = 1e-9  # values of a query that differ by less are equal
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over the queries, and where it would lie for other queries of their kind in 95 of 100 cases."""
+    """A mean over the queries, with its 95% bootstrap interval."""
 
     value: float
     low: float
@@ -33,19 +33,19 @@ class Difference:
     run: str
     measure: str
     mean: Mean
-    p_randomisation: float  # as tested, and below corrected for the number of runs that are compared
-    p_randomisation_corrected: float
+    p_randomisation: float
+    p_randomisation_corrected: float  # for the number of compared runs
     t: float
     p_t: float
     p_t_corrected: float
-    wins: int  # queries that the run does better on
+    wins: int  # queries on which the run is better
     ties: int
     losses: int
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A query that two runs do differently on."""
+    """A query with different values for two runs."""
 
     query: str
     baseline: float
@@ -54,7 +54,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class CompareConfig:
-    """How to test; what is printed with the numbers, so that they can be had again."""
+    """How to test. Printed with the results, so that they can be reproduced."""
 
     correction: str = "holm"
     n_permutations: int = 100_000
@@ -62,7 +62,7 @@ class CompareConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        corrected([], self.correction)  # refuses a name that is not known
+        corrected([], self.correction)  # raises ConfigError for an unknown name
         for name in ("n_permutations", "n_resamples"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
@@ -70,21 +70,21 @@ class CompareConfig:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `compare` found; `values` are by measure, run and query."""
+    """The result of `compare`."""
 
     baseline: str
     queries: tuple[str, ...]
-    values: Mapping[str, Mapping[str, Mapping[str, float]]]
+    values: Mapping[str, Mapping[str, Mapping[str, float]]]  # by measure, run and query
     means: Mapping[str, Mapping[str, Mean]]  # by measure and run
-    differences: tuple[Difference, ...]  # by measure, and within it in the order of the runs
+    differences: tuple[Difference, ...]  # ordered by measure, then by run
     config: CompareConfig
 
     def moved(self, run: str, measure: str, n: int) -> list[Moved]:
-        """The n queries that the run and the baseline differ on most, the largest difference first."""
+        """The n queries with the largest differences between the run and the baseline, largest first."""
         before, after = self.values[measure][self.baseline], self.values[measure][run]
         moved = [Moved(query, before[query], after[query]) for query in self.queries]
-        moved = [one for one in moved if abs(one.run - one.baseline) > TIE]
-        return sorted(moved, key=lambda one: (-abs(one.run - one.baseline), one.query))[:n]
+        moved = [query for query in moved if abs(query.run - query.baseline) > TIE]
+        return sorted(moved, key=lambda query: (-abs(query.run - query.baseline), query.query))[:n]
 
 
 def compare(
@@ -95,10 +95,10 @@ def compare(
     baseline: str | None = None,
     config: CompareConfig | None = None,
 ) -> Comparison:
-    """Compares runs by name over all judged queries, of which one without results counts as 0.
+    """Compares runs, given by name, over all judged queries; a query without results counts as 0.
 
-    The baseline is the first run unless another is named. p values are corrected for the number of runs that are
-    compared with it, for each measure apart.
+    The baseline is the first run by default. p-values are corrected for the number of runs that are compared with it,
+    separately for each measure.
     """
     config = config or CompareConfig()
     if not runs:
@@ -107,7 +107,7 @@ def compare(
     if baseline not in runs:
         raise ConfigError(f"the baseline {baseline!r} is not one of the runs: {', '.join(runs)}")
     queries, names = tuple(qrels), list(dict.fromkeys(measures))
-    each = {run: measure_each(found, qrels, names) for run, found in runs.items()}
+    each = {name: measure_each(run, qrels, names) for name, run in runs.items()}
     values = {name: {run: each[run][name] for run in runs} for name in names}
     means: dict[str, dict[str, Mean]] = {}
     differences: list[Difference] = []
@@ -129,16 +129,16 @@ def _means(table: NDArray[np.float64], config: CompareConfig) -> list[Mean]:
 def _differences(
     measure: str, runs: list[str], table: NDArray[np.float64], baseline: str, config: CompareConfig
 ) -> list[Difference]:
-    others = [place for place, run in enumerate(runs) if run != baseline]
+    others = [column for column, run in enumerate(runs) if run != baseline]
     if not others:
         return []
-    moved = table[:, others] - table[:, [runs.index(baseline)]]
-    p = randomisation_test(moved, n_permutations=config.n_permutations, seed=config.seed)
-    t, p_t = paired_t_test(moved)
+    changes = table[:, others] - table[:, [runs.index(baseline)]]
+    p = randomisation_test(changes, n_permutations=config.n_permutations, seed=config.seed)
+    t, p_t = paired_t_test(changes)
     p_corrected, p_t_corrected = corrected(p, config.correction), corrected(p_t, config.correction)
     return [
         Difference(
-            runs[place],
+            runs[other],
             measure,
             mean,
             float(p[column]),
@@ -146,9 +146,9 @@ def _differences(
             float(t[column]),
             float(p_t[column]),
             float(p_t_corrected[column]),
-            wins=int(np.sum(moved[:, column] > TIE)),
-            ties=int(np.sum(np.abs(moved[:, column]) <= TIE)),
-            losses=int(np.sum(moved[:, column] < -TIE)),
+            wins=int(np.sum(changes[:, column] > TIE)),
+            ties=int(np.sum(np.abs(changes[:, column]) <= TIE)),
+            losses=int(np.sum(changes[:, column] < -TIE)),
         )
-        for column, (place, mean) in enumerate(zip(others, _means(moved, config), strict=True))
+        for column, (other, mean) in enumerate(zip(others, _means(changes, config), strict=True))
     ]

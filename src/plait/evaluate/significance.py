@@ -1,5 +1,5 @@
-"""Is a difference more than chance? Bootstrap intervals, paired tests, and corrections for asking many times. Arrays
-in, arrays out; the same seed gives the same numbers."""
+"""Statistical significance: bootstrap intervals, paired tests, and corrections for multiple comparisons. Arrays in,
+arrays out; the same seed gives the same numbers."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ from plait.errors import ConfigError
 
 Values = NDArray[np.float64]
 
-LEVEL = 0.95
+DEFAULT_LEVEL = 0.95
 _TINY = 1e-300
 _PRECISION = 1e-15
 _MAX_STEPS = 10_000
-_CHUNK = 2**22  # numbers that are drawn at a time
-_EQUAL = 1e-10  # sums this close, measured by the sum of all differences, are equal but for rounding
+_CHUNK = 2**22  # random numbers in memory at a time
+_ROUNDING = 1e-10  # sums that differ by less, relative to the sum of all absolute differences, are equal
 
 
-def bootstrap_intervals(values: Values, *, n_resamples: int = 10_000, level: float = LEVEL, seed: int = 0) -> Values:
-    """Intervals of the column means of (queries, columns), by resampling queries: (columns, 2), lower and upper end.
+def bootstrap_intervals(
+    values: Values, *, n_resamples: int = 10_000, level: float = DEFAULT_LEVEL, seed: int = 0
+) -> Values:
+    """Percentile bootstrap intervals (columns, 2) of the column means of (queries, columns), by resampling queries.
 
-    Every column sees the same resamples, so that an interval does not depend on which other columns there are.
+    All columns share the resamples, so that an interval does not depend on the other columns.
     """
     n_queries, n_columns = values.shape
     random = np.random.default_rng([seed, 1])
     means = np.empty((n_resamples, n_columns))
     for start, stop in _chunks(n_resamples, n_queries):
-        drawn = random.integers(0, n_queries, (stop - start, n_queries))
-        drawn += np.arange(stop - start)[:, None] * n_queries
-        counts = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        indices = random.integers(0, n_queries, (stop - start, n_queries))
+        indices += np.arange(stop - start)[:, None] * n_queries
+        counts = np.bincount(indices.ravel(), minlength=indices.size).reshape(indices.shape)
         means[start:stop] = counts.astype(np.float64) @ values / n_queries
     tail = (1 - level) / 2
     return np.quantile(means, [tail, 1 - tail], axis=0).T
 
 
 def randomisation_test(differences: Values, *, n_permutations: int = 100_000, seed: int = 0) -> Values:
-    """Two-sided p values of paired differences (queries, columns): how often signs that are thrown at random give a
-    mean as far from 0 as the real one. (columns,)
+    """Two-sided p-values (columns,) of paired differences (queries, columns): the share of random sign flips whose mean
+    is at least as far from 0 as the observed one.
 
-    Where all ways to set the signs are no more than `n_permutations` they are all tried, and p is exact. Otherwise the
-    real assignment counts as one of them, so that p is never 0.
+    If there are at most `n_permutations` sign patterns, all of them are tried and p is exact. Otherwise the observed
+    pattern counts as one of the samples, so that p is never 0.
     """
     n_queries, n_columns = differences.shape
     observed = np.abs(differences.sum(axis=0))
-    prune_margin = _EQUAL * np.abs(differences).sum(axis=0)
-    exact = [column for column in range(n_columns) if _is_exact(differences[:, column], n_permutations)]
+    rounding = _ROUNDING * np.abs(differences).sum(axis=0)
+    exact = [column for column in range(n_columns) if _can_be_exact(differences[:, column], n_permutations)]
     p = np.ones(n_columns)
     for column in exact:
-        p[column] = _exact(differences[:, column], float(observed[column] - prune_margin[column]))
+        p[column] = _exact_p(differences[:, column], float(observed[column] - rounding[column]))
     sampled = np.setdiff1d(np.arange(n_columns), exact)
     if len(sampled):
         random = np.random.default_rng([seed, 2])
@@ -59,45 +61,45 @@ def randomisation_test(differences: Values, *, n_permutations: int = 100_000, se
         for start, stop in _chunks(n_permutations, n_queries):
             bits = np.unpackbits(random.integers(0, 256, (stop - start, -(-n_queries // 8)), np.uint8), axis=1)
             sums = _signed_sums(bits[:, :n_queries], differences[:, sampled])
-            n_as_far += np.count_nonzero(np.abs(sums) >= observed[sampled] - prune_margin[sampled], axis=0)
+            n_as_far += np.count_nonzero(np.abs(sums) >= observed[sampled] - rounding[sampled], axis=0)
         p[sampled] = (1 + n_as_far) / (1 + n_permutations)
     return p
 
 
-def _is_exact(differences: Values, n_permutations: int) -> bool:
-    n_moved = int(np.count_nonzero(differences))
-    return n_moved < 64 and 1 << n_moved <= n_permutations
+def _can_be_exact(differences: Values, n_permutations: int) -> bool:
+    n_nonzero = int(np.count_nonzero(differences))
+    return n_nonzero < 64 and 1 << n_nonzero <= n_permutations
 
 
-def _exact(differences: Values, at_least: float) -> float:
-    moved = differences[differences != 0]  # the sign of 0 changes nothing
-    ways = np.arange(2 ** len(moved))
-    bits = (ways[:, None] >> np.arange(len(moved))) & 1
-    return float(np.mean(np.abs(_signed_sums(bits, moved[:, None])[:, 0]) >= at_least))
+def _exact_p(differences: Values, at_least: float) -> float:
+    nonzero = differences[differences != 0]  # the sign of 0 changes nothing
+    patterns = np.arange(2 ** len(nonzero))
+    bits = (patterns[:, None] >> np.arange(len(nonzero))) & 1
+    return float(np.mean(np.abs(_signed_sums(bits, nonzero[:, None])[:, 0]) >= at_least))
 
 
 def _signed_sums(bits: NDArray[np.integer], differences: Values) -> Values:
-    """Bits (ways, queries) and differences (queries, columns) to sums (ways, columns); a bit of 1 turns the sign."""
+    """Sums (patterns, columns) of differences (queries, columns); bits (patterns, queries) of 1 flip the sign."""
     sums: Values = differences.sum(axis=0) - 2.0 * (bits.astype(np.float64) @ differences)
     return sums
 
 
 def paired_t_test(differences: Values) -> tuple[Values, Values]:
-    """t and its two-sided p of each column of (queries, columns). Without any difference t is 0 and p is 1; with a
-    single query both are nan."""
+    """t and its two-sided p-value for each column of (queries, columns). Without any difference t is 0 and p is 1; with
+    a single query both are NaN."""
     n_queries = len(differences)
     if n_queries < 2:
         return np.full(differences.shape[1], np.nan), np.full(differences.shape[1], np.nan)
     means, spread = differences.mean(axis=0), differences.std(axis=0, ddof=1)
-    # Equal differences leave a spread of rounding errors, which would make t a large number of no meaning.
-    spread = np.where(spread <= _EQUAL * np.abs(means), 0.0, spread)
+    # Equal differences have a spread of rounding errors only, which would make t large and meaningless.
+    spread = np.where(spread <= _ROUNDING * np.abs(means), 0.0, spread)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(means == 0, 0.0, means / (spread / np.sqrt(n_queries)))
     return t, np.array([two_sided(float(value), n_queries - 1) for value in t])
 
 
 def _holm(p: Values) -> Values:
-    """Step down: the smallest of m is multiplied by m, the next by m - 1, and none is below the one before it."""
+    """Holm: the smallest of m p-values is multiplied by m, the next by m - 1, ...; none is below the one before it."""
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty_like(p)
@@ -113,7 +115,7 @@ CORRECTIONS: dict[str, Callable[[Values], Values]] = {
 
 
 def corrected(p: Sequence[float] | Values, correction: str) -> Values:
-    """p values of one family of comparisons, made larger for its size; never above 1. What is nan is not counted."""
+    """p-values corrected for the number of comparisons; never above 1. NaN values stay NaN and are not counted."""
     if correction not in CORRECTIONS:
         raise ConfigError(f"there is no correction {correction!r}; choose one of {', '.join(CORRECTIONS)}")
     values = np.array(p, np.float64)
@@ -127,7 +129,7 @@ def _chunks(n_rows: int, width: int) -> Iterator[tuple[int, int]]:
     return ((start, min(n_rows, start + step)) for start in range(0, n_rows, step))
 
 
-# -- Student's t distribution: of scipy this would be one function, and importing it takes a second
+# -- Student's t distribution; importing scipy for this one function would take a second
 
 
 def two_sided(t: float, df: float) -> float:
@@ -140,21 +142,21 @@ def two_sided(t: float, df: float) -> float:
 
 
 def regularised_beta(x: float, y: float, a: float, b: float) -> float:
-    """The incomplete beta function I_x(a, b), for 0 <= x <= 1 and a, b above 0. y is 1 - x, which the caller may know
-    better than a subtraction gives it."""
+    """The regularised incomplete beta function I_x(a, b), for 0 <= x <= 1 and a, b above 0. y is 1 - x, which the
+    caller may know more exactly than the subtraction."""
     if x <= 0:
         return 0.0
     if y <= 0:
         return 1.0
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y)
-    # The fraction converges fast below the mean of the distribution; above it, the mirrored one does.
+    # The continued fraction converges fast below the mean of the distribution; above it, use the symmetry.
     if x < (a + 1) / (a + b + 2):
         return math.exp(log_front) * _fraction(x, a, b) / a
     return 1.0 - math.exp(log_front) * _fraction(y, b, a) / b
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function, from its front (Lentz's method)."""
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
     numerator = 1.0
     denominator = 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1))
     value = denominator
