@@ -66,4 +66,6 @@ def test_modules_and_recipes_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_lines_outside_tables_and_outputs_fit_a_screen(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
-    assert [line for line in text.splitlines() if len(line) > 132 and not line.startswith(("|", "![", "- [", "<!--"))] == []
+    assert [
+        line for line in text.splitlines() if len(line) > 132 and not line.startswith(("|", "![", "- [", "<!--"))
+    ] == []

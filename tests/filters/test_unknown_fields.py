@@ -1,4 +1,4 @@
-"""What is said of a filter that names a field which no document has."""
+"""The message about a filter field that no document has."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.mark.parametrize(
-    ("filter", "told"),
+    ("filter", "message"),
     [
         ('language = "de" and year > 2030', ""),
         ('title = "x" or not author.name = "Bea"', ""),
         ('langauge = "en"', "no document has a field langauge; did you mean language?"),
         ('author.nmae = "Ann"', "no document has a field author.nmae; did you mean author.name?"),
-        ("zzz and year > 1", "no document has a field zzz; there are language, year, author, author.name"),
+        ("zzz and year > 1", "no document has a field zzz; known fields: language, year, author, author.name"),
         ("qq = 1 or qq = 2 or not yaer > 3", "no document has a field qq, yaer; did you mean year?"),
     ],
 )
-def test_what_is_said(store: Store, filter: str, told: str) -> None:
+def test_unknown_fields_are_named_with_a_hint(store: Store, filter: str, message: str) -> None:
     with store.snapshot() as snapshot:
-        assert snapshot.unknown_filter_fields(filter) == told
+        assert snapshot.unknown_filter_fields(filter) == message
 
 
-def test_of_documents_without_metadata(tmp_path: Path) -> None:
+def test_documents_without_metadata_are_mentioned(tmp_path: Path) -> None:
     with make_store(tmp_path / "empty").snapshot() as snapshot:
         assert snapshot.unknown_filter_fields("x = 1") == "no document has a field x; the documents have no metadata"

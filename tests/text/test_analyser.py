@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.errors import ConfigError
-from plait.text.analyser import MOST_TIMES, PLAIN, Analyser
-from plait.text.fts_table import add_words, words_schema
-from plait.text.stemming import STEMMED
+from plait.text.analyser import DEFAULT_ANALYSER, MAX_TERM_COUNT, Analyser
+from plait.text.fts_table import add_to_fts, fts_schema
+from plait.text.stemming import STEMMERS
 
 
-def match_expression(query: str, analyser: Analyser = PLAIN) -> str | None:
-    return " OR ".join(term.repeated for term in analyser.match_terms(query).values()) or None
+def match_expression(query: str, analyser: Analyser = DEFAULT_ANALYSER) -> str | None:
+    return " OR ".join(term.repeated for term in analyser.query_terms(query).values()) or None
 
 
-def found(text: str, query: str, analyser: Analyser = PLAIN) -> bool:
+def found(text: str, query: str, analyser: Analyser = DEFAULT_ANALYSER) -> bool:
     """Whether a query finds a document with this text."""
     return found_all(text, [query], analyser)
 
@@ -29,8 +29,8 @@ def found(text: str, query: str, analyser: Analyser = PLAIN) -> bool:
 def found_all(text: str, queries: Sequence[str], analyser: Analyser) -> bool:
     """Whether each of the queries finds it."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(words_schema(analyser))
-        add_words(connection, analyser, [(1, "", text)])
+        connection.execute(fts_schema(analyser))
+        add_to_fts(connection, analyser, [(1, "", text)])
         sql = "SELECT rowid FROM words WHERE words MATCH ?"
         expressions = [match_expression(query, analyser) for query in queries]
         return all(expression and connection.execute(sql, [expression]).fetchall() for expression in expressions)
@@ -115,7 +115,7 @@ def test_any_text_of_letters_that_the_tokenizer_knows_finds_itself(text: str) ->
 )
 def test_settled_characters_need_no_normalisation(text: str) -> None:
     whole = unicodedata.ucd_3_2_0.normalize("NFKC", text)
-    assert PLAIN.analyse(whole) == PLAIN.analyse(text)
+    assert DEFAULT_ANALYSER.analyse(whole) == DEFAULT_ANALYSER.analyse(text)
 
 
 def test_a_long_query_is_still_one_query() -> None:
@@ -132,8 +132,8 @@ def test_a_query_of_such_words_alone_keeps_them() -> None:
 
 def test_a_word_that_is_asked_for_twice_weighs_double_up_to_a_limit() -> None:
     assert match_expression("tea or coffee or tea") == '"tea" OR "tea" OR "coffee"'
-    (term,) = PLAIN.match_terms("tea " * 100).values()
-    assert term.times == MOST_TIMES
+    (term,) = DEFAULT_ANALYSER.query_terms("tea " * 100).values()
+    assert term.count == MAX_TERM_COUNT
 
 
 # Words of a text in another form than the query's: what a stemmer is for.
@@ -208,7 +208,7 @@ def test_a_language_without_a_stemmer_is_refused_with_those_that_have_one() -> N
 
 
 def test_every_language_has_its_stemmer() -> None:
-    for language in STEMMED:
+    for language in STEMMERS:
         assert found("text", "text", Analyser(language)), language
 
 

@@ -65,18 +65,6 @@ def test_an_index_without_a_language_is_not_opened_for_one(tmp_path: Path) -> No
         plait.open(tmp_path / "index", language="ru")
 
 
-def test_only_an_index_with_a_language_needs_newer_rules(tmp_path: Path) -> None:
-    versions = []
-    for language in (None, "en", "de"):
-        store = Store.create(
-            tmp_path / str(language), fingerprint="f", spec=plait.EmbeddingSpec(), properties={}, language=language
-        )
-        connection = sqlite3.connect(store.path / "catalogue.sqlite")
-        versions.append(connection.execute("SELECT value FROM meta WHERE key = 'analyser'").fetchone()[0])
-        connection.close()
-    assert versions == [1, 1, 2]
-
-
 def test_documents_are_replaced_and_deleted_with_their_stems(tmp_path: Path) -> None:
     with german(tmp_path / "index") as index:
         index.add_embeddings([{"id": "1", "text": "Hier steht nun ein Baum."}], Embeddings())
@@ -116,7 +104,7 @@ def test_a_repair_keeps_the_language(tmp_path: Path) -> None:
         assert found(index, "Haus") == ["1"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("language", "xx"), ("analyser", 1), ("language", None)])
+@pytest.mark.parametrize(("key", "value"), [("language", "xx"), ("analyser", 0), ("language", None)])
 def test_a_damaged_language_is_told(tmp_path: Path, key: str, value: object) -> None:
     german(tmp_path / "index").close()
     set_meta(tmp_path / "index", key, value)

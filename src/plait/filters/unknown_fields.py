@@ -1,34 +1,40 @@
-"""Fields that a filter asks for and no document has: a name that was spelt wrong, most often."""
+"""Fields that a filter names and no document has, most often a typing error."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from plait.filters.ast import And, Field, IsNull, Node, Not, Or
 from plait.filters.parser import parse
 from plait.filters.sql import condition_of
-from plait.storage.connection import ReadTransaction
 
-READ = 1000  # documents whose fields are looked at for a likely name
-DEEPEST = 8  # of nested ones
+MAX_READ = 1000  # documents whose field names are compared
+MAX_DEPTH = 8  # of nested fields
+MAX_LISTED = 10  # field names in a message
+
+Select = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]  # runs a SELECT with parameters
 
 
-def unknown_filter_fields(view: ReadTransaction, filter: str, not_deleted: str) -> str:
-    """`no document has a field langauge; did you mean language?`, or nothing if every field is there."""
-    absent = [field for field in fields_in(parse(filter)) if not _is_held(view, field, not_deleted)]
-    if not absent:
+def unknown_filter_fields(select: Select, filter: str, not_deleted: str) -> str:
+    """A message such as `no document has a field langauge; did you mean language?`; empty if all fields exist.
+
+    `not_deleted` is the SQL condition for documents that count.
+    """
+    unknown = [field for field in fields_in(parse(filter)) if not _exists(select, field, not_deleted)]
+    if not unknown:
         return ""
-    names = ", ".join(".".join(field.path) for field in absent)
-    known = _known(view, not_deleted)
-    near = [found for field in absent for found in difflib.get_close_matches(".".join(field.path), known, 1)]
-    hint = f"did you mean {' and '.join(near)}?" if near else _listed(known)
+    names = ", ".join(".".join(field.path) for field in unknown)
+    known = _known_fields(select, not_deleted)
+    similar = [name for field in unknown for name in difflib.get_close_matches(".".join(field.path), known, 1)]
+    hint = f"did you mean {' and '.join(similar)}?" if similar else _list_fields(known)
     return f"no document has a field {names}; {hint}"
 
 
 def fields_in(node: Node) -> list[Field]:
-    """The fields of the metadata that a filter names, each once."""
+    """The metadata fields that a filter names, each once."""
     return list(dict.fromkeys(_fields(node)))
 
 
@@ -44,27 +50,28 @@ def _fields(node: Node) -> Iterator[Field]:
                 yield node.field
 
 
-def _is_held(view: ReadTransaction, field: Field, not_deleted: str) -> bool:
-    held = condition_of(Not(IsNull(field)))
-    return bool(view.rows(f"SELECT 1 FROM documents WHERE ({held.sql}) AND {not_deleted} LIMIT 1", held.parameters))
+def _exists(select: Select, field: Field, not_deleted: str) -> bool:
+    condition = condition_of(Not(IsNull(field)))
+    sql = f"SELECT 1 FROM documents WHERE ({condition.sql}) AND {not_deleted} LIMIT 1"
+    return bool(select(sql, condition.parameters))
 
 
-def _known(view: ReadTransaction, not_deleted: str) -> list[str]:
-    """Names of fields, nested ones as paths, of the first documents."""
-    found: dict[str, None] = {}
-    for (metadata,) in view.rows(f"SELECT metadata FROM documents WHERE {not_deleted} LIMIT {READ}"):
-        _gather(json.loads(metadata or "{}"), "", found, DEEPEST)
-    return list(found)
+def _known_fields(select: Select, not_deleted: str) -> list[str]:
+    """The field names of the first documents, nested ones as paths."""
+    names: dict[str, None] = {}
+    for (metadata,) in select(f"SELECT metadata FROM documents WHERE {not_deleted} LIMIT {MAX_READ}", ()):
+        _collect(json.loads(metadata or "{}"), "", names, MAX_DEPTH)
+    return list(names)
 
 
-def _gather(values: dict[str, object], prefix: str, found: dict[str, None], levels: int) -> None:
+def _collect(values: dict[str, object], prefix: str, names: dict[str, None], levels: int) -> None:
     for name, value in values.items():
-        found[prefix + name] = None
+        names[prefix + name] = None
         if isinstance(value, dict) and levels > 1:
-            _gather(value, f"{prefix}{name}.", found, levels - 1)
+            _collect(value, f"{prefix}{name}.", names, levels - 1)
 
 
-def _listed(known: list[str], most: int = 10) -> str:
+def _list_fields(known: list[str]) -> str:
     if not known:
         return "the documents have no metadata"
-    return f"there are {', '.join(known[:most])}{' and others' if len(known) > most else ''}"
+    return f"known fields: {', '.join(known[:MAX_LISTED])}{' and others' if len(known) > MAX_LISTED else ''}"

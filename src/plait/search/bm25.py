@@ -31,8 +31,8 @@ from plait.storage.files.text_index import TextIndex, read_words
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot
 from plait.text.analyser import Analyser, QueryTerm
-from plait.text.fts_table import add_words, read_rules, words_schema
-from plait.text.query_terms import spelled
+from plait.text.fts_table import add_to_fts, fts_schema, read_analysis_rules
+from plait.text.query_terms import normalize_terms
 
 # The text index has the idf values of the last compaction. FTS5, which has those of now, answers alone once more than
 # this share of the index is newer or deleted.
@@ -84,11 +84,11 @@ class SnapshotBm25:
         self._fts5 = Fts5Search(catalogue, n_documents)
 
     def search(self, text: str, k: int, doc_filter: DocFilter) -> ScoredDocs:
-        terms = list(self._analyser.match_terms(text).values())
+        terms = list(self._analyser.query_terms(text).values())
         if not terms or k < 1 or (doc_filter is not None and not len(doc_filter)):
             return NO_DOCS
         segment = self.segment_index
-        words = None if segment is None else spelled(terms, self._analyser)
+        words = None if segment is None else normalize_terms(terms, self._analyser)
         if segment is None or words is None:
             return self._fts5.search(terms, k, doc_filter)
         word_counts = _word_counts(words, terms)
@@ -108,16 +108,16 @@ class SnapshotBm25:
 
     def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
         """The document is scored by the same index that `search` uses for it."""
-        terms = self._analyser.match_terms(query)
+        terms = self._analyser.query_terms(query)
         indexes = (self.segment_index, self.recent_index)
         index = next((index for index in indexes if index is not None and _contains(index.docs, doc)), None)
-        words = None if index is None else spelled(list(terms.values()), self._analyser)
+        words = None if index is None else normalize_terms(list(terms.values()), self._analyser)
         if index is None or words is None:
             scores = [self._fts5.word_score(term, doc) for term in terms.values()]
         else:
             with self._kernel_errors():
                 pairs = zip(words, terms.values(), strict=True)
-                scores = [index.word_score(word, doc, term.times) for word, term in pairs]
+                scores = [index.word_score(word, doc, term.count) for word, term in pairs]
         scored = zip(terms.items(), scores, strict=True)
         return {word: (term, score) for (word, term), score in scored if score is not None}
 
@@ -139,7 +139,7 @@ class SnapshotBm25:
         for segment in self._segments:
             file = segment.text_index_file
             fresh = segment.n_live >= (1 - MAX_STALE_SHARE) * n_rows
-            if file is not None and fresh and file.rules == read_rules(self._catalogue):
+            if file is not None and fresh and file.rules == read_analysis_rules(self._catalogue.rows):
                 return segment
         return None
 
@@ -275,9 +275,9 @@ class RecentTextSearch:
         self._statistics = statistics
         # Analysed by SQLite's tokenizer, like the text index of a segment.
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
-            memory.execute(words_schema(analyser))
+            memory.execute(fts_schema(analyser))
             memory.execute("BEGIN")
-            add_words(memory, analyser, documents)
+            add_to_fts(memory, analyser, documents)
             words, sizes, self._rows, self._counts, lengths = read_words(memory, self.docs)
         self._lengths = lengths.astype(np.float64)
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
@@ -345,7 +345,7 @@ def _word_counts(words: Sequence[str], terms: Sequence[QueryTerm]) -> Mapping[st
     """How often the query has each word of the index: terms with the same stem count together."""
     counts: Counter[str] = Counter()
     for word, term in zip(words, terms, strict=True):
-        counts[word] += term.times
+        counts[word] += term.count
     return counts
 
 

@@ -20,7 +20,7 @@ from plait.search.sparse import sparse_queries
 from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot, StoredDocument
-from plait.text.counting import count_words
+from plait.text.query_terms import count_terms
 
 # Lists that are not made from the multi strand: other strands, and what a cross-encoder gives.
 OTHER_LISTS = {"bm25", "dense", "sparse", "rerank", "anncur", "adacur", "axn", "predicted", "round"}
@@ -117,7 +117,7 @@ class Explainer:
         """The words of the query that the document holds, those that add most first."""
         held = bm25_word_scores(self._snapshot, self._query, document.doc)
         asked = [(word, term.is_prefix) for word, (term, _) in held.items()]
-        counts = count_words(document.title, document.text, asked, self._snapshot.analyser)
+        counts = count_terms(document.title, document.text, asked, self._snapshot.analyser)
         found = [
             WordMatch(word, count, part.n_documents, part.idf, part.score)
             for (word, (_, part)), count in zip(held.items(), counts, strict=True)

@@ -57,7 +57,7 @@ class Fts5Search:
         if not rows:
             return None
         n_with = self._n_with(term)
-        return WordScore(rows[0][0] * self._idf_ratio(term) * term.times, n_with, idf(self._n_rows, n_with))
+        return WordScore(rows[0][0] * self._idf_ratio(term) * term.count, n_with, idf(self._n_rows, n_with))
 
     def _late_terms(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
         """The terms of the second step: frequent ones, whose posting lists are long, unless all terms are frequent;
@@ -74,7 +74,7 @@ class Fts5Search:
         among the best k, the second step reads the late terms for those documents only."""
         docs, scores = np.zeros(0, np.int64), np.zeros(0)
         if first:
-            max_gain = sum(MAX_SATURATED * idf(self._n_rows, self._n_with(term)) * term.times for term in late)
+            max_gain = sum(MAX_SATURATED * idf(self._n_rows, self._n_with(term)) * term.count for term in late)
             depth = max(FIRST_STEP_FACTOR * k, MIN_FIRST_STEP)
             docs, scores = self._matches(first, doc_filter, above, depth)
             settled = len(docs) >= k and scores[k - 1] > max_gain
@@ -87,7 +87,7 @@ class Fts5Search:
         parts = [(docs, scores)]
         for term in late:
             matches, raw = self._matches(term.expression, doc_filter, above)
-            parts.append((matches, raw * self._idf_ratio(term) * term.times))
+            parts.append((matches, raw * self._idf_ratio(term) * term.count))
         every, positions = np.unique(np.concatenate([matches for matches, _ in parts]), return_inverse=True)
         total = np.bincount(positions, np.concatenate([gains for _, gains in parts]), len(every))
         return every, total.astype(np.float64)

@@ -25,7 +25,7 @@ from plait.storage.connection import ReadTransaction
 from plait.storage.documents import content_digest, plain_metadata
 from plait.storage.segment_file import FileRecord
 from plait.text.analyser import Analyser
-from plait.text.fts_table import add_words, tidy_words, words_schema
+from plait.text.fts_table import add_to_fts, fts_schema, optimize_fts
 from plait.version import __version__
 
 FORMAT = 4  # of the index as a whole: the newest that this plait reads
@@ -100,7 +100,7 @@ def refuse_newer(path: Path, format_number: int) -> None:
 def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object], analyser: Analyser) -> None:
     """Makes the tables. Within a transaction: a catalogue has all of them or is none."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for statement in [*SCHEMA.split(";\n"), words_schema(analyser)]:
+    for statement in [*SCHEMA.split(";\n"), fts_schema(analyser)]:
         if statement.strip():
             connection.execute(statement)
     counts = {"commit": 0, "next_segment": 1, "n_documents": 0}
@@ -140,7 +140,7 @@ def insert_document(connection: sqlite3.Connection, document: Document, place: P
             document.text,
         ],
     )
-    add_words(connection, analyser, [(place.doc, document.title, document.text)])
+    add_to_fts(connection, analyser, [(place.doc, document.title, document.text)])
 
 
 def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:
@@ -187,7 +187,7 @@ def replace_segments(
     connection.execute(f"DELETE FROM segments {among}")
     connection.execute(f"DELETE FROM tombstones {among}")
     if old is None:
-        tidy_words(connection)
+        optimize_fts(connection)
     if record is not None:
         insert_segment(connection, record)
 

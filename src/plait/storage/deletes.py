@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from plait.storage.catalogue import GRAVES_FORMAT, SegmentRun, chunks, marks, read_count
 from plait.text.analyser import Analyser
-from plait.text.fts_table import remove_words, rewrite_words
+from plait.text.fts_table import rebuild_fts, remove_from_fts
 
 if TYPE_CHECKING:
     from plait.filters import Condition  # readers, who are many, do not wait for it
@@ -67,7 +67,7 @@ def purge_deleted(connection: sqlite3.Connection, analyser: Analyser, stretch: S
         # Few are left: the words of those are fewer than the words to remove.
         connection.execute("DELETE FROM documents WHERE doc IN (SELECT doc FROM graves)")
         connection.execute("DELETE FROM graves")
-        rewrite_words(connection, analyser)
+        rebuild_fts(connection, analyser)
     else:
         _remove(connection, analyser, docs)
 
@@ -103,7 +103,7 @@ def _remove(connection: sqlite3.Connection, analyser: Analyser, docs: Sequence[i
     for some in chunks(docs):
         named = f"WHERE doc IN ({marks(len(some))})"
         sql = f"SELECT doc, title, text FROM documents {named} ORDER BY doc"
-        remove_words(connection, analyser, connection.execute(sql, some).fetchall())
+        remove_from_fts(connection, analyser, connection.execute(sql, some).fetchall())
         connection.execute(f"DELETE FROM documents {named}", some)
         if has_graves:
             connection.execute(f"DELETE FROM graves {named}", some)

@@ -33,7 +33,7 @@ from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
 from plait.storage.tuned_params import read_tuned_params, write_tuned_params
 from plait.storage.writer import Writer
-from plait.text.fts_table import BATCH, read_analyser, rewrite_words
+from plait.text.fts_table import BATCH, read_analyser, rebuild_fts
 
 DERIVED = (CELLS, NEAR, WORDS)  # files that hold nothing which other files do not
 
@@ -179,7 +179,7 @@ def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
     if report.damaged_plan:
         write_tuned_params(connection, None)
-    rewrite_words(connection, read_analyser(connection))  # it may hold words of what is gone
+    rebuild_fts(connection, read_analyser(connection.execute))  # it may hold words of what is gone
     return 0
 
 

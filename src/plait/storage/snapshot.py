@@ -24,7 +24,7 @@ from plait.storage.fsync import storage_errors
 from plait.storage.fusion_weights import SavedWeights, read_weights
 from plait.storage.segment import Segment, open_segment
 from plait.storage.tuned_params import SavedParams, read_tuned_params
-from plait.text.analyser import PLAIN, Analyser
+from plait.text.analyser import DEFAULT_ANALYSER, Analyser
 from plait.text.fts_table import read_analyser
 
 CATALOGUE = "catalogue.sqlite"
@@ -60,7 +60,7 @@ class Snapshot(Closing):
         tuned: SavedParams,
         codes_recall: float | None,
         weights: SavedWeights,
-        analyser: Analyser = PLAIN,
+        analyser: Analyser = DEFAULT_ANALYSER,
     ) -> None:
         """Not to be called: `open` makes it."""
         self.segments, self.spec, self.path = segments, spec, path
@@ -116,7 +116,7 @@ class Snapshot(Closing):
             tuned=read_tuned_params(view),
             codes_recall=read_codes_recall(view),
             weights=read_weights(view),
-            analyser=read_analyser(view),
+            analyser=read_analyser(view.rows),
         )
 
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
@@ -148,7 +148,7 @@ class Snapshot(Closing):
         """What to say of fields that the filter names and no document has; empty if there are none."""
         from plait.filters.unknown_fields import unknown_filter_fields
 
-        return unknown_filter_fields(self.catalogue, filter, self._living)
+        return unknown_filter_fields(self.catalogue.rows, filter, self._living)
 
     def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
         """The documents of these numbers, in this order, each compared with the digest of its content."""

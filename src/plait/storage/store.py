@@ -29,8 +29,8 @@ from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.snapshot import CATALOGUE, Snapshot, StoredDocument
 from plait.text.analyser import VERSION, Analyser
-from plait.text.fts_table import analyser_in, words_meta
-from plait.text.stemming import language_of
+from plait.text.fts_table import analyser_from_meta, analyser_meta
+from plait.text.stemming import stemming_language
 from plait.version import __version__
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Store(Closing):
         self.spec: EmbeddingSpec = meta["shape"]
         self.properties: Mapping[str, Any] = meta["facts"]
         self.pooling: Pooling | None = meta["pooling"]  # as it was at opening; a compaction may have chosen one since
-        self.language = analyser_in(meta).language  # that the full text is stemmed for; None is any
+        self.language = analyser_from_meta(meta).language  # that the full text is stemmed for; None is any
         self._closed = False
 
     @property
@@ -88,7 +88,7 @@ class Store(Closing):
             "fingerprint": fingerprint,
             "shape": _spec_to_json(spec),
             "facts": _properties_to_json(properties),
-            **words_meta(analyser),
+            **analyser_meta(analyser),
         }
         with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def refuse_other_pooling(store: Store, asked: Pooling | None) -> None:
 
 def refuse_other_language(store: Store, asked: str | None) -> None:
     """Raises if the full text of an index is not stemmed as its opener asked. Asking for nothing is always fine."""
-    if asked is None or language_of(asked) == store.language:
+    if asked is None or stemming_language(asked) == store.language:
         return
     made = "without a language" if store.language is None else f"for the language {store.language!r}"
     raise ConfigError(

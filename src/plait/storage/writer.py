@@ -45,12 +45,12 @@ from plait.storage.snapshot import CATALOGUE, Snapshot
 from plait.storage.tuned_params import TunedParams, mark_stale, write_tuned_params
 from plait.storage.validate import check_batch
 from plait.text.fts_table import (
-    has_other_stems,
+    fts_is_fragmented,
+    has_outdated_stems,
+    optimize_fts,
     read_analyser,
-    read_rules,
-    rewrite_words,
-    tidy_words,
-    words_are_in_runs,
+    read_analysis_rules,
+    rebuild_fts,
 )
 
 _SEGMENT_NAME = re.compile(r"\d{6,}")
@@ -80,7 +80,7 @@ class Writer(Closing):
                 try:
                     catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
-                    self._analyser = read_analyser(self._connection)
+                    self._analyser = read_analyser(self._connection.execute)
                     self._renew_stems()
                     self._remove_leftovers()
                 except BaseException:
@@ -232,7 +232,7 @@ class Writer(Closing):
         start = time.perf_counter()
         with storage_errors(self._path):
             number = self._next_number()
-            wanted = CompactionRequest(bits, keep_8bit, retrain, pooling, rules=read_rules(self._connection))
+            wanted = CompactionRequest(bits, keep_8bit, retrain, pooling, rules=read_analysis_rules(self._connection.execute))
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
@@ -272,12 +272,12 @@ class Writer(Closing):
     def _tidy_words(self) -> None:
         """Takes out what is left of words that were removed, in one commit, where something is."""
         with storage_errors(self._path):
-            if not words_are_in_runs(self._connection):
+            if not fts_is_fragmented(self._connection):
                 return
 
         def steps() -> int:
             self._connection.execute("BEGIN IMMEDIATE")
-            tidy_words(self._connection)
+            optimize_fts(self._connection)
             return 0
 
         self._commit(steps, draft=None)
@@ -405,12 +405,12 @@ class Writer(Closing):
     def _renew_stems(self) -> None:
         """Writes all words anew, in one commit, if another version of the stemmer wrote them: this one could neither
         delete them nor find all of them."""
-        if not has_other_stems(self._connection, self._analyser):
+        if not has_outdated_stems(self._connection, self._analyser):
             return
 
         def steps() -> int:
             self._connection.execute("BEGIN IMMEDIATE")
-            rewrite_words(self._connection, self._analyser)
+            rebuild_fts(self._connection, self._analyser)
             return 0
 
         self._commit(steps, draft=None)

@@ -1,10 +1,11 @@
-"""How text becomes the words of the full-text index, the same for documents and for queries.
+"""How text becomes the words of the full-text index, for documents and queries alike.
 
-SQLite's tokenizer does most: it splits at what is not a letter, a digit or a mark, folds case and accents, and stems
-English. Here is what it lacks: compatible forms made one, scripts written without spaces cut into pairs of characters,
-and the stems of other languages, for an index that names its language. The result must not change while an index lives,
-for SQLite deletes a document's words by being told them again; hence Unicode 3.2, which Python keeps frozen, and a
-version in the catalogue.
+SQLite's tokenizer does most of it: it splits text into letters, digits and marks, folds case and accents, and stems
+English. Added here: compatibility normalization (NFKC), pairs of characters for scripts written without spaces, and
+stemming for an index that names another language.
+
+The result must not change while an index lives, because FTS5 deletes the words of a document by analysing it again.
+Hence Unicode 3.2, which Python keeps frozen, and a version in the catalogue.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from plait.text.stemming import language_of, stem_words
+from plait.text.stemming import stem_words, stemming_language
 from plait.text.stopwords import STOPWORDS
 
-# Rules 1 are those of an index without a language, rules 2 those of one with it, which older versions of plait lack.
-PLAIN_VERSION, VERSION = 1, 2
-# Marks belong to words: without Mn and Mc, Hindi and Thai fall apart at every vowel sign.
-_WORDS = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-# A word asked for twice weighs double, as BM25 has it. A document pasted as a query has some words dozens of times:
-# each time costs another reading of their lists, and beyond this number they lead away from the rest of the query.
-MOST_TIMES = 4
+VERSION = 1  # of the rules below; the catalogue stores it
+# Marks belong to words: without Mn and Mc, Hindi and Thai are split at every vowel sign.
+_TOKENIZER = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+# BM25 counts a repeated query word again. A document pasted as a query repeats words dozens of times: each repetition
+# costs another pass over the posting list, and beyond this number it hides the rest of the query.
+MAX_TERM_COUNT = 4
 
-# Characters that normalisation leaves alone and that join nothing before them; the rest goes through it, which is slow.
+# Characters that normalization never changes; only the others are normalized, because it is slow.
 _INERT = (
     "\x00-\x7f\u00c0-\u00ff\u0e01-\u0e32\u0e34-\u0e37\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 )
@@ -42,27 +42,27 @@ _SPACELESS = (
 )
 
 
-# Compiling these takes longer than a whole search, so each is compiled when a text first needs it; `re` keeps them.
-_UNSETTLED = f"(?s:.?)[^{_INERT}]+"
-_RUN = f"[{_SPACELESS}]+"
+# Compiling these takes longer than a search, so each is compiled when a text first needs it; `re` caches them.
+_TO_NORMALIZE = f"(?s:.?)[^{_INERT}]+"
+_SPACELESS_RUN = f"[{_SPACELESS}]+"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
-    """A word of a query, as FTS5 is to look for it."""
+    """A word of a query, as an FTS5 expression."""
 
     expression: str
-    times: int  # that it weighs
+    count: int  # how often the query has it, at most MAX_TERM_COUNT
 
     @property
     def word(self) -> str:
-        """As the tokenizer is to see it."""
+        """The word inside the expression."""
         return self.expression.split('"')[1]
 
     @property
     def repeated(self) -> str:
-        """As often as it weighs: FTS5 adds up the scores of all parts of an expression."""
-        return " OR ".join([self.expression] * self.times)
+        """The expression `count` times: FTS5 adds up the scores of all parts."""
+        return " OR ".join([self.expression] * self.count)
 
     @property
     def is_prefix(self) -> bool:
@@ -71,88 +71,85 @@ class QueryTerm:
 
 @dataclass(frozen=True, slots=True)
 class Analyser:
-    """The analysis of one index."""
+    """The text analysis of one index."""
 
-    language: str | None = None  # what to stem; None stems English, and is for texts of any language
+    language: str | None = None  # the language to stem; None stems English and suits texts in any language
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "language", language_of(self.language))
+        object.__setattr__(self, "language", stemming_language(self.language))
 
     @property
     def tokenizer(self) -> str:
-        """What SQLite makes of the words that it is given."""
-        return _WORDS if self.language is not None else f"porter {_WORDS}"
-
-    @property
-    def version(self) -> int:
-        return PLAIN_VERSION if self.language is None else VERSION
+        """The `tokenize` option of the FTS5 table."""
+        return _TOKENIZER if self.language is not None else f"porter {_TOKENIZER}"
 
     def analyse(self, text: str) -> str:
-        """The text as the tokenizer is to see it."""
-        return self.stemmed(_settled(text))
+        """The text to give to SQLite's tokenizer."""
+        return self.stemmed(_normalized(text))
 
     def words(self, text: str) -> set[str]:
-        """The words of a text, near to what the index makes of them: for telling which text has most of a query's."""
+        """The words of a text, nearly as the index has them: to compare passages by the words of a query."""
         return {word.casefold() for word in _split(self.analyse(text))}
 
-    def match_terms(self, query: str) -> dict[str, QueryTerm]:
-        """The words of a query and how each is found. Stop words count only in a query that has nothing else: "to be or
-        not to be" is still found.
+    def query_terms(self, query: str) -> dict[str, QueryTerm]:
+        """The words of a query with their FTS5 terms. Stop words are dropped unless the query has nothing else, so "to
+        be or not to be" still matches.
 
-        Words hold letters, digits and marks alone, and are quoted, so that no operator of FTS5 can be smuggled in.
+        Words have only letters, digits and marks, and are quoted, so a query cannot use FTS5's operators.
         """
-        return dict(_match_terms(self, query))
+        return dict(_query_terms(self, query))
 
-    def stemmed(self, settled: str) -> str:
-        """The words of a text that is analysed but for this last step."""
-        return settled if self.language is None else stem_words(settled, self.language)
+    def stemmed(self, normalized: str) -> str:
+        """The last step of `analyse`: stems every word if the index has a language."""
+        return normalized if self.language is None else stem_words(normalized, self.language)
 
 
-@lru_cache(maxsize=64)  # a hybrid search asks twice
-def _match_terms(analyser: Analyser, query: str) -> list[tuple[str, QueryTerm]]:
-    words = Counter(word for word in _split(_settled(query)) if any(map(_is_letter_or_digit, word)))
-    # The last character of a run is there for documents; in a query the pair before it says more.
-    tails = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
-    asked = {word: n_times for word, n_times in words.items() if word not in tails}
-    # The list is English, and has words of other languages among it that mean something there.
-    telling = asked if analyser.language else {word: n for word, n in asked.items() if word.lower() not in STOPWORDS}
+DEFAULT_ANALYSER = Analyser()
+
+
+@lru_cache(maxsize=64)  # hybrid search analyses a query twice
+def _query_terms(analyser: Analyser, query: str) -> list[tuple[str, QueryTerm]]:
+    words = Counter(word for word in _split(_normalized(query)) if any(map(_is_letter_or_digit, word)))
+    # A run of characters without spaces ends with its last character alone, for documents. In a query the pair before
+    # it is more specific.
+    last_characters = {word[1] for word in words if len(word) == 2 and _is_spaceless(word)}
+    counts = {word: count for word, count in words.items() if word not in last_characters}
+    # The stop words are English; some of them mean something else in another language.
+    content = counts if analyser.language else {word: n for word, n in counts.items() if word.lower() not in STOPWORDS}
     return [
-        (word, QueryTerm(_term(analyser.stemmed(word)), min(n_times, MOST_TIMES)))
-        for word, n_times in (telling or asked).items()
+        (word, QueryTerm(_expression(analyser.stemmed(word)), min(count, MAX_TERM_COUNT)))
+        for word, count in (content or counts).items()
     ]
 
 
-PLAIN = Analyser()
-
-
-def _settled(text: str) -> str:
-    """Compatible forms made one, and pairs of characters where words are not spaced."""
+def _normalized(text: str) -> str:
+    """NFKC, and pairs of characters for scripts without spaces."""
     if text.isascii():
         return text
-    settled = re.sub(_UNSETTLED, lambda found: unicodedata.ucd_3_2_0.normalize("NFKC", found[0]), text)
-    return re.sub(_RUN, _pairs, settled)
+    normalized = re.sub(_TO_NORMALIZE, lambda found: unicodedata.ucd_3_2_0.normalize("NFKC", found[0]), text)
+    return re.sub(_SPACELESS_RUN, _pairs, normalized)
 
 
-def _split(settled: str) -> list[str]:
-    if settled.isascii():
-        return re.findall("[A-Za-z0-9]+", settled)
-    return "".join(char if _is_word_char(char) else " " for char in settled).split()
+def _split(normalized: str) -> list[str]:
+    if normalized.isascii():
+        return re.findall("[A-Za-z0-9]+", normalized)
+    return "".join(char if _is_word_char(char) else " " for char in normalized).split()
 
 
 def _pairs(found: re.Match[str]) -> str:
-    """Overlapping pairs of a run, then its last character: each character of the run so begins some word."""
+    """Overlapping pairs of a run, then its last character, so that every character of the run begins a word."""
     run = found[0]
     pairs = [run[start : start + 2] for start in range(len(run))]
     return f" {' '.join(pairs)} "
 
 
-def _term(word: str) -> str:
-    # One such character on its own asks for every pair that begins with it: 茶 finds 茶道.
+def _expression(word: str) -> str:
+    # A single character of such a script matches every pair that begins with it: 茶 matches 茶道.
     return f'"{word}" *' if len(word) == 1 and _is_spaceless(word) else f'"{word}"'
 
 
 def _is_spaceless(word: str) -> bool:
-    return not word.isascii() and re.fullmatch(_RUN, word) is not None
+    return not word.isascii() and re.fullmatch(_SPACELESS_RUN, word) is not None
 
 
 def _is_word_char(char: str) -> bool:

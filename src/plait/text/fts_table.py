@@ -1,109 +1,110 @@
-"""The full-text table of the catalogue: the words of each document, as the analyser of the index makes them.
+"""The full-text table `words` of the catalogue (FTS5): the words of each document, as the analyser makes them.
 
-The table keeps no texts. It takes a document's words out by being told them again, so words must be made the same way
-for as long as the index lives. Stemmers are another project's, and may change; then all words are written anew. Each
-function that changes the table is a step within a transaction of its caller.
+The table stores no texts. FTS5 removes a document by being given its words again, so the analysis must not change while
+the index lives. Stemmers come from another project and may change; then the table is rebuilt. Functions that change the
+table run inside the caller's transaction.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from plait.errors import ConfigError, CorruptIndexError
-from plait.storage.connection import ReadTransaction
-from plait.text.analyser import Analyser
+from plait.text.analyser import VERSION, Analyser
 from plait.text.stemming import stemmer_version
 
-BATCH = 1000  # documents whose texts are held at a time
-LANGUAGE, STEMMER = "language", "stemmer"  # keys of meta that only an index with a language has
+BATCH = 1000  # documents whose texts are in memory at a time
+ANALYSER, LANGUAGE, STEMMER = "analyser", "language", "stemmer"  # keys of meta; the last two only with a language
 
-Words = Iterable[tuple[int, str, str]]  # document number, title, text
+Select = Callable[[str], Iterable[tuple[Any, ...]]]  # runs a SELECT, such as `sqlite3.Connection.execute`
+Documents = Iterable[tuple[int, str, str]]  # document number, title, text
 
 
-def words_schema(analyser: Analyser) -> str:
-    """The statement that makes the table."""
+def fts_schema(analyser: Analyser) -> str:
+    """The SQL that creates the table."""
     return f"CREATE VIRTUAL TABLE words USING fts5 (title, text, content = '', tokenize = \"{analyser.tokenizer}\")"
 
 
-def words_meta(analyser: Analyser) -> dict[str, object]:
-    """What the catalogue says of the analyser."""
-    told: dict[str, object] = {"analyser": analyser.version}
+def analyser_meta(analyser: Analyser) -> dict[str, object]:
+    """The entries of the catalogue's meta table that describe the analyser."""
+    meta: dict[str, object] = {ANALYSER: VERSION}
     if analyser.language is not None:
-        told |= {LANGUAGE: analyser.language, STEMMER: stemmer_version()}
-    return told
+        meta |= {LANGUAGE: analyser.language, STEMMER: stemmer_version()}
+    return meta
 
 
-def analyser_in(meta: Mapping[str, Any]) -> Analyser:
-    """The analyser of an index, from its meta."""
-    language = meta.get(LANGUAGE)
+def analyser_from_meta(meta: Mapping[str, Any]) -> Analyser:
+    """The analyser of an index, from its meta table."""
+    version, language = meta.get(ANALYSER), meta.get(LANGUAGE)
     try:
         analyser = Analyser(language)
     except ConfigError as error:
-        raise CorruptIndexError(f"the catalogue names a language that is not known: {error}") from error
-    if analyser.version != meta.get("analyser"):
+        raise CorruptIndexError(f"the catalogue names an unknown language: {error}") from error
+    if version != VERSION or (language is None) != (meta.get(STEMMER) is None):
         raise CorruptIndexError(
-            f"the catalogue splits words by rules {meta.get('analyser')!r}, and says that its language is "
-            f"{language!r}; one of them is damaged"
+            f"the catalogue is damaged: its analyser has version {version!r}, language {language!r} and stemmer "
+            f"{meta.get(STEMMER)!r}"
         )
     return analyser
 
 
-def read_analyser(view: ReadTransaction | sqlite3.Connection) -> Analyser:
-    sql = "SELECT key, value FROM meta WHERE key IN ('analyser', 'language')"
-    return analyser_in(dict(view.rows(sql) if isinstance(view, ReadTransaction) else view.execute(sql).fetchall()))
+def read_analyser(select: Select) -> Analyser:
+    return analyser_from_meta(
+        dict(select("SELECT key, value FROM meta WHERE key IN ('analyser', 'language', 'stemmer')"))
+    )
 
 
-def read_rules(view: ReadTransaction | sqlite3.Connection) -> str:
-    """What the words of the table were made by: other rules may spell a word otherwise."""
-    sql = "SELECT value FROM meta WHERE key IN ('analyser', 'language', 'stemmer') ORDER BY key"
-    rows = view.rows(sql) if isinstance(view, ReadTransaction) else view.execute(sql).fetchall()
+def read_analysis_rules(select: Select) -> str:
+    """All that the words of the table depend on, in one string: version, language and stemmer."""
+    rows = select("SELECT value FROM meta WHERE key IN ('analyser', 'language', 'stemmer') ORDER BY key")
     return " ".join(str(value) for (value,) in rows)
 
 
-def add_words(connection: sqlite3.Connection, analyser: Analyser, documents: Words) -> None:
-    _tell(connection, analyser, "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", documents)
+def add_to_fts(connection: sqlite3.Connection, analyser: Analyser, documents: Documents) -> None:
+    _execute(connection, analyser, "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", documents)
 
 
-def remove_words(connection: sqlite3.Connection, analyser: Analyser, documents: Words) -> None:
-    """Takes out what was written. Costs what adding it did, and goes in the order of the numbers: the table gathers
-    changes in memory only while those rise."""
-    _tell(connection, analyser, "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)", documents)
+def remove_from_fts(connection: sqlite3.Connection, analyser: Analyser, documents: Documents) -> None:
+    """Removes documents, given as they were added. Costs as much as adding them. Give ascending numbers: FTS5 buffers
+    changes in memory only while the numbers rise."""
+    sql = "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)"
+    _execute(connection, analyser, sql, documents)
 
 
-def rewrite_words(connection: sqlite3.Connection, analyser: Analyser) -> None:
-    """All words anew, from the texts."""
+def rebuild_fts(connection: sqlite3.Connection, analyser: Analyser) -> None:
+    """Fills the table again from the texts of all documents."""
     connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
     last = -1
     while rows := connection.execute(
         "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
     ).fetchall():
         last = rows[-1][0]
-        add_words(connection, analyser, rows)
+        add_to_fts(connection, analyser, rows)
     if analyser.language is not None:
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", [stemmer_version(), STEMMER])
 
 
-def tidy_words(connection: sqlite3.Connection) -> None:
-    """One sorted run in the place of many, without what is left of words that were removed."""
+def optimize_fts(connection: sqlite3.Connection) -> None:
+    """Merges the b-trees of the table into one, without the leftovers of removed documents."""
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 
-def words_are_in_runs(connection: sqlite3.Connection) -> bool:
-    """Whether there is more than one sorted run, so that `tidy_words` has something to do: what is removed stands in a
-    later run than what was added, until the two become one."""
+def fts_is_fragmented(connection: sqlite3.Connection) -> bool:
+    """Whether the table has more than one b-tree, so that `optimize_fts` has work to do: a removal stays in a later
+    b-tree than the words it removes until the two are merged."""
     return bool(connection.execute("SELECT COUNT(DISTINCT segid) > 1 FROM words_idx").fetchone()[0])
 
 
-def has_other_stems(connection: sqlite3.Connection, analyser: Analyser) -> bool:
-    """Whether the words were stemmed by other algorithms than those that are installed."""
+def has_outdated_stems(connection: sqlite3.Connection, analyser: Analyser) -> bool:
+    """Whether the words were stemmed by another version of the stemmers than the installed one."""
     if analyser.language is None:
         return False
     row = connection.execute("SELECT value FROM meta WHERE key = ?", [STEMMER]).fetchone()
     return row is None or row[0] != stemmer_version()
 
 
-def _tell(connection: sqlite3.Connection, analyser: Analyser, sql: str, documents: Words) -> None:
+def _execute(connection: sqlite3.Connection, analyser: Analyser, sql: str, documents: Documents) -> None:
     analyse = analyser.analyse
     connection.executemany(sql, ((doc, analyse(title), analyse(text)) for doc, title, text in documents))

@@ -1,5 +1,7 @@
-"""Words of a query as the full-text index spells them: folded and stemmed. SQLite's own tokenizer is asked, through a
-full-text index in memory that never holds more than one query."""
+"""Query terms as the full-text index sees them: normalized to the words of the index, and counted in one document.
+
+Both use SQLite's tokenizer, through FTS5 tables in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +9,89 @@ import os
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 
-from plait.text.analyser import Analyser, QueryTerm
+from plait.text.analyser import DEFAULT_ANALYSER, Analyser, QueryTerm
+from plait.text.fts_table import add_to_fts, fts_schema
 
-MOST_KNOWN = 20_000  # words that are remembered
+MAX_CACHED_WORDS = 20_000
 
 _lock = threading.Lock()
-_open: dict[tuple[int, str], sqlite3.Connection] = {}  # by the process that made it, and the tokenizer
-_known: dict[tuple[str, str], str | None] = {}  # by the tokenizer and the word
+_connections: dict[tuple[int, str], sqlite3.Connection] = {}  # by process and tokenizer
+_cache: dict[tuple[str, str], str | None] = {}  # by tokenizer and word
 
 
-def spelled(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str] | None:
-    """Each of the terms as the index has it; None where one of them is not a word there: the beginning of some, or
-    several."""
+def normalize_terms(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str] | None:
+    """The word of the index for each term: case folded, stemmed. None if a term is not exactly one word of the index: a
+    prefix, or text that SQLite splits."""
     if any(term.is_prefix for term in terms):
         return None
     tokenizer, words = analyser.tokenizer, [term.word for term in terms]
     with _lock:
-        new = [word for word in dict.fromkeys(words) if (tokenizer, word) not in _known]
-        if len(_known) + len(new) > MOST_KNOWN:
-            _known.clear()
+        new = [word for word in dict.fromkeys(words) if (tokenizer, word) not in _cache]
+        if len(_cache) + len(new) > MAX_CACHED_WORDS:
+            _cache.clear()
             new = list(dict.fromkeys(words))
         if new:
-            _known.update(zip(((tokenizer, word) for word in new), _asked(tokenizer, new), strict=True))
-        found = [_known[tokenizer, word] for word in words]
-    spellings = [word for word in found if word]
-    return spellings if len(spellings) == len(terms) else None
+            _cache.update(zip(((tokenizer, word) for word in new), _tokenize(tokenizer, new), strict=True))
+        normalized = [_cache[tokenizer, word] for word in words]
+    present = [word for word in normalized if word]
+    return present if len(present) == len(terms) else None
 
 
-def _asked(tokenizer: str, words: Sequence[str]) -> list[str | None]:
-    """What the tokenizer makes of each of the words; None where that is not one word."""
+def count_terms(
+    title: str, text: str, terms: Sequence[tuple[str, bool]], analyser: Analyser = DEFAULT_ANALYSER
+) -> list[int]:
+    """How often title and text have each term: (word, whether it is a prefix). The full-text table stores neither texts
+    nor counts that can be read by document, so the document is analysed again."""
+    if not terms:
+        return []
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.execute(fts_schema(analyser))
+        memory.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (words, instance)")
+        add_to_fts(memory, analyser, [(0, title, text)])  # document 0; the terms are documents from 1
+        stemmed = ((number, analyser.stemmed(word)) for number, (word, _) in enumerate(terms, 1))
+        memory.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", stemmed)
+        words: dict[tuple[int, str], list[str]] = {}
+        for doc, column, word in memory.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
+            words.setdefault((doc, column), []).append(word or "")  # None is an accent alone, folded to nothing
+    columns = [words.get((0, column), []) for column in ("title", "text")]
+    return [
+        sum(_count(column, words.get((number, "text"), []), is_prefix=is_prefix) for column in columns)
+        for number, (_, is_prefix) in enumerate(terms, 1)
+    ]
+
+
+def _count(words: Sequence[str], term: Sequence[str], *, is_prefix: bool) -> int:
+    if not term:
+        return 0
+    if is_prefix:
+        return sum(word.startswith(term[0]) for word in words)
+    # A term is one word, unless SQLite's Unicode is older than Python's and splits it: then it is a phrase.
+    size = len(term)
+    return sum(list(words[at : at + size]) == list(term) for at in range(len(words) - size + 1))
+
+
+def _tokenize(tokenizer: str, words: Sequence[str]) -> list[str | None]:
+    """Each word as the tokenizer writes it; None if it becomes no word or several."""
     connection = _connection(tokenizer)
     connection.execute("BEGIN")
     try:
-        connection.executemany("INSERT INTO asked (rowid, words) VALUES (?, ?)", enumerate(words))
-        found = connection.execute("SELECT doc, term FROM seen").fetchall()
+        connection.executemany("INSERT INTO queries (rowid, words) VALUES (?, ?)", enumerate(words))
+        rows = connection.execute("SELECT doc, term FROM instances").fetchall()
     finally:
         connection.execute("ROLLBACK")
-    spellings: list[list[str]] = [[] for _ in words]
-    for number, spelling in found:
-        spellings[number].append(spelling)
-    return [own[0] if len(own) == 1 else None for own in spellings]
+    tokens: list[list[str]] = [[] for _ in words]
+    for number, token in rows:
+        tokens[number].append(token)
+    return [found[0] if len(found) == 1 else None for found in tokens]
 
 
 def _connection(tokenizer: str) -> sqlite3.Connection:
-    key = os.getpid(), tokenizer  # made when first needed, and again after a fork
-    if key not in _open:
+    key = os.getpid(), tokenizer  # a forked process must not use its parent's connection
+    if key not in _connections:
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        connection.execute(f'CREATE VIRTUAL TABLE asked USING fts5 (words, tokenize = "{tokenizer}")')
-        connection.execute("CREATE VIRTUAL TABLE seen USING fts5vocab (asked, instance)")
-        _open[key] = connection
-    return _open[key]
+        connection.execute(f'CREATE VIRTUAL TABLE queries USING fts5 (words, tokenize = "{tokenizer}")')
+        connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (queries, instance)")
+        _connections[key] = connection
+    return _connections[key]

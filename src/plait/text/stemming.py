@@ -1,7 +1,7 @@
-"""Stemming of languages other than English, by the Snowball algorithms. An index names its language; texts do not.
+"""Stemming by the Snowball algorithms. The language is a property of the index, not of single texts.
 
-Stems are written into the index and must be met again by later queries and deletes, so an index also remembers which
-version of the algorithms made them: see `plait.text.fts_table`.
+Later queries and deletes must produce the same stems as the index has, so the index also stores the version of the
+algorithms: see `plait.text.fts_table`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 
 from plait.errors import ConfigError
 
-# Codes of ISO 639-1, except where there is none, and what Snowball calls the language.
-STEMMED = {
+# ISO 639-1 code to Snowball's name of the language; English is separate, because SQLite stems it.
+STEMMERS = {
     "ar": "arabic",
     "ca": "catalan",
     "cs": "czech",
@@ -51,76 +51,75 @@ STEMMED = {
     "tr": "turkish",
     "yi": "yiddish",
 }
-# Not a language that an index names: its full text has English stems without being told.
-ENGLISH = {"en": "english"}
-# What an index does without being told: English is stemmed, and scripts without spaces are cut into pairs.
-BY_DEFAULT = ("en", "ja", "km", "ko", "lo", "my", "th", "zh")
+ENGLISH_STEMMER = {"en": "english"}
+# Languages that the default analysis serves: English is stemmed, and scripts without spaces become pairs of characters.
+DEFAULT_LANGUAGES = ("en", "ja", "km", "ko", "lo", "my", "th", "zh")
 
-# Letters and digits with the marks that these languages write on them; \w leaves marks out.
+# The combining marks of these languages, which \w does not match.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0b82\u0bbe-\u0bcd\u0bd7"
 )
 _WORD = f"(?:[^\\W_]|[{_MARKS}])+"
-# The small letters of I and İ are ı and i in Turkish alone; both end as i, for names are often typed without the dot.
+# In Turkish, I and İ are the capitals of ı and i. All four become i, because names are often typed without the dot.
 _TURKISH_CAPITALS = str.maketrans({"I": "ı", "İ": "i"})
-_KEPT_STEMS = 1 << 16
-_LONGEST = 64  # characters; what is longer is no word of a language
+_MAX_CACHED_STEMS = 1 << 16
+_MAX_WORD = 64  # characters; a longer string is not a word
 
 Stem = Callable[[str], str]
 
 
-def language_of(given: str | None) -> str | None:
-    """The language to stem, or None where the default analysis serves it. Takes de, DE and de-AT."""
+def stemming_language(given: str | None) -> str | None:
+    """The code of the language to stem, or None if the default analysis serves it. Accepts de, DE and de-AT."""
     if given is None:
         return None
     if not isinstance(given, str):
-        raise ConfigError(f"language is {given!r}; it must be a code such as 'de'")
+        raise ConfigError(f"language is {given!r}; it must be a language code such as 'de'")
     code = re.split(r"[-_]", given.strip().lower())[0]
-    if code in STEMMED:
+    if code in STEMMERS:
         return code
-    if code in BY_DEFAULT:
+    if code in DEFAULT_LANGUAGES:
         return None
     raise ConfigError(
-        f"there is no stemmer for the language {given!r}; leave language out, which suits any language, or choose one "
-        f"of {', '.join(sorted([*STEMMED, *BY_DEFAULT]))}"
+        f"there is no stemmer for the language {given!r}; leave language out (the default suits any language), or "
+        f"choose one of {', '.join(sorted([*STEMMERS, *DEFAULT_LANGUAGES]))}"
     )
 
 
 def stem_word(word: str, language: str) -> str:
-    """The stem of one word, of English as well."""
+    """The stem of one word; the language may also be English."""
     return _stemmer(language)(word)
 
 
 def stem_words(text: str, language: str) -> str:
-    """The text with each of its words in lower case and stemmed; all else stays where it is."""
+    """The text with every word in lower case and stemmed; the characters between words stay."""
     stem = _stemmer(language)
     return re.sub(_WORD, lambda found: stem(found[0]), text)
 
 
 @cache
 def _stemmer(language: str) -> Stem:
-    """Of one word. The written-out Python is asked for by name: an installed PyStemmer may have other stems."""
-    name = (STEMMED | ENGLISH)[language]
+    """The stemmer for single words. Imports the pure-Python algorithm: an installed PyStemmer may give other stems."""
+    name = (STEMMERS | ENGLISH_STEMMER)[language]
     module = importlib.import_module(f"snowballstemmer.{name}_stemmer")
     algorithm = getattr(module, f"{name.title()}Stemmer")()
-    turn = threading.Lock()  # the algorithm keeps the word it is at
+    lock = threading.Lock()  # the algorithm object holds the current word
 
-    @lru_cache(_KEPT_STEMS)
+    @lru_cache(_MAX_CACHED_STEMS)
     def stem(word: str) -> str:
-        small = (word.translate(_TURKISH_CAPITALS) if language == "tr" else word).lower()
-        if len(small) > _LONGEST:
-            return small
-        with turn:
-            found: str = algorithm.stemWord(small) or small
-        return found.replace("ı", "i") if language == "tr" else found
+        lower = (word.translate(_TURKISH_CAPITALS) if language == "tr" else word).lower()
+        if len(lower) > _MAX_WORD:
+            return lower
+        with lock:
+            stemmed: str = algorithm.stemWord(lower) or lower
+        return stemmed.replace("ı", "i") if language == "tr" else stemmed
 
     return stem
 
 
 @cache
 def stemmer_version() -> str:
-    """What the stems of a text depend on besides its language: the algorithms, and which characters are letters."""
+    """All that stems depend on besides the language: the algorithms, and the characters that are letters."""
     from importlib.metadata import version
 
     return f"snowball {version('snowballstemmer')}, unicode {unicodedata.unidata_version}"

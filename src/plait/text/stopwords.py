@@ -1,8 +1,8 @@
-"""English words that carry a question and not its subject. A query leaves them out unless it has no others.
+"""English stop words. A query drops them unless it has no other words.
 
-They are dropped from queries alone, so the list may change without touching any index. Without it, a question that
-shares only "how do I" with a document would still rank it, and fusion, which looks at ranks, would believe it; and each
-such word makes SQLite read most of the index.
+Only queries drop them, so the list may change without touching any index. Without it, a document that shares only "how
+do I" with a query would be ranked, and rank fusion would count that; and each such word makes SQLite read most of the
+index.
 """
 
 _WORDS = """

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from plait.encode.model_card import POOLINGS, DocumentReading, Expansion, QueryReading
 from plait.errors import ConfigError
-from plait.text.stemming import ENGLISH, STEMMED
+from plait.text.stemming import ENGLISH_STEMMER
+from plait.text.stemming import STEMMERS as OTHER_STEMMERS
 
-STEMMERS = STEMMED | ENGLISH
+STEMMERS = OTHER_STEMMERS | ENGLISH_STEMMER
 MIXERS = ("positions", "flat")
 N_SMALL_HEADS = 4  # of attention in the layers that plait puts above a backbone
 DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)

@@ -16,9 +16,8 @@ from plait.storage.check import check
 from plait.storage.files import text_index as words_file
 from plait.storage.segment_file import SegmentFile
 from plait.storage.store import Store
-from plait.text import query_terms as spelling
-from plait.text.analyser import PLAIN, Analyser
-from plait.text.query_terms import spelled
+from plait.text.analyser import DEFAULT_ANALYSER, Analyser
+from plait.text.query_terms import normalize_terms
 
 WORDS = [
     "river",
@@ -83,8 +82,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def as_spelled(query: str, analyser: Analyser = PLAIN) -> list[str] | None:
-    return spelled(list(analyser.match_terms(query).values()), analyser)
+def as_spelled(query: str, analyser: Analyser = DEFAULT_ANALYSER) -> list[str] | None:
+    return normalize_terms(list(analyser.query_terms(query).values()), analyser)
 
 
 def both(
@@ -184,11 +183,6 @@ def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
         assert bm25_of(snapshot).text_segment is not None
 
 
-def test_words_are_spelled_as_the_index_does() -> None:
-    assert as_spelled("Rivers river running ตลาด") == ["river", "river", "run", "ตล", "ลา", "าด"]
-    assert as_spelled("Häuser rivers", Analyser("de")) == ["haus", "riv"]
-
-
 def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words_file, "LANDMARKS", 3)
     with Store.open(path, read_only=True).snapshot() as snapshot:
@@ -199,14 +193,6 @@ def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatc
         assert [words.place_of(word) for word in held] == list(range(len(held)))
         others = ["", "!", *(word + "~" for word in held), "\U0010ffff"]
         assert [words.place_of(word) for word in others] == [None] * len(others)
-
-
-def test_spellings_are_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spelling, "MOST_KNOWN", 3)
-    for _ in range(2):
-        assert as_spelled("lakes rivers") == ["lake", "river"]
-        assert as_spelled("rivers hills roads") == ["river", "hill", "road"]
-    assert len(spelling._known) <= 3
 
 
 @pytest.mark.parametrize("query", QUERIES)

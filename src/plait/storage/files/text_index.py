@@ -30,7 +30,7 @@ from plait.scoring.bm25 import saturated
 from plait.scoring.sparse import Impacts
 from plait.storage.segment_file import FileRecord, SegmentFile
 from plait.storage.segment_file_writer import ArraySource, write_file
-from plait.text.fts_table import read_rules
+from plait.text.fts_table import read_analysis_rules
 
 WORDS = "words.plait"
 FEWEST_DOCUMENTS, MOST_DOCUMENTS = 20_000, 5_000_000  # the file is made in memory
@@ -219,7 +219,7 @@ def write_text_index(path: Path, connection: sqlite3.Connection, docs: NDArray[n
         "segment": number,
         "window_rows": WINDOW_ROWS,
         "mean_length": mean_length,
-        "rules": read_rules(connection),
+        "rules": read_analysis_rules(connection.execute),
     }
     return write_file(path, "words", arrays, attributes=attributes)
 
