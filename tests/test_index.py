@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plait
+import plait.errors
 from encoders import WordEncoder
 from plait.embeddings import Embeddings
 from plait.errors import ConfigError, DocumentError, EncoderMismatchError, InputError, NotAnIndexError, QueryError
@@ -220,3 +221,20 @@ def test_merging_can_be_left_out(index: plait.Index) -> None:
     for number in range(20):
         index.add([{"id": f"n{number}", "text": f"number {number}"}], merge=False)
     assert index.info().segments == before + 20
+
+
+def test_create_makes_a_new_index_and_open_opens_one_that_exists(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    with pytest.raises(NotAnIndexError):
+        plait.Index.open(path)
+    with plait.Index.create(path, encoder=WordEncoder()) as index:
+        index.add([{"id": "a", "text": "one"}])
+    with pytest.raises(plait.StoreError, match="holds an index already"):
+        plait.Index.create(path, encoder=WordEncoder())
+    with plait.Index.open(path, encoder=WordEncoder(), read_only=True) as index:
+        assert len(index) == 1
+
+
+def test_every_error_is_exported() -> None:
+    errors = {name for name, value in vars(plait.errors).items() if isinstance(value, type)}
+    assert errors <= set(plait.__all__)

@@ -1,4 +1,4 @@
-"""What encoding gives: the three kinds of representation, as plain arrays. No padding, no masks, no model."""
+"""What an encoder returns: dense, sparse and multi-vector embeddings as plain arrays, without padding or masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = NDArray[np.float16] | NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiVectors:
-    """A batch of items of many vectors each; item i owns values[offsets[i]:offsets[i + 1]]."""
+    """A batch of items with many vectors each; those of item i are values[offsets[i]:offsets[i + 1]]."""
 
     values: Rows  # (rows, dim)
     offsets: NDArray[np.int64]  # (items + 1,)
@@ -26,14 +26,16 @@ class MultiVectors:
         offsets = self.offsets
         if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype != np.int64:
             raise InputError(
-                f"offsets have shape {offsets.shape} and type {offsets.dtype}; they must be one int64 for each item, "
-                "and one more"
+                f"offsets have shape {offsets.shape} and type {offsets.dtype}; they must be int64 of shape (items + 1,)"
             )
         if offsets[0] != 0 or offsets[-1] != len(self.values) or np.any(offsets[1:] < offsets[:-1]):
             raise InputError(
-                f"offsets must rise from 0 to the number of rows, {len(self.values)}; they go from {offsets[0]} to "
+                f"offsets must ascend from 0 to the number of rows, {len(self.values)}; they go from {offsets[0]} to "
                 f"{offsets[-1]}"
             )
+
+    def __repr__(self) -> str:
+        return f"MultiVectors({len(self)} items, {len(self.values)} rows of {self.dim} x {self.values.dtype})"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -50,16 +52,16 @@ class MultiVectors:
 
     @classmethod
     def from_items(cls, items: Sequence[Rows], *, dim: int | None = None) -> MultiVectors:
-        """One batch from arrays of (rows, dim) each; `dim` is needed only where there are no items."""
+        """A batch from one (rows, dim) array for each item; `dim` is used only if there are no items."""
         if not items:
             return cls(np.zeros((0, dim or 0), np.float32), np.zeros(1, np.int64))
         offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum([len(rows) for rows in items], out=offsets[1:])
-        values: Rows = np.concatenate(items)  # type: ignore[assignment]  # both kinds of rows at once have no type
+        values: Rows = np.concatenate(items)  # type: ignore[assignment]  # numpy has no type for a union of dtypes
         return cls(values, offsets)
 
     def take(self, items: Sequence[int] | NDArray[np.int64]) -> MultiVectors:
-        """The named items, in the order named, as a copy."""
+        """A copy of the given items, in the given order."""
         picked = [self[int(item)] for item in items]
         if not picked:
             return MultiVectors(self.values[:0], np.zeros(1, np.int64))
@@ -68,9 +70,9 @@ class MultiVectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVectors:
-    """A batch of weighted terms; item i owns terms[offsets[i]:offsets[i + 1]] and the weights beside them."""
+    """A batch of weighted terms; those of item i are terms[offsets[i]:offsets[i + 1]], with weights alike."""
 
-    terms: NDArray[np.int32]  # (entries,), ascending within an item, no term twice
+    terms: NDArray[np.int32]  # (entries,), ascending within an item, without repeats
     weights: NDArray[np.float32]  # (entries,)
     offsets: NDArray[np.int64]  # (items + 1,)
 
@@ -78,12 +80,15 @@ class SparseVectors:
         terms, offsets = self.terms, self.offsets
         if terms.ndim != 1 or terms.shape != self.weights.shape:
             raise InputError(
-                f"there are terms of shape {terms.shape} and weights of {self.weights.shape}; each its own"
+                f"terms have shape {terms.shape} and weights {self.weights.shape}; each term needs one weight"
             )
         if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(terms):
-            raise InputError(f"offsets must rise from 0 to the number of entries, {len(terms)}")
+            raise InputError(f"offsets must ascend from 0 to the number of entries, {len(terms)}")
         if np.any(offsets[1:] < offsets[:-1]):
-            raise InputError("offsets of sparse rows fall; they must rise")
+            raise InputError("offsets of sparse vectors must ascend; these do not")
+
+    def __repr__(self) -> str:
+        return f"SparseVectors({len(self)} items, {len(self.terms)} entries)"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -92,12 +97,12 @@ class SparseVectors:
         """The terms and weights of one item, as views."""
         if not 0 <= item < len(self):
             raise IndexError(f"item {item} of {len(self)}")
-        own = slice(self.offsets[item], self.offsets[item + 1])
-        return self.terms[own], self.weights[own]
+        entries = slice(self.offsets[item], self.offsets[item + 1])
+        return self.terms[entries], self.weights[entries]
 
     @classmethod
     def from_items(cls, items: Sequence[Mapping[int, float]]) -> SparseVectors:
-        """One batch from mappings of terms to weights."""
+        """A batch from one mapping of term ids to weights for each item."""
         ordered = [sorted(item.items()) for item in items]
         offsets = np.cumsum([0, *map(len, ordered)]).astype(np.int64)
         flat = [entry for item in ordered for entry in item]
@@ -107,22 +112,32 @@ class SparseVectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embeddings:
-    """What one pass over a batch of texts gives; a strand that the model does not have is None."""
+    """Embeddings of a batch of texts, made in one pass; a kind that the model does not have is None."""
 
     dense: NDArray[np.float32] | None = None  # (items, dim)
     sparse: SparseVectors | None = None
     multi: MultiVectors | None = None
-    truncated: int = 0  # how many of the texts were longer than the model takes, and were cut
+    truncated: int = 0  # texts that were longer than the model accepts, and were cut
 
     def __post_init__(self) -> None:
         if self.dense is not None and self.dense.ndim != 2:
-            raise InputError(f"the dense strand has shape {self.dense.shape}; it must be (items, dim)")
+            raise InputError(f"the dense vectors have shape {self.dense.shape}; they must be (items, dim)")
         lengths = {name: len(kind) for name, kind in self.present().items()}
         if len(set(lengths.values())) > 1:
-            raise InputError(f"the strands hold different numbers of items: {lengths}")
+            raise InputError(f"the kinds of embeddings have different numbers of items: {lengths}")
+
+    def __repr__(self) -> str:
+        kinds = []
+        if self.dense is not None:
+            kinds.append(f"dense of {self.dense.shape[1]}")
+        if self.sparse is not None:
+            kinds.append(f"sparse with {len(self.sparse.terms)} entries")
+        if self.multi is not None:
+            kinds.append(f"multi with {len(self.multi.values)} rows of {self.multi.dim}")
+        return f"Embeddings({len(self)} items: {', '.join(kinds) or 'no kinds'})"
 
     def present(self) -> dict[str, NDArray[np.float32] | SparseVectors | MultiVectors]:
-        """The strands that are there, by name."""
+        """The kinds that are not None, by name."""
         named = {"dense": self.dense, "sparse": self.sparse, "multi": self.multi}
         return {name: kind for name, kind in named.items() if kind is not None}
 

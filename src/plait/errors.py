@@ -1,37 +1,37 @@
-"""Every error that plait raises for a cause outside its own code. Each message says what was wrong, what was seen and
-what to do; the command line prints the message and no traceback."""
+"""Errors with a cause outside plait's own code. Each message says what was wrong, what was seen and what to do; the
+command line prints the message without a traceback."""
 
 
 class PlaitError(Exception):
-    """The root: catch this to catch all that plait raises on purpose."""
+    """Base class of all errors that plait raises on purpose."""
 
 
 class ConfigError(PlaitError):
-    """An option has a value that cannot work."""
+    """An option or argument has a value that cannot work."""
 
 
 class InputError(PlaitError):
-    """A text, an id, an array or a source file cannot be taken as it is."""
+    """A text, an id, an array or a source file is invalid."""
 
 
 class DocumentError(InputError):
-    """A document is empty, has an id that is not a string, or holds text that cannot be stored."""
+    """A document is empty, its id is not a string, or its text cannot be stored."""
 
 
 class QueryError(InputError):
-    """A query is empty or not text."""
+    """A query is empty, is not text, or names documents that are not in the index."""
 
 
 class SourceError(InputError):
-    """A file or folder that was to be indexed cannot be read; names the file, and the line where there is one."""
+    """A file or folder to index cannot be read; the message names the file, and the line if there is one."""
 
 
 class FilterError(InputError):
-    """A filter expression cannot be parsed or compares what cannot be compared."""
+    """A filter cannot be parsed, or compares values of types that cannot be compared."""
 
 
 class ModelError(PlaitError):
-    """A model folder is missing, damaged, or lacks what was asked of it."""
+    """A model folder is missing or damaged, or the model lacks something that was requested."""
 
 
 class EncoderMismatchError(ModelError):

@@ -43,6 +43,12 @@ class AddReport:
     repeated: list[str] = field(default_factory=list)  # ids given more than once in a batch; the last one is kept
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        counts = f"{self.added} added, {self.updated} updated, {self.unchanged} unchanged"
+        notes = [f"{self.truncated} truncated"] if self.truncated else []
+        notes += [f"{len(self.repeated)} repeated ids"] if self.repeated else []
+        return f"AddReport({'; '.join([counts, f'{self.passages} passages', *notes])}; {self.seconds:.1f} s)"
+
     @property
     def documents(self) -> int:
         return self.added + self.updated + self.unchanged

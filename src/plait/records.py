@@ -1,4 +1,4 @@
-"""The words that every part shares: a document that goes in, a span of it, a hit that comes out, and why it did."""
+"""Records that all layers share: documents that go in, hits and explanations that come out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-Metadata = Mapping[str, Any]  # what JSON can hold
+Metadata = Mapping[str, Any]  # values that JSON can represent
+
+MAX_REPR_TEXT = 60  # characters of a text in a repr
 
 
 class Span(NamedTuple):
-    """A stretch of a text, in characters; `end` is not part of it."""
+    """A range of characters of a text; `end` is exclusive."""
 
     start: int
     end: int
@@ -25,20 +27,25 @@ class Document:
     title: str = ""
     metadata: Metadata = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        title = f", title={_shortened(self.title)}" if self.title else ""
+        metadata = f", metadata={_shortened_mapping(self.metadata)}" if self.metadata else ""
+        return f"Document(id={self.id!r}, text={_shortened(self.text)}{title}{metadata})"
+
 
 @dataclass(frozen=True, slots=True)
 class TokenMatch:
-    """A token of the query, and the token of the passage that is nearest to it."""
+    """A token of the query and the most similar token of the passage."""
 
-    query: str  # as it stands in the query; empty if it is not known
-    query_span: Span | None  # within the query; None for a token that stands nowhere in it, such as [CLS]
-    token: str  # as it stands in the document; empty if it is not known
-    field: str  # "text", "title", or empty for a token that stands in neither
-    span: Span | None  # within that field of the document
-    row: int  # the vector's place among those of the passage; -1 if none was matched
-    similarity: float  # what it adds to the score
-    share: float  # of the sum of all; 0 where that is not above 0
-    imputed: bool = False  # nothing was retrieved for this token, so `similarity` is what the plan puts in its place
+    query: str  # its characters in the query; empty if unknown
+    query_span: Span | None  # within the query; None for a token without characters there, such as [CLS]
+    token: str  # its characters in the document; empty if unknown
+    field: str  # "text" or "title"; empty for a token of neither
+    span: Span | None  # within that field
+    row: int  # position of the vector among those of the passage; -1 if none was matched
+    similarity: float  # what the match adds to the score
+    share: float  # of the sum of all similarities; 0 if that sum is not positive
+    imputed: bool = False  # the token retrieved nothing, and `similarity` is the value that the method imputes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,75 +54,97 @@ class TokenMatches:
 
     score: float  # the sum of the similarities
     matches: tuple[TokenMatch, ...]
-    note: str = ""  # why tokens are not known, where they are not
+    note: str = ""  # why tokens are unknown, if they are
+
+    def __repr__(self) -> str:
+        return f"TokenMatches(score={self.score:.4g}, {len(self.matches)} matches)"
 
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """A word of the query that the document holds, as BM25 counts it: stemmed, in title and text."""
+    """A word of the query that the document contains, as BM25 counts it: stemmed, in title and text."""
 
-    word: str  # as it stands in the query
-    count: int  # how often the document holds it
-    documents: int  # how many documents hold it
+    word: str  # as written in the query
+    count: int  # occurrences in the document
+    documents: int  # documents that contain the word
     idf: float
-    score: float  # what it adds to the score
+    score: float  # what the word adds to the score
 
 
 @dataclass(frozen=True, slots=True)
 class TermMatch:
-    """A term that the query and the document's best passage share, in the sparse strand."""
+    """A term that the sparse vectors of the query and of the document's best passage share."""
 
-    term: int  # its number in the vocabulary
-    surface: str  # as people read it; empty if the encoder does not say
+    term: int  # its id in the vocabulary
+    surface: str  # its text; empty if the encoder does not give one
     query_weight: float
     weight: float  # in the passage
-    score: float  # the product, which it adds to the score
+    score: float  # the product of both weights, which is added to the score
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePart:
-    """What one list gave to the score of a hit."""
+    """What one retriever contributes to the score of a hit."""
 
     kind: str
-    score: float | None  # in that list; None where the list does not have the document
+    score: float | None  # None if the retriever did not return the document
     rank: int | None  # from 1
     share: float  # of the hit's score
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a document is a hit. A strand that the search did not use is None."""
+    """Why a document is a hit. Kinds of embeddings that the search did not use are None."""
 
     id: str
     query: str
-    score: float | None  # None where the search did not find the document
+    score: float | None  # None if the search did not return the document
     rank: int | None
-    span: Span  # the passage that `multi` speaks of
+    span: Span  # the passage that `multi` explains
     parts: tuple[ScorePart, ...]
     multi: TokenMatches | None = None
-    dense: float | None = None  # of the document's best passage
+    dense: float | None = None  # score of the document's best passage
     bm25: tuple[WordMatch, ...] | None = None
-    sparse: tuple[TermMatch, ...] | None = None  # those that add most first
+    sparse: tuple[TermMatch, ...] | None = None  # highest score first
+
+    def __repr__(self) -> str:
+        score = "not found" if self.score is None else f"score={self.score:.4g}, rank={self.rank}"
+        kinds = [kind for kind in ("multi", "dense", "bm25", "sparse") if getattr(self, kind) is not None]
+        return f"Explanation(id={self.id!r}, query={_shortened(self.query)}, {score}, explains {', '.join(kinds)})"
 
     def as_fields(self) -> dict[str, Any]:
-        """Plain data, as JSON can hold it."""
+        """The explanation as plain data for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One document that was found, with the passage that won and its score in each strand that scored it."""
+    """A document that a search found, with its best passage and the scores of all retrievers that found it."""
 
     id: str
     score: float
     text: str
     title: str
     metadata: Metadata
-    span: Span  # the passage that won, within `text`
-    scores: Mapping[str, float]  # by strand: dense, sparse, multi, bm25
-    explanation: Explanation | None = None  # where it was asked for
+    span: Span  # the best passage, within `text`
+    scores: Mapping[str, float]  # by retriever: dense, sparse, multi, bm25
+    explanation: Explanation | None = None  # only if the search was called with `explain`
+
+    def __repr__(self) -> str:
+        title = f", title={_shortened(self.title)}" if self.title else ""
+        return f"Hit(id={self.id!r}, score={self.score:.4g}{title}, passage={_shortened(self.passage)})"
 
     @property
     def passage(self) -> str:
-        """The text of the passage that won."""
+        """The text of the best passage."""
         return self.text[self.span.start : self.span.end]
+
+
+def _shortened(text: str) -> str:
+    """The repr of a text, or of its beginning if it is long."""
+    return repr(text) if len(text) <= MAX_REPR_TEXT else f"{text[:MAX_REPR_TEXT]!r}... ({len(text):,} characters)"
+
+
+def _shortened_mapping(values: Metadata) -> str:
+    text = repr(dict(values))
+    return text if len(text) <= 2 * MAX_REPR_TEXT else f"{{{len(values)} fields}}"

@@ -120,7 +120,7 @@ def test_a_strand_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer, pytest.raises(InputError, match="sparse strand is missing"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings())
-    with pytest.raises(InputError, match="must rise"):
+    with pytest.raises(InputError, match="must ascend"):
         SparseVectors(np.zeros(2, np.int32), np.ones(2, np.float32), np.array([0, 1]))
 
 
