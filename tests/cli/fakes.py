@@ -100,7 +100,7 @@ class FakeIndex:
             created="2025-01-01",
             fingerprint="abc",
             spec=EmbeddingSpec(multi=64),
-            facts={"model": "small"},
+            properties={"model": "small"},
             tuned=SavedParams(None),
         )
 

@@ -124,7 +124,7 @@ def test_what_is_finished_is_not_done_again(runner: CliRunner, library: Library,
     n_asked = len(searches(index))
     second = runner.invoke(app, asked)
     assert len(searches(index)) == n_asked
-    assert (second.stdout, "1 of 1 results were found before" in second.stderr) == (first.stdout, True)
+    assert (second.stdout, "1 of 1 results are from an earlier run" in second.stderr) == (first.stdout, True)
     assert [one["create"] for one in library.opened] == [True, False, False]
     runner.invoke(app, [*asked, "--fresh"])
     assert len(searches(index)) == 2 * n_asked
@@ -173,7 +173,7 @@ def test_measures_can_be_chosen_and_each_query_written(
     file = tmp_path / "each.jsonl"
     asked = ["eval", "ix", "--data", str(data), "--measure", "Success@5", "--measure", "R@1000"]
     result = runner.invoke(app, [*asked, "--per-query-file", str(file)])
-    assert "R@1000 looks further down than the 100 documents" in result.stderr
+    assert "R@1000 needs more than the 100 documents" in result.stderr
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert rows[0] == {
         "data": "small-set", "index": "ix", "mode": "hybrid", "query": "q1", "Success@5": 1.0, "R@1000": 1.0
@@ -198,6 +198,6 @@ def test_where_nothing_can_be_kept_it_is_measured_all_the_same(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     result = runner.invoke(app, ["eval", "ix", "--data", str(data)])
     assert result.exit_code == 0
-    assert "results are not kept" in result.stderr
+    assert "rankings are not kept" in result.stderr
     refused = runner.invoke(app, ["eval", "ix", "--data", str(data), "--cache", str(tmp_path / "file")])
-    assert (refused.exit_code, "cannot keep results" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "cannot keep rankings" in refused.stderr) == (2, True)

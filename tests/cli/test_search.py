@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cli.fakes import Library
 from plait.cli.app import app
-from plait.cli.listing import print_hits
+from plait.cli.render import print_hits
 from plait.cli.search import print_json
 from plait.records import Hit, Span
 from plait.search.plan import MODES
@@ -57,7 +57,7 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
 
 def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
-    options = ["--mode", "plaid", "--set", "n_probe=4", "--set", " t_cs = 0.3"]
+    options = ["--mode", "plaid", "--param", "n_probe=4", "--param", " t_cs = 0.3"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
     assert index.asked[0]["options"] == {"n_probe": "4", "t_cs": "0.3"}
 
@@ -65,7 +65,7 @@ def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) 
 @pytest.mark.parametrize("wrong", [["n_probe"], ["=4"], ["n_probe="], ["a=1", "a=2"]], ids=str)
 def test_what_is_not_a_setting_is_refused(runner: CliRunner, library: Library, wrong: list[str]) -> None:
     library.make("ix", a="woven")
-    result = runner.invoke(app, ["search", "ix", "woven", *(word for one in wrong for word in ("--set", one))])
+    result = runner.invoke(app, ["search", "ix", "woven", *(word for one in wrong for word in ("--param", one))])
     assert result.exit_code == 2
     assert result.stderr.startswith("plait: ")
 

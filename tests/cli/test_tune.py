@@ -84,7 +84,7 @@ def test_queries_are_read_from_lines_and_from_objects(tmp_path: Path) -> None:
 
 
 def test_weights_need_judgements_and_judgements_weights() -> None:
-    for arguments in (["--weights"], ["--recall", "0.9", "--data", "set"]):
+    for arguments in (["--fusion"], ["--recall", "0.9", "--data", "set"]):
         result = CliRunner().invoke(app, ["tune", "ix", *arguments])
         assert result.exit_code != 0
         assert "belong together" in " ".join(result.stderr.split())

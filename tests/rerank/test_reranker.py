@@ -178,4 +178,4 @@ def test_options_of_reranking_need_reranking() -> None:
     assert result.exit_code == 2
     assert "add --rerank" in result.stderr
     result = CliRunner().invoke(app, ["rerank", "found.trec", "--to", "x"])
-    assert "goes with --index" in result.stderr
+    assert "needs --index" in result.stderr

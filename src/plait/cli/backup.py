@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.info import size
+from plait.cli.info import describe_size
 from plait.cli.options import IndexPath
 
 
@@ -31,4 +31,4 @@ def backup(
 
     done = copy(index, to, link=link)
     shared = f", {done.n_linked:,} files shared with it" if done.n_linked else ""
-    print(f"{to}: {done.n_documents:,} documents of {index}, {size(done.n_bytes)}{shared}, checked")
+    print(f"{to}: {done.n_documents:,} documents of {index}, {describe_size(done.n_bytes)}{shared}, checked")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.errors import say
-from plait.cli.info import size
+from plait.cli.info import describe_size
 from plait.cli.options import IndexPath, PoolFactor, PoolFixed, PoolMethod, Threads, pooling_from
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _lines(done: CompactionReport, before: int, after: int) -> list[str]:
     lines = [
         f"documents  {done.n_documents:,}",
         f"segments   {done.n_segments_before:,} -> {done.n_segments_after:,}",
-        f"size       {size(before)} -> {size(after)}",
+        f"size       {describe_size(before)} -> {describe_size(after)}",
     ]
     if done.pooling:
         lines.append(f"pooling    {done.pooling}")

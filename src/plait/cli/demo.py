@@ -51,7 +51,7 @@ def demo(
       plait demo --to my-demo
     """
     import plait
-    from plait.cli.info import size
+    from plait.cli.info import describe_size
 
     with plait.open(to, create=True, model=model, n_threads=threads) as opened:
         if _is_ready(opened, to):
@@ -59,7 +59,7 @@ def demo(
         else:
             _build(opened, to)
         facts = opened.info()
-        print(f"{facts.documents:,} documents, {facts.passages:,} passages, {size(facts.bytes)} on disk\n")
+        print(f"{facts.documents:,} documents, {facts.passages:,} passages, {describe_size(facts.bytes)} on disk\n")
         _ask(opened)
     print("Ask your own:")
     print(f'  plait search {shlex.quote(str(to))} "how do I measure how long my code takes"')
@@ -113,7 +113,7 @@ def _build(opened: Index, to: Path) -> None:
 
 
 def _ask(opened: Index) -> None:
-    from plait.cli.listing import print_hits
+    from plait.cli.render import print_hits
 
     opened.search(QUESTIONS[0], SHOWN)  # loads the model, which is not to be timed
     for question in QUESTIONS:

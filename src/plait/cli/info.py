@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from plait.cli.fitting import weight_lines
 from plait.cli.options import AsJson, IndexPath
-from plait.cli.plan import plan_lines
 
 if TYPE_CHECKING:
+    from plait.storage.fusion_weights import SavedWeights
     from plait.storage.info import StoreInfo
+    from plait.storage.tuned_params import SavedParams, TunedParams
+
+GROWTH_WORTH_TUNING = 2  # times as many passages as the parameters were tuned for
+QUERY_SOURCES = {
+    "given": "queries that were given",
+    "words": "queries made of words of the documents",
+    "rows": "queries made of stored vectors",
+}
 
 
 def info(index: IndexPath, as_json: AsJson = False) -> None:
-    """Show what an index holds: documents, size on disk, model.
+    """Print what an index holds: documents, size on disk, model, tuning.
 
     \b
     Example:
@@ -35,59 +43,52 @@ def info(index: IndexPath, as_json: AsJson = False) -> None:
 
 
 def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
-    shape = dataclasses.asdict(facts.spec)
     rows = facts.pooling or f"{facts.spec.fixed} rows a passage, by the model"
-    pooling = [("pooling", rows)] if facts.pooling or facts.spec.fixed else []
-    del shape["fixed"]
+    tuned = params_lines(facts.tuned, facts.passages)
+    weights = weight_lines(facts.weights)
     return [
         ("path", str(facts.path)),
         ("documents", f"{facts.documents:,}"),
         ("passages", f"{facts.passages:,}"),
         ("segments", f"{facts.segments:,}"),
         ("deleted rows", f"{facts.deleted_rows:,} ({facts.deleted_share:.1%} of all)"),
-        ("size", size(facts.bytes)),
-        *((f"  {part}", size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
+        ("size", describe_size(facts.bytes)),
+        *((f"  {part}", describe_size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("memory", _memory(facts)),
-        (
-            "embeddings",
-            ", ".join(_strand(name, width, facts) for name, width in shape.items() if width is not None) or "none",
-        ),
-        *pooling,
+        ("embeddings", ", ".join(_kind(kind, size, facts) for kind, size in facts.spec.sizes().items()) or "none"),
+        *([("pooling", rows)] if facts.pooling or facts.spec.fixed else []),
         *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
-        ("model", str(facts.properties.get("model", "none: vectors are brought by the caller"))),
+        ("model", str(facts.properties.get("model", "none: the caller makes the vectors"))),
         ("fingerprint", facts.fingerprint),
         ("format", str(facts.format)),
         ("created", facts.created),
-        *(("tuned" if not number else "", line) for number, line in enumerate(plan_lines(facts.tuned, facts.passages))),
-        *(("weights" if not number else "", line) for number, line in enumerate(weight_lines(facts.weights))),
+        *(("tuned" if not number else "", line) for number, line in enumerate(tuned)),
+        *(("weights" if not number else "", line) for number, line in enumerate(weights)),
     ]
 
 
-def _strand(name: str, width: int, facts: StoreInfo) -> str:
-    apart = (
-        "; hybrid leaves it out unless it is given a weight"
-        if name in facts.properties.get("exclude_from_hybrid", ())
-        else ""
-    )
-    return f"{name} ({width:,}{apart})"
+def _kind(kind: str, size: int, facts: StoreInfo) -> str:
+    is_excluded = kind in facts.properties.get("exclude_from_hybrid", ())
+    note = "; excluded from hybrid search unless it is given a weight" if is_excluded else ""
+    return f"{kind} ({size:,}{note})"
 
 
 def _memory(facts: StoreInfo) -> str:
-    """What a search maps; a process that searches has as much of it in memory as it has read."""
-    mapped = f"{size(facts.bytes - facts.bytes_by_part['catalogue'])} mapped when it is searched"
-    return mapped if facts.resident is None else f"{mapped}, {size(facts.resident)} of it in this process"
+    """The size of the files that searches map; a process keeps in memory what it has read of them."""
+    mapped = f"{describe_size(facts.bytes - facts.bytes_by_part['catalogue'])} mapped when it is searched"
+    return mapped if facts.resident is None else f"{mapped}, {describe_size(facts.resident)} of it in this process"
 
 
 def _drift(facts: StoreInfo) -> list[tuple[str, str]]:
     if facts.drift is None:
         return []
     n_vectors, ratio = facts.drift.n_vectors, facts.drift.ratio
-    return [("drift", f"{n_vectors:,} vectors that came since lose {ratio:.2f} times what the first ones did")]
+    return [("drift", f"{n_vectors:,} vectors added later lose {ratio:.2f} times what the first ones did")]
 
 
-def size(n_bytes: float) -> str:
-    """Bytes as people say them: 999 bytes, 1.5 kB, 23 MB."""
+def describe_size(n_bytes: float) -> str:
+    """Bytes for people: 999 bytes, 1.5 kB, 23 MB."""
     if n_bytes < 1000:
         return f"{n_bytes:.0f} bytes"
     for unit in ("kB", "MB", "GB"):
@@ -95,3 +96,61 @@ def size(n_bytes: float) -> str:
         if n_bytes < 999.5:
             return f"{n_bytes:.3g} {unit}"
     return f"{n_bytes / 1000:,.3g} TB"
+
+
+# -- tuned parameters and fitted weights; `plait tune` prints them too
+
+
+def params_lines(read: SavedParams, n_passages: int) -> list[str]:
+    """The tuned parameters and the recall measured with them; no lines for an index that was not tuned."""
+    if read.damage:
+        return [f"damaged ({read.damage}): defaults are used; run plait tune again, or plait tune --reset"]
+    params = read.params
+    if params is None:
+        return []
+    lines = [
+        _describe_params(params),
+        f"recall {params.recall:.3f} at {params.k}, for {params.target_recall:g} asked, of {_describe_target(params)}",
+        f"{params.median_ms:.2f} ms a query, the median; exhaustive search takes {params.exhaustive_ms:.2f}",
+        f"measured on {params.n_queries} {QUERY_SOURCES.get(params.queries, params.queries)}, {params.date}",
+    ]
+    if params.codes_recall is not None:
+        codes = f"the codes keep {params.codes_recall:.3f} of the vectors' best"
+        lines.append(f"{codes}, and the search {params.recall_in_codes:.3f} of the codes' best")
+    if params.stale:
+        lines.append(f"stale: {params.stale} since, and defaults are used; run plait tune again")
+    elif n_passages > GROWTH_WORTH_TUNING * params.n_passages:
+        lines.append(
+            f"tuned for {params.n_passages:,} passages, and there are {n_passages:,} now; run plait tune again"
+        )
+    return lines
+
+
+def _describe_params(params: TunedParams) -> str:
+    if params.exhaustive:
+        return "every passage is scored: nothing faster reaches the recall"
+    names = ("n_probe", "n_candidates", "n_code_scored", "n_rescored")
+    return ", ".join(f"{name} {getattr(params, name)}" for name in names)
+
+
+def _describe_target(params: TunedParams) -> str:
+    if params.recall_of == "vectors":
+        return "what exhaustive search finds by the original vectors"
+    return "what exhaustive search finds by the codes (without what the codes lose of the vectors)"
+
+
+def weight_lines(read: SavedWeights) -> list[str]:
+    """The fitted fusion weights and their nDCG@10; no lines for an index whose weights were not fitted."""
+    if read.damage:
+        return [f"damaged ({read.damage}): defaults are used; run plait tune --fusion again, or plait tune --reset"]
+    fitted = read.fitted
+    if fitted is None:
+        return []
+    return [
+        f"{describe_weights(fitted.weights)} ({fitted.fusion})",
+        f"nDCG@10 {fitted.ndcg:.4f}, with default weights {fitted.default_ndcg:.4f}, on {fitted.data}, {fitted.date}",
+    ]
+
+
+def describe_weights(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items())

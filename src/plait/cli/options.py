@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ class PoolingMethod(StrEnum):
     sequential = "sequential"
 
 
-IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.", show_default=False)]
+IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The index folder.", show_default=False)]
 Model = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME|FOLDER", help="The model; by default the index's own, or the bundled one for a new index."
+        metavar="NAME|FOLDER",
+        help="The model; by default the one the index was built with, or the bundled one for a new index.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.", show_default=False)]
-Settings = Annotated[
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.", show_default=False)]
+Params = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the mode, such as n_probe=16; may be repeated."),
+    typer.Option(
+        "-o", "--param", metavar="NAME=VALUE", help="A parameter of the mode, such as n_probe=16; may be repeated."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 PoolFixed = Annotated[
@@ -44,7 +47,7 @@ PoolFactor = Annotated[
 ]
 PoolMethod = Annotated[
     PoolingMethod | None,
-    typer.Option(help="Pool vectors that are similar (the default) or consecutive.", show_default=False),
+    typer.Option(help="Pool vectors that are similar (hierarchical, the default) or consecutive.", show_default=False),
 ]
 Language = Annotated[
     str | None,
@@ -58,21 +61,21 @@ def pooling_from(fixed: int | None, factor: int | None, method: PoolingMethod | 
     """The pooling that the options ask for; None if none was given."""
     if fixed is None and factor is None:
         if method is not None:
-            raise ConfigError("--pool-method needs --pool-fixed or --pool-factor: how many vectors to keep")
+            raise ConfigError("--pool-method needs --pool-fixed or --pool-factor: how many vectors to store")
         return None
     from plait.codec.pooling import DEFAULT_METHOD, Pooling
 
     return Pooling(fixed=fixed, factor=factor, method=DEFAULT_METHOD if method is None else method.value)
 
 
-def settings_of(given: list[str] | None) -> dict[str, object] | None:
-    """NAME=VALUE as a mapping; None where nothing was set. What the names mean is for the mode to say."""
-    settings: dict[str, object] = {}
-    for one in given or []:
-        name, equals, value = (part.strip() for part in one.partition("="))
+def params_from(given: list[str] | None) -> dict[str, object] | None:
+    """NAME=VALUE options as a mapping; None if there are none. The mode checks names and values."""
+    params: dict[str, object] = {}
+    for text in given or []:
+        name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise ConfigError(f"--set {one!r} is not a setting; write it as NAME=VALUE, for example n_probe=16")
-        if name in settings:
-            raise ConfigError(f"{name} is set twice, to {settings[name]} and to {value}; choose one")
-        settings[name] = value
-    return settings or None
+            raise ConfigError(f"--param {text!r} is not a parameter; write NAME=VALUE, for example n_probe=16")
+        if name in params:
+            raise ConfigError(f"{name} is given twice, as {params[name]} and as {value}; choose one")
+        params[name] = value
+    return params or None

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from plait.rerank.cross_encoder import CrossEncoder
     from plait.rerank.reranker import Reranker
 
-Rerank = Annotated[bool, typer.Option("--rerank", help="Let a cross-encoder put the best hits in order.")]
+Rerank = Annotated[bool, typer.Option("--rerank", help="Rerank the best hits with a cross-encoder.")]
 RerankModel = Annotated[
     str | None,
-    typer.Option("--rerank-model", metavar="FOLDER", help="The cross-encoder; means --rerank.", show_default=False),
+    typer.Option("--rerank-model", metavar="FOLDER", help="The cross-encoder; implies --rerank.", show_default=False),
 ]
 RerankDepth = Annotated[
     int | None,
-    typer.Option("--rerank-depth", min=1, help="How many hits it reads; 50 by default.", show_default=False),
+    typer.Option("--rerank-depth", min=1, help="How many hits to rerank; 50 by default.", show_default=False),
 ]
 RerankBlend = Annotated[
     float | None,
@@ -40,18 +40,18 @@ RerankBlend = Annotated[
 ]
 Budget = Annotated[
     int | None,
-    typer.Option(min=1, help="Calls of a cross-encoder, for anncur, adacur and axn.", show_default=False),
+    typer.Option(min=1, help="Cross-encoder calls for each query, in modes anncur, adacur, axn.", show_default=False),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
-    """What the options of a command line say about cross-encoders, checked against the modes."""
+class CrossEncoderOptions:
+    """The options about cross-encoders, checked against the modes."""
 
     modes: Sequence[str]
-    settings: Mapping[str, object] | None
+    given_params: Mapping[str, object] | None
     budget: int | None
-    wanted: bool  # --rerank
+    rerank: bool
     model: str | None
     depth: int | None
     blend: float | None = None
@@ -62,25 +62,25 @@ class Asks:
         if self.budget is not None and not any(mode in CUR_MODES for mode in self.modes):
             raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
         if self.depth is not None and not self._reranks:
-            raise ConfigError("--rerank-depth says how much is reranked, and nothing is; add --rerank")
+            raise ConfigError("--rerank-depth is given, but nothing is reranked; add --rerank")
         if self.blend is not None and not self._reranks:
-            raise ConfigError("--rerank-blend says how new scores are mixed in, and there are none; add --rerank")
+            raise ConfigError("--rerank-blend is given, but nothing is reranked; add --rerank")
 
     @property
     def _reranks(self) -> bool:
-        """A model is meant for reranking unless every mode asks one itself."""
+        """With --rerank, or with a model that no mode uses by itself."""
         from plait.search.plan import CUR_MODES
 
-        return self.wanted or (self.model is not None and not all(mode in CUR_MODES for mode in self.modes))
+        return self.rerank or (self.model is not None and not all(mode in CUR_MODES for mode in self.modes))
 
-    def options(self, mode: str) -> dict[str, object] | None:
-        """The settings of a mode; those that ask a cross-encoder have the budget and the model among them."""
+    def params(self, mode: str) -> dict[str, object] | None:
+        """The parameters of a mode; budget and model are parameters of modes that call a cross-encoder."""
         from plait.search.plan import CUR_MODES
 
         if mode not in CUR_MODES:
-            return None if self.settings is None else dict(self.settings)
-        given = {"budget": self.budget, "model": self.model}
-        return {**(self.settings or {}), **{name: value for name, value in given.items() if value is not None}}
+            return None if self.given_params is None else dict(self.given_params)
+        cross = {"budget": self.budget, "model": self.model}
+        return {**(self.given_params or {}), **{name: value for name, value in cross.items() if value is not None}}
 
     def reranker(self, threads: int | None) -> Reranker | None:
         if not self._reranks:
@@ -98,38 +98,38 @@ def rerank(
         str | None,
         typer.Option(metavar="FOLDER", help="The cross-encoder; by default the bundled one.", show_default=False),
     ] = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Keep only the k best.", show_default=False)] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Print only the k best.", show_default=False)] = None,
     index: Annotated[
         Path | None,
-        typer.Option(metavar="INDEX", help="FILE is a run; the index has its texts.", show_default=False),
+        typer.Option(metavar="INDEX", help="FILE is a TREC run of this index.", show_default=False),
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --index: the queries, as queries.jsonl of BEIR.", show_default=False),
+        typer.Option(metavar="FILE", help="With --index: the queries, as BEIR's queries.jsonl.", show_default=False),
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="With --index: how many of each query.")] = 50,
+    depth: Annotated[int, typer.Option(min=1, help="With --index: documents to rerank for each query.")] = 50,
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --index: where the new run goes.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="With --index: write the new run here.", show_default=False)
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Put candidates in the order of a cross-encoder.
+    """Rerank candidates with a cross-encoder.
 
-    A line is an object with `query` and `candidates`: texts, or objects with `text`, and perhaps `id` and `title`.
-    Each answer is one line: the query, and the candidates with `score`, best first.
+    Each line of FILE is an object with `query` and `candidates`: texts, or objects with `text` and optionally `id` and
+    `title`. Prints one line for each: the query, and the candidates with `score`, best first.
 
     \b
     Examples:
       plait rerank candidates.jsonl --model my-cross-encoder
-      plait rerank found.trec --index my-index --queries scifact/queries.jsonl --to better.trec
+      plait rerank in.trec --index ix --queries queries.jsonl --to out.trec
     """
     run_options = {"--queries": queries, "--to": to}
     if index is None and any(run_options.values()):
         raise ConfigError(
-            f"{', '.join(name for name, value in run_options.items() if value)} goes with --index and a run"
+            f"{', '.join(name for name, value in run_options.items() if value)} needs --index and a TREC run"
         )
     if index is not None and not all(run_options.values()):
-        raise ConfigError("a run needs --queries, for its texts, and --to, where the new run is written")
+        raise ConfigError("with --index, give --queries (the texts of the queries) and --to (the new run) too")
     from plait.rerank.cross_encoder import load_cross
 
     encoder = load_cross(model, n_threads=threads)
@@ -138,7 +138,7 @@ def rerank(
         assert to is not None
         _rerank_run(encoder, Path(source), index, queries, to, depth=depth, k=k)
         return
-    for query, candidates in _asked(source):
+    for query, candidates in _read_requests(source):
         print(json.dumps({"query": query, "candidates": _ranked(encoder, query, candidates, k)}))
 
 
@@ -148,18 +148,18 @@ def _ranked(
     from plait.encode.chunking import with_title
 
     scores = encoder.score([(query, with_title(one.get("title", ""), one["text"])) for one in candidates])
-    order = sorted(range(len(candidates)), key=lambda place: (-scores[place], place))[:k]
-    return [{**candidates[place], "score": float(scores[place])} for place in order]
+    order = sorted(range(len(candidates)), key=lambda position: (-scores[position], position))[:k]
+    return [{**candidates[position], "score": float(scores[position])} for position in order]
 
 
-def _asked(source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _read_requests(source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     with sys.stdin if source == "-" else Path(source).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield _parsed(line, f"{'standard input' if source == '-' else source}, line {number}")
+                yield _parse_request(line, f"{'standard input' if source == '-' else source}, line {number}")
 
 
-def _parsed(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:
+def _parse_request(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:
     wrong = InputError(f"{where}: expected an object with 'query' and a list 'candidates' of texts; got {line:.60}")
     try:
         fields = json.loads(line)
@@ -168,11 +168,11 @@ def _parsed(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:
         raise wrong from None
     if not isinstance(query, str) or not query.strip() or not isinstance(given, list):
         raise wrong
-    candidates = [{"id": str(place), "text": one} if isinstance(one, str) else one for place, one in enumerate(given)]
+    candidates = [{"id": str(number), "text": one} if isinstance(one, str) else one for number, one in enumerate(given)]
     for one in candidates:
         texts = [one.get("text"), one.get("title", "")] if isinstance(one, dict) else [None]
         if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{where}: a candidate is a text, or an object with 'text'; got {one!r:.60}")
+            raise InputError(f"{where}: a candidate must be a text or an object with 'text'; got {one!r:.60}")
     return query, candidates
 
 
@@ -185,16 +185,18 @@ def _rerank_run(
     from plait.evaluate.dataset_files import read_queries
     from plait.search.hits import load_texts
 
-    found, texts = read_run(source), read_queries(queries)
-    missing = [query for query in found if query not in texts]
+    run, texts = read_run(source), read_queries(queries)
+    missing = [query for query in run if query not in texts]
     if missing:
-        raise InputError(f"{source} has {len(missing)} queries that {queries} lacks, {missing[0]!r} first; add them")
-    better: dict[str, list[tuple[str, float]]] = {}
-    with plait.open(index, read_only=True) as opened, progress("rerank", "queries", total=len(found)) as update:
-        for query, ranking in found.items():
+        raise InputError(
+            f"{len(missing)} queries of {source} are not in {queries}, the first is {missing[0]!r}; add them"
+        )
+    reranked: dict[str, list[tuple[str, float]]] = {}
+    with plait.open(index, read_only=True) as opened, progress("rerank", "queries", total=len(run)) as update:
+        for query, ranking in run.items():
             ids = [id for id, _ in ranking[:depth]]
             scores = encoder.score([(texts[query], passage) for passage in load_texts(opened.snapshot, ids)])
-            better[query] = ordered([(id, float(score)) for id, score in zip(ids, scores, strict=True)])[:k]
-            update(len(better), len(better))
-    write_run(to, better)
+            reranked[query] = ordered([(id, float(score)) for id, score in zip(ids, scores, strict=True)])[:k]
+            update(len(reranked), len(reranked))
+    write_run(to, reranked)
     say(f"wrote {to}")

@@ -12,8 +12,8 @@ import typer
 
 from plait.cli import preload
 from plait.cli.errors import NOTHING_FOUND, say
-from plait.cli.options import AsJson, IndexPath, Model, Settings, Threads, settings_of
-from plait.cli.rerank import Asks, Budget, Rerank, RerankBlend, RerankDepth, RerankModel
+from plait.cli.options import AsJson, IndexPath, Model, Params, Threads, params_from
+from plait.cli.rerank import Budget, CrossEncoderOptions, Rerank, RerankBlend, RerankDepth, RerankModel
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def search(
     index: IndexPath,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many documents to show.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Documents to return.")] = 10,
     mode: Annotated[
         str,
         typer.Option(
@@ -32,16 +32,18 @@ def search(
         ),
     ] = "hybrid",
     budget: Budget = None,
-    settings: Settings = None,
-    filter: Annotated[str | None, typer.Option(help="A condition on metadata: 'year >= 2020 and not draft'.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Score every document; no approximation.")] = False,
+    params: Params = None,
+    filter: Annotated[
+        str | None, typer.Option(help="A condition on metadata, such as 'year >= 2020 and not draft'.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Score every document, without approximation.")] = False,
     as_json: AsJson = False,
-    full: Annotated[bool, typer.Option("--full", help="Show whole texts rather than snippets.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show why each document is a hit.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print whole texts rather than snippets.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print why each document is a hit.")] = False,
     explain_all: Annotated[
-        bool, typer.Option("--explain-all", help="The same, with every token rather than the telling words.")
+        bool, typer.Option("--explain-all", help="As --explain, with every token and not only the content words.")
     ] = False,
-    timings: Annotated[bool, typer.Option("--timings", help="Show how long each stage took, on stderr.")] = False,
+    timings: Annotated[bool, typer.Option("--timings", help="Print the time of each stage, on stderr.")] = False,
     rerank: Rerank = False,
     rerank_model: RerankModel = None,
     rerank_depth: RerankDepth = None,
@@ -54,9 +56,9 @@ def search(
     \b
     Examples:
       plait search my-index "how are vectors combined"
-      plait search my-index "woven" -k 5 --filter 'year >= 2020 and "nlp" in tags'
-      plait search my-index "woven" --mode warp --set n_probe=16
-      plait search my-index "woven" --json | jq .id
+      plait search my-index "looms" -k 5 --filter 'year >= 2020 and "nlp" in tags'
+      plait search my-index "looms" --mode warp -o n_probe=16
+      plait search my-index "looms" --json | jq .id
       plait search my-index "how are vectors combined" -k 3 --explain
     """
     import plait
@@ -64,9 +66,9 @@ def search(
 
     explain = explain or explain_all
     if not as_json:
-        from plait.cli.listing import print_hits  # now, while the model loads, and not when the answer is there
-    asks, trace = Asks([mode], settings_of(settings), budget, rerank, rerank_model, rerank_depth, rerank_blend), Trace()
-    options, reranker = asks.options(mode), asks.reranker(threads)
+        from plait.cli.render import print_explained, print_hits  # imported while the model loads
+    cross = CrossEncoderOptions([mode], params_from(params), budget, rerank, rerank_model, rerank_depth, rerank_blend)
+    options, reranker, trace = cross.params(mode), cross.reranker(threads), Trace()
     preloaded = preload.take(model, threads)
     with trace.stage("open"):
         opening = plait.open(index, model=model, n_threads=threads, read_only=True, preload=preloaded)
@@ -82,33 +84,31 @@ def search(
             explain=explain,
             rerank=reranker,
         )
-        absent = opened.snapshot.unknown_filter_fields(filter) if filter and not hits else ""
+        unknown = opened.snapshot.unknown_filter_fields(filter) if filter and not hits else ""
     if as_json:
         print_json(hits, full=full)
     elif explain and hits:
-        from plait.cli.explaining import print_explained
-
         print_explained(hits, text, full=full, everything=explain_all)
     elif hits:
         print_hits(hits, text, full=full)
     if timings:
-        _tell_timings(trace, as_json=as_json)
+        _print_timings(trace, as_json=as_json)
     if not hits:
         say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))
-        if absent:
-            say(f"plait: {absent}")
+        if unknown:
+            say(f"plait: {unknown}")
         raise typer.Exit(NOTHING_FOUND)
 
 
 def print_json(hits: Sequence[Hit], *, full: bool) -> None:
-    """One object a line. Where the output cannot hold every character, all that are not ASCII are escaped."""
+    """Prints one JSON object on each line; escapes all but ASCII if the output encoding is not UTF-8."""
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
     for rank, hit in enumerate(hits, 1):
         print(json.dumps(as_fields(rank, hit, full=full), ensure_ascii=encoding != "utf8"))
 
 
 def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
-    """A hit as JSON; `span` is where the passage stands in the text, in characters."""
+    """A hit as JSON; `span` is the range of the passage in the text, in characters."""
     fields: dict[str, Any] = {
         "rank": rank,
         "id": hit.id,
@@ -126,8 +126,8 @@ def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
     return fields
 
 
-def _tell_timings(trace: Trace, *, as_json: bool) -> None:
-    """For programs one more line of JSON, the last; for people a table, out of the way of the hits."""
+def _print_timings(trace: Trace, *, as_json: bool) -> None:
+    """With --json one more line of JSON; otherwise a table on stderr."""
     if as_json:
         print(json.dumps({"timings": trace.as_fields()}))
     else:

@@ -1,4 +1,4 @@
-"""Tables: drawn with a rule on a terminal, plain columns elsewhere, and never cut where no terminal sets a width."""
+"""Tables: with a rule on a terminal, plain columns elsewhere, never cut if no terminal sets a width."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from plait.cli.words import printable
+UNBOUNDED_WIDTH = 4096
 
-UNBOUNDED = 4096
+_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), " ")
+_DIRECTIONS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "")
+_REPLACED = {**_CONTROLS, **_DIRECTIONS, ord("\n"): "\n"}
+
+
+def printable(text: str) -> str:
+    """The text without characters that control a terminal: a document must not be able to draw on the screen."""
+    return text.translate(_REPLACED)
 
 
 def console() -> Console:
-    """Standard output; as wide as need be if it is not a terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED)
+    """Standard output; without a limit on the width if it is not a terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_words: int) -> None:
     """Prints rows under their columns; the first `n_words` columns are words, the others numbers."""
     box = SIMPLE_HEAD if sys.stdout.isatty() else None
-    # A box puts a blank between columns already.
+    # A box puts a space between columns already.
     table = Table(box=box, padding=(0, 1 if box else 2, 0, 0), pad_edge=False, show_edge=False)
-    for place, name in enumerate(columns):
-        is_word = place < n_words
+    for number, name in enumerate(columns):
+        is_word = number < n_words
         table.add_column(name, justify="left" if is_word else "right", overflow="fold", no_wrap=not is_word)
     for row in rows:
         table.add_row(*(printable(cell).replace("[", r"\[") for cell in row))
@@ -40,7 +47,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def shown_p(p: float) -> str:
-    """A p value: four digits, or that it is below what these show."""
+    """A p value with four digits, or `<0.0001`; `-` for nan."""
     if p != p:
         return "-"
     return "<0.0001" if p < 0.0001 else f"{p:.4f}"

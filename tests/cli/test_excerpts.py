@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.cli.snippet import cells, snippet
-from plait.cli.words import alike, fold, printable, query_words, words
+from plait.cli.excerpts import alike, columns, fold, query_words, snippet, words
+from plait.cli.tables import printable
 
 FILLER = "lorem ipsum dolor sit amet " * 20
 
@@ -31,7 +31,7 @@ def test_the_window_with_the_most_different_words_wins() -> None:
     assert "red and blue meet" in shown.text
     assert shown.text.startswith("… ")
     assert shown.text.endswith(" …")
-    assert cells(shown.text) <= 80
+    assert columns(shown.text) <= 80
 
 
 def test_dots_stand_where_the_passage_was_cut_out_of_a_longer_text() -> None:
@@ -90,7 +90,7 @@ def test_the_window_is_found_where_words_are_not_spaced() -> None:
     text = "これは長い文章です。" * 30 + "日本の首都は東京です。" + "それはまた別の話です。" * 30
     shown = snippet(text, "日本の首都はどこですか", width=80)
     assert "日本の首都は" in shown.text
-    assert cells(shown.text) <= 80
+    assert columns(shown.text) <= 80
 
 
 @pytest.mark.parametrize("width", range(12, 40))
@@ -103,7 +103,7 @@ def test_a_cut_does_not_part_a_character_from_its_marks(width: int) -> None:
 
 
 def test_marks_take_no_column() -> None:
-    assert (cells("ที่"), cells("cafe\u0301"), cells("東京")) == (1, 4, 4)
+    assert (columns("ที่"), columns("cafe\u0301"), columns("東京")) == (1, 4, 4)
 
 
 def test_control_characters_are_not_shown() -> None:

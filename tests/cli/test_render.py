@@ -13,11 +13,9 @@ from typer.testing import CliRunner
 
 from cli.fakes import Library
 from plait.cli.app import app
-from plait.cli.context import Mark, around, densest, squeezed
-from plait.cli.explaining import print_explained
-from plait.cli.matches import matched_words
+from plait.cli.excerpts import Mark, densest_part, in_context, on_one_line, whole_word
+from plait.cli.render import matched_words, print_explained
 from plait.cli.search import as_fields
-from plait.cli.words import whole_word
 from plait.records import Explanation, Hit, ScorePart, Span, TokenMatch, TokenMatches, WordMatch
 
 QUERY = "how is parsing done?"
@@ -157,7 +155,7 @@ def test_the_characters_that_are_marked_are_those_of_the_word(text: str, full: b
 
 
 def test_marks_move_with_their_characters() -> None:
-    moved = squeezed("  a \n\n b\u202ec ", [Mark(7, 10, 1.0)])
+    moved = on_one_line("  a \n\n b\u202ec ", [Mark(7, 10, 1.0)])
     assert moved.text == "a bc"
     assert [moved.text[mark.start : mark.end] for mark in moved.marks] == ["bc"]
 
@@ -166,7 +164,7 @@ def test_marks_move_with_their_characters() -> None:
 def test_a_context_fits_and_keeps_the_word(width: int) -> None:
     for text, word in (("many words stand before it and after", "before"), ("日本語の文章を織る", "文")):
         start = text.index(word)
-        before, itself, after = around(text, start, start + len(word), width)
+        before, itself, after = in_context(text, start, start + len(word), width)
         assert itself == word
         assert cell_len(before + itself + after) <= width
 
@@ -174,7 +172,7 @@ def test_a_context_fits_and_keeps_the_word(width: int) -> None:
 def test_the_part_that_is_shown_is_where_the_marks_weigh_most() -> None:
     text = "one " + "filler " * 200 + "two three"
     marks = [Mark(0, 3, 1.0), Mark(len(text) - 9, len(text) - 6, 1.0), Mark(len(text) - 5, len(text), 1.0)]
-    part = densest(squeezed(text, marks), 80, cut_before=False, cut_after=True)
+    part = densest_part(on_one_line(text, marks), 80, cut_before=False, cut_after=True)
     assert part.text.startswith("… ")
     assert part.text.endswith("two three …")
     assert [part.text[mark.start : mark.end] for mark in part.marks] == ["two", "three"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.fakes import Library
 from plait.cli.app import app
-from plait.cli.info import size
+from plait.cli.info import describe_size
 from storage.tokens import make_tokens
 
 
@@ -60,7 +60,7 @@ def test_info_tells_people_and_programs_the_same(runner: CliRunner, library: Lib
     ],
 )
 def test_sizes_are_told_as_people_say_them(n_bytes: float, told: str) -> None:
-    assert size(n_bytes) == told
+    assert describe_size(n_bytes) == told
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["dense.plait: block 3 is damaged"], 1)])
