@@ -39,7 +39,7 @@ def one_vector(workbench: Workbench, settings: Settings) -> Outcome:
     for stride in STRIDES:
         documents[f"mcls {stride}"] = _reader(workbench, mcls=stride).pooled(LONG, bodies, is_query=False)
     splitter = workbench.encoder(length=PASSAGE)
-    spans = [splitter.split("", body) for body in bodies]
+    spans = [splitter.chunker.split("", body) for body in bodies]
     parts = [body[start:end] for body, own in zip(bodies, spans, strict=True) for start, end in own]
     owners = np.repeat(np.arange(len(bodies)), [len(own) for own in spans])
     passages = plain.pooled(f"{LONG}, in passages", parts, is_query=False)
