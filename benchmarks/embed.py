@@ -65,10 +65,10 @@ def shard(cache: Path, kind: str, number: int) -> Path:
 
 def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_threads: int) -> None:
     """Encodes what is missing."""
-    from plait.encode.load import load
+    from plait.encode.load import load_model
 
     cache.mkdir(parents=True, exist_ok=True)
-    encoder = load(model, n_threads=n_threads)
+    encoder = load_model(model, n_threads=n_threads)
     (cache / "about.json").write_text(json.dumps({"data": data.name, "model": encoder.fingerprint}) + "\n")
     if not (cache / "query-lengths.npy").exists():
         queries = encoder.encode_queries([query["text"] for query in read_lines(data / "queries.jsonl")])

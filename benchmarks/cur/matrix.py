@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from plait.embeddings import Embeddings
 from plait.encode.chunking import with_title
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.evaluate import rank_queries, read_qrels, read_queries
 from plait.index import open_index
 from plait.readers import documents_from
@@ -45,7 +45,7 @@ ScoreRow = Callable[[str], NDArray[np.float32]]  # a query to its scores with al
 def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
     """What fills a row."""
     if model == "maxsim":
-        encoder = load(n_threads=n_threads)
+        encoder = load_model(n_threads=n_threads)
         documents = encoder.encode_documents(texts).multi
         assert documents is not None
 
@@ -124,7 +124,7 @@ def main() -> None:
     cut = [" ".join(text.split()[: given.words or None]) for text in texts]
     for named in ("=", *given.also):
         name, _, folder = named.partition("=")
-        encoder, end = load(folder or None, n_threads=given.threads), f"-{name}" if name else ""
+        encoder, end = load_model(folder or None, n_threads=given.threads), f"-{name}" if name else ""
         if not (given.to / f"items{end}.npy").is_file():
             np.save(given.to / f"queries{end}.npy", _dense(encoder.encode_queries(queries)))
             np.save(given.to / f"items{end}.npy", _dense(encoder.encode_documents(cut)))

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import plait
-from plait.encode.load import find
+from plait.encode.load import find_model
 from plait.encode.model_card import read_card
 
 QUERY = "how are threads woven into cloth"
@@ -37,7 +37,7 @@ session.run(None, {{given.name: feed[given.name] for given in session.get_inputs
 
 def bare_program() -> str:
     """A script that pays for the libraries and the model, and for nothing else."""
-    folder = find()
+    folder = find_model()
     card = read_card(folder)
     return BARE.format(
         tokenizer=str(folder / card.tokenizer.file), graph=str(folder / card.precisions["int8"].file), query=QUERY

@@ -18,7 +18,7 @@ from plait.codec import kmeans
 from plait.codec.assign import NearestCentroids
 from plait.codec.dense_ivf import pad_dim
 from plait.embeddings import Embeddings, MultiVectors
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.encode.protocol import EmbeddingSpec
 
 CLUSTERS = (10, 100, 1000)
@@ -92,7 +92,7 @@ class Passages:
     def queries(self, model: Path, n_queries: int) -> list[Query]:
         """The first questions of the data, encoded."""
         texts = [line["text"] for line in islice(read_lines(self._data / "queries.jsonl"), n_queries)]
-        embeddings = load(model, n_threads=1).encode_queries(texts)
+        embeddings = load_model(model, n_threads=1).encode_queries(texts)
         assert embeddings.dense is not None
         assert embeddings.multi is not None
         return [

@@ -54,9 +54,9 @@ def main() -> None:
         parser.error("--baseline-python and --baseline-model go together")
 
     start = time.perf_counter()
-    from plait.encode.load import load
+    from plait.encode.load import load_model
 
-    encoder = load(arguments.model, precision=arguments.precision, n_threads=arguments.threads)
+    encoder = load_model(arguments.model, precision=arguments.precision, n_threads=arguments.threads)
     loaded = time.perf_counter() - start
     texts = list(read_texts(arguments.data, arguments.texts))
     length = encoder.card.document.length

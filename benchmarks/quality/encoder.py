@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 import plait
 from benchmarks.quality.modes import MEASURE, SURE, add_drop_self, check_drop_self, first_queries, found_by_plan, row
 from plait.embeddings import Rows
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.encode.onnx import OnnxEncoder
 from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
 
@@ -56,7 +56,7 @@ def main() -> None:
     check_drop_self(parser, asked)
     if asked.base and not asked.before:
         parser.error("--base scores what --before finds; give that too, or --base-indexes")
-    base = load(asked.base, n_threads=asked.threads) if asked.base else None
+    base = load_model(asked.base, n_threads=asked.threads) if asked.base else None
     row("set", "queries", *RIVALS, *OWN)
     row(*["---"] * (2 + len(RIVALS) + len(OWN)))
     means: dict[str, dict[str, float]] = {}

@@ -29,7 +29,7 @@ import plait.search.trace
 from benchmarks.embed import SHARD, read_lines, shard
 from benchmarks.engine.sparse import bm25_weights, tokens
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.encode.protocol import EmbeddingSpec
 from plait.evaluate import compare, load_dataset
 
@@ -130,7 +130,7 @@ def settings(asked: argparse.Namespace) -> dict[str, object]:
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Medians over queries. Each query is encoded right before it is searched for, as it would be."""
     stages: dict[str, list[float]] = {}
-    totals, encoding, encoder = [], [], load(n_threads=1)
+    totals, encoding, encoder = [], [], load_model(n_threads=1)
     queries = queries_of(asked)[: asked.queries + WARM]
     plait.search.trace.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined,assignment]
     with plait.open(asked.index, n_threads=1, read_only=True) as index:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import plait
 from benchmarks.embed import EmbeddingFiles, read_embeddings, read_lines
 from plait.embeddings import Embeddings, MultiVectors
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.encode.protocol import EmbeddingSpec
 from plait.scoring.maxsim import maxsim, top_k
 from plait.tune.synthetic_queries import Queries, few_words
@@ -60,7 +60,7 @@ def made_of_words(data: Path, n_passages: int, n_queries: int) -> Queries:
     rng = np.random.default_rng(0)
     texts = [document["text"] for document in islice(read_lines(data / "corpus.jsonl"), n_passages)]
     drawn = rng.choice(len(texts), n_queries, replace=False)
-    encoded = load(n_threads=2).encode_queries([few_words(texts[number], rng) for number in drawn])
+    encoded = load_model(n_threads=2).encode_queries([few_words(texts[number], rng) for number in drawn])
     return Queries.of("words", encoded.multi, [int(number) + 1 for number in drawn])  # documents count from 1
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from build_gte_small import PROJECTION, build
 from gte_small_source import Source, read_source
-from plait.encode.load import load
+from plait.encode.load import load_model
 
 Floats = NDArray[np.float32]
 
@@ -91,7 +91,7 @@ def whole_states(source: Source, queries: list[str], documents: list[str]) -> tu
     """The model's token states: those of a model folder whose projection changes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         build(source, np.eye(384, dtype=np.float32), Path(folder), fp32=False)
-        encoder = load(folder)
+        encoder = load_model(folder)
         encoded = encoder.encode_queries(queries).multi, encoder.encode_documents(documents).multi
     first, second = (States(rows.values.astype(np.float32), rows.offsets) for rows in encoded if rows is not None)
     return first, second

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from build_gte_small import NUMBERS
 from plait.embeddings import MultiVectors
-from plait.encode.load import load
+from plait.encode.load import load_model
 
 Scores = NDArray[np.float32]
 DEPTH = 100
@@ -61,7 +61,7 @@ def measure(folder: Path, model: str | None, precision: str) -> dict[str, float]
     }
     qrels = _qrels(folder / "qrels" / "test.tsv")
     queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl.gz") if row["_id"] in qrels}
-    encoder = load(model, precision=precision)
+    encoder = load_model(model, precision=precision)
     asked = encoder.encode_queries(list(queries.values()))
     given = encoder.encode_documents(
         list(corpus.values()),

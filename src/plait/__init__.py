@@ -20,7 +20,7 @@ from plait.version import __version__
 if TYPE_CHECKING:
     from plait.codec.pooling import Pooling
     from plait.embeddings import Embeddings, MultiVectors, SparseVectors
-    from plait.encode.load import load as load_model
+    from plait.encode.load import load_model
     from plait.encode.protocol import EmbeddingSpec, Encoder
     from plait.errors import (
         ConfigError,
@@ -76,7 +76,7 @@ _HOMES = {
     "SparseVectors": "plait.embeddings",
     "StoreError": "plait.errors",
     "Trace": "plait.search.trace",
-    "load_model": "plait.encode.load:load",
+    "load_model": "plait.encode.load",
     "maxsim": "plait.scoring.maxsim",
     "open": "plait.index:open_index",
 }

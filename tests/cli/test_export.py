@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from plait.cli import export as command
 from plait.cli.app import app
-from plait.encode.load import find
+from plait.encode.load import find_model
 from plait.train import checkpoint
 from plait.train.tokenization import load_tokenizer
 from train.tiny import tiny_model
 
-MODEL = find()
+MODEL = find_model()
 
 
 @pytest.fixture

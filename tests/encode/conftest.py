@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 from plait.encode.model_card import parse_card
 from plait.encode.onnx import OnnxEncoder
-from plait.encode.tokenizer import Reader
+from plait.encode.tokenizer import ModelTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *string.ascii_lowercase, ".", ",", "!", "query", "passage", ":"]
@@ -93,6 +93,6 @@ def make() -> Make:
     def encoder(**sections: Any) -> tuple[OnnxEncoder, CountingSession]:
         parsed = parse_card({**tiny_card(), **sections}, "tiny")
         session = CountingSession()
-        return OnnxEncoder(parsed, Reader(tiny_tokenizer(), parsed), session), session
+        return OnnxEncoder(parsed, ModelTokenizer(tiny_tokenizer(), parsed), session), session
 
     return encoder

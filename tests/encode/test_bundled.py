@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plait.embeddings import Embeddings, MultiVectors
-from plait.encode.load import BUNDLED, DEFAULT_MODEL, load
+from plait.encode.load import BUNDLED, DEFAULT_MODEL, load_model
 from plait.encode.onnx import OnnxEncoder
 
 TEXTS = [
@@ -23,7 +23,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder() -> OnnxEncoder:
-    return load(n_threads=1)
+    return load_model(n_threads=1)
 
 
 def strands_of(embeddings: Embeddings) -> tuple[np.ndarray, MultiVectors]:
@@ -57,7 +57,7 @@ def test_a_text_has_the_same_vectors_alone_and_in_a_batch(encoder: OnnxEncoder) 
 
 
 def test_threads_do_not_change_the_vectors(encoder: OnnxEncoder) -> None:
-    one, two = strands_of(encoder.encode_documents(TEXTS)), strands_of(load(n_threads=2).encode_documents(TEXTS))
+    one, two = strands_of(encoder.encode_documents(TEXTS)), strands_of(load_model(n_threads=2).encode_documents(TEXTS))
     np.testing.assert_allclose(one[0], two[0], atol=1e-4)
 
 

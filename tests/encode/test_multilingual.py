@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import plait
-from plait.encode.load import find, load, verify
+from plait.encode.load import find_model, load_model, verify_model
 from plait.encode.onnx import OnnxEncoder
 from plait.records import Document
 
@@ -34,12 +34,12 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def encoder() -> OnnxEncoder:
-    return load(NAME, n_threads=1)
+    return load_model(NAME, n_threads=1)
 
 
 def test_its_files_match_its_card_and_are_small_enough() -> None:
-    verify(NAME)
-    assert sum(file.stat().st_size for file in find(NAME).iterdir() if file.is_file()) < MAX_BYTES
+    verify_model(NAME)
+    assert sum(file.stat().st_size for file in find_model(NAME).iterdir() if file.is_file()) < MAX_BYTES
 
 
 def test_a_text_has_the_same_unit_vectors_alone_and_beside_others(encoder: OnnxEncoder) -> None:

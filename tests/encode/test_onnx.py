@@ -162,7 +162,7 @@ def test_a_text_that_is_not_a_string_is_refused(make: Make) -> None:
 
 def test_half_a_character_is_refused_with_its_place(make: Make) -> None:
     encoder, _ = make()
-    with pytest.raises(InputError, match="text 1 holds half of a character pair at position 2"):
+    with pytest.raises(InputError, match="text 1 has half of a surrogate pair at position 2"):
         encoder.encode_queries(["a", "a \ud83d b"])
 
 
@@ -173,10 +173,10 @@ def test_a_batch_of_no_tokens_is_refused(make: Make) -> None:
 
 
 def test_a_skip_list_with_an_unknown_token_is_refused(make: Make) -> None:
-    with pytest.raises(ModelError, match="'§', which its vocabulary lacks"):
+    with pytest.raises(ModelError, match="'§', which its vocabulary does not have"):
         make(embeddings={"multi": {"dim": 4, "special_rows": True, "skip": ["§"]}})
 
 
 def test_a_length_with_no_room_for_text_is_refused(make: Make) -> None:
-    with pytest.raises(ModelError, match="too few for any text"):
+    with pytest.raises(ModelError, match="which leaves none for the text"):
         make(query={"length": 2, "prefix": "", "expansion": None})

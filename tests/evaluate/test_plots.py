@@ -20,8 +20,8 @@ from plait.evaluate.plots import (
     bars,
     check_file,
     curves,
-    spread_out,
     save,
+    spread_out,
 )
 
 MEANS = {"bm25": [Mean(0.3, 0.2, 0.4), Mean(0.5, 0.4, 0.6)], "dense": [Mean(0.4, 0.3, 0.5), Mean(0.6, 0.6, 0.6)]}

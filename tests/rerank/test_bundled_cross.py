@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from plait.encode.load import bundled_models, file_of
+from plait.encode.load import bundled_models, model_file
 from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
 from plait.rerank.reranker import DEFAULT_BUNDLED_BLEND, load_reranker
@@ -24,7 +24,7 @@ def test_its_files_are_those_of_its_card_and_small_enough() -> None:
     folder = find_cross()
     card = read_cross_card(folder)
     for record in (card.tokenizer, *card.precisions.values()):
-        assert hashlib.sha256(file_of(folder, record).read_bytes()).hexdigest() == record.sha256
+        assert hashlib.sha256(model_file(folder, record).read_bytes()).hexdigest() == record.sha256
     assert sum(file.stat().st_size for file in folder.iterdir()) < MOST_BYTES
 
 

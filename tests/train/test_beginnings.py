@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plait.encode.load import find, open_tokenizer
+from plait.encode.load import find_model, open_tokenizer
 from plait.errors import ConfigError, InputError
 from plait.train.build import read_plan, start_from
 from plait.train.checkpoint import save
@@ -24,7 +24,7 @@ RECIPES = Path(__file__).parent.parent.parent / "recipes"
 
 @pytest.fixture(scope="module")
 def texts() -> Texts:
-    return Texts(open_tokenizer(find() / "tokenizer.json"), ModelConfig(backbone="x", dense=DenseHeadConfig()))
+    return Texts(open_tokenizer(find_model() / "tokenizer.json"), ModelConfig(backbone="x", dense=DenseHeadConfig()))
 
 
 def test_an_id_is_the_rarer_the_fewer_documents_have_it(texts: Texts, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_prior_needs_corpora_and_corpora_need_a_prior() -> None:
 
 def test_a_projection_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"is one of \(384, 128\); the model has \(32, 16\)"):
-        start_from(tiny_model(), find())
+        start_from(tiny_model(), find_model())
 
 
 def test_a_model_that_was_trained_is_gone_on_from_with_all_its_weights(texts: Texts, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_projection_is_taken_over_and_its_shift_is_nothing() -> None:
     model = tiny_model(multi=MultiHeadConfig(dim=128, bias=True))
     assert model.multi is not None
     model.multi.project = torch.nn.Linear(384, 128)
-    start_from(model, find())
+    start_from(model, find_model())
     weight = model.multi.project.weight.detach().numpy()
     assert np.linalg.norm(weight, axis=1).mean() == pytest.approx(1, abs=0.1)
     assert not model.multi.project.bias.detach().any()

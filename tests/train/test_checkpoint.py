@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from plait.encode.load import BUNDLED, DEFAULT_MODEL
-from plait.encode.model_card import DocumentReading, Expansion, QueryReading
+from plait.encode.model_card import DocumentInput, Expansion, QueryInput
 from plait.errors import ConfigError, ModelError
 from plait.train.checkpoint import build, load, save
 from plait.train.model_config import FixedConfig, ModelConfig, MultiHeadConfig, SparseHeadConfig
@@ -20,8 +20,8 @@ from train.tiny import KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4])
 READING: dict[str, Any] = {
-    "query": QueryReading(24, "query: ", Expansion("[MASK]", 24, True)),
-    "document": DocumentReading(40, "passage: ", 4),
+    "query": QueryInput(24, "query: ", Expansion("[MASK]", 24, True)),
+    "document": DocumentInput(40, "passage: ", 4),
 }
 
 

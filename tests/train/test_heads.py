@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from plait.encode.model_card import DocumentReading
+from plait.encode.model_card import DocumentInput
 from plait.errors import ConfigError, InputError
 from plait.train.model import FixedMixer, MultiHead, SparseHead, pool, segment_means
 from plait.train.model_config import DenseHeadConfig, FixedConfig, ModelConfig, MultiHeadConfig
@@ -15,7 +15,7 @@ from plait.train.scores import dense_scores, maxsim_scores, sparse_scores
 from plait.train.tensors import Encoded, Tokens
 from train.tiny import KINDS, gradients, tiny_model, tokens_of
 
-SHORT = DocumentReading(length=16, prefix="", overlap=2)
+SHORT = DocumentInput(length=16, prefix="", overlap=2)
 STATES = torch.tensor([[[3.0, 4.0], [0.0, 1.0], [9.0, 9.0]]])
 MASK = torch.tensor([[True, True, False]])
 

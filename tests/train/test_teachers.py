@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from plait.encode.load import find
+from plait.encode.load import find_model
 from plait.errors import ModelError
 from plait.train import checkpoint
 from plait.train.backbone import make_backbone
@@ -20,7 +20,7 @@ from plait.train.model_config import ModelConfig, MultiHeadConfig
 from plait.train.tokenization import load_tokenizer
 from plait.train.torch_encoder import encoder_of
 
-TOKENIZER = find() / "tokenizer.json"
+TOKENIZER = find_model() / "tokenizer.json"
 PAIRS = [("red loom", "a loom"), ("red loom", "a river that is long and cold in winter"), ("blue", "a loom")]
 
 

@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 
 from plait.encode.load import BUNDLED, DEFAULT_MODEL
-from plait.encode.model_card import DocumentReading, Expansion, ModelCard, QueryReading, read_card
+from plait.encode.model_card import DocumentInput, Expansion, ModelCard, QueryInput, read_card
 from plait.encode.onnx import OnnxEncoder
-from plait.encode.tokenizer import Reader
+from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ModelError
 from plait.train.model_config import ModelConfig, MultiHeadConfig
 from plait.train.tokenization import Texts, load_tokenizer, special_ids, with_markers
@@ -32,9 +32,9 @@ SENTENCES = [
 ]
 COLBERT = Expansion(token="[MASK]", length=32, attended=False)
 READINGS = [
-    (QueryReading(512, "", None), DocumentReading(512, "", 64)),
-    (QueryReading(32, "[unused0]", COLBERT), DocumentReading(60, "[unused1]", 8)),
-    (QueryReading(48, "query: ", replace(COLBERT, attended=True)), DocumentReading(48, "passage: ", 8)),
+    (QueryInput(512, "", None), DocumentInput(512, "", 64)),
+    (QueryInput(32, "[unused0]", COLBERT), DocumentInput(60, "[unused1]", 8)),
+    (QueryInput(48, "query: ", replace(COLBERT, attended=True)), DocumentInput(48, "passage: ", 8)),
 ]
 
 
@@ -57,7 +57,7 @@ def tokenizer() -> Tokenizer:
     return with_markers(load_tokenizer(FOLDER), ["[unused0]", "[unused1]"])
 
 
-def card_of(query: QueryReading, document: DocumentReading, *, special_rows: bool) -> ModelCard:
+def card_of(query: QueryInput, document: DocumentInput, *, special_rows: bool) -> ModelCard:
     card = read_card(FOLDER)
     assert card.multi is not None
     multi = replace(card.multi, special_rows=special_rows)
@@ -74,11 +74,11 @@ def config_of(card: ModelCard) -> ModelConfig:
 @pytest.mark.parametrize("is_query", [True, False])
 @pytest.mark.parametrize(("query", "document"), READINGS)
 def test_reading_equals_the_encoders(
-    tokenizer: Tokenizer, query: QueryReading, document: DocumentReading, is_query: bool, special_rows: bool
+    tokenizer: Tokenizer, query: QueryInput, document: DocumentInput, is_query: bool, special_rows: bool
 ) -> None:
     card = card_of(query, document, special_rows=special_rows)
     tokens = Texts(tokenizer, config_of(card)).tokens(SENTENCES, is_query=is_query)
-    encoder = OnnxEncoder(card, Reader(Tokenizer.from_str(tokenizer.to_str()), card), EchoSession())
+    encoder = OnnxEncoder(card, ModelTokenizer(Tokenizer.from_str(tokenizer.to_str()), card), EchoSession())
     found = encoder.encode_queries(SENTENCES).multi if is_query else encoder.encode_documents(SENTENCES).multi
     assert found is not None
     for item in range(len(SENTENCES)):

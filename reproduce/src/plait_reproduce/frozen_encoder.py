@@ -19,7 +19,7 @@ from plait.evaluate.run_cache import hash_of
 from plait_reproduce.workbench import Arrays, Workbench
 
 if TYPE_CHECKING:
-    from plait.encode.tokenizer import Reader
+    from plait.encode.tokenizer import ModelTokenizer
 
 PART = 200  # texts that are encoded and kept at a time
 BATCH_TOKENS = 2048
@@ -72,7 +72,7 @@ class FrozenEncoder:
         encoder = workbench.encoder(length=length)
         self._card, self._layer = encoder.card, layer
         self.key = f"{encoder.fingerprint}/layer {layer}"
-        self._opened: tuple[Any, Reader] | None = None
+        self._opened: tuple[Any, ModelTokenizer] | None = None
 
     def pooled(self, name: str, texts: Sequence[str], *, is_query: bool) -> Pooled:
         """Vectors of texts; the states themselves are not kept."""
@@ -125,7 +125,7 @@ class FrozenEncoder:
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
         """Token ids and states of each text."""
         session, reader = self._open()
-        ids = reader.read(texts, is_query=is_query).ids
+        ids = reader.tokenize(texts, is_query=is_query).ids
         looked_at = [len(own) for own in ids]
         if is_query and self._masks:
             mask_id = reader.token_id("[MASK]")
@@ -156,28 +156,30 @@ class FrozenEncoder:
             "lengths": np.array([len(own) for own in ids], np.int64),
         }
 
-    def _open(self) -> tuple[Any, Reader]:
+    def _open(self) -> tuple[Any, ModelTokenizer]:
         if self._opened is None:
             self._opened = open_cut(self._workbench, self._layer, self._length, self._mcls)
         return self._opened
 
 
-def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = None) -> tuple[Any, Reader]:
+def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = None) -> tuple[Any, ModelTokenizer]:
     """A session of the graph that ends after a layer, and what reads texts for it."""
     from dataclasses import replace
 
-    from plait.encode.load import file_of, find, open_session, open_tokenizer, record_of
-    from plait.encode.tokenizer import Reader
+    from plait.encode.load import choose_precision, find_model, model_file, open_session, open_tokenizer
+    from plait.encode.tokenizer import ModelTokenizer
 
-    folder = find(workbench.model)
+    folder = find_model(workbench.model)
     card = read_card(folder)
     card = replace(card, document=replace(card.document, length=min(length, card.document.length), mcls=mcls))
-    graph = file_of(folder, record_of(card.precisions, card.name, folder, None))
+    graph = model_file(folder, choose_precision(card.precisions, card.name, folder, None))
     cut = workbench.work / "graphs" / f"{card.name}-{layer}.onnx"
     if not cut.exists():
         cut.parent.mkdir(parents=True, exist_ok=True)
         cut_graph(graph, cut, card, layer)
-    return open_session(cut, workbench.n_threads), Reader(open_tokenizer(file_of(folder, card.tokenizer)), card)
+    return open_session(cut, workbench.n_threads), ModelTokenizer(
+        open_tokenizer(model_file(folder, card.tokenizer)), card
+    )
 
 
 def cut_graph(graph: Path, to: Path, card: ModelCard, layer: int) -> None:

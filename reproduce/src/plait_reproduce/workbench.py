@@ -60,9 +60,9 @@ class Workbench:
 
     @property
     def model_name(self) -> str:
-        from plait.encode.load import find
+        from plait.encode.load import find_model
 
-        return read_card(find(self.model)).name
+        return read_card(find_model(self.model)).name
 
     def cut(self, name: str) -> Cut:
         return named(name, self._sets)
@@ -158,18 +158,18 @@ def _short(key: Mapping[str, object]) -> str:
 def _encoder(
     model: str | Path | None, length: int | None, expansion: Expansion | None, n_threads: int | None
 ) -> OnnxEncoder:
-    from plait.encode.load import file_of, find, open_session, open_tokenizer, record_of
+    from plait.encode.load import choose_precision, find_model, model_file, open_session, open_tokenizer
     from plait.encode.onnx import OnnxEncoder
-    from plait.encode.tokenizer import Reader
+    from plait.encode.tokenizer import ModelTokenizer
 
-    folder = find(model)
+    folder = find_model(model)
     card = read_card(folder)
     if length is not None:
         card = replace(card, document=replace(card.document, length=min(length, card.document.length)))
     if expansion is not None:
         card = replace(card, query=replace(card.query, expansion=expansion))
-    session = open_session(file_of(folder, record_of(card.precisions, card.name, folder, None)), n_threads)
-    return OnnxEncoder(card, Reader(open_tokenizer(file_of(folder, card.tokenizer)), card), session)
+    session = open_session(model_file(folder, choose_precision(card.precisions, card.name, folder, None)), n_threads)
+    return OnnxEncoder(card, ModelTokenizer(open_tokenizer(model_file(folder, card.tokenizer)), card), session)
 
 
 def as_arrays(embeddings: Embeddings) -> Arrays:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
-from plait.encode.terms import TERMS
-from plait.encode.tokenizer import Reader
+from plait.encode.sparse_terms import TERMS_OUTPUT
+from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ConfigError, EncoderMismatchError, ModelError
 
 if TYPE_CHECKING:
@@ -32,22 +32,24 @@ DEFAULT_PRECISION = "int8"
 EXTERNAL = "arrays"  # the fingerprint of an index whose embeddings are made by its caller
 
 
-def load(model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None) -> OnnxEncoder:
+def load_model(
+    model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
+) -> OnnxEncoder:
     """The encoder of a model: the bundled default, a bundled one by name, or a model folder by path.
 
     `precision` is by default int8, or what the folder has where it has no int8.
     `n_threads` is how many threads the model may use; all that this process may run on, if None.
     """
-    folder = find(model)
+    folder = find_model(model)
     card = read_card(folder)
-    graph = file_of(folder, record_of(card.precisions, card.name, folder, precision))
-    tokenizer = open_tokenizer(file_of(folder, card.tokenizer))
+    graph = model_file(folder, choose_precision(card.precisions, card.name, folder, precision))
+    tokenizer = open_tokenizer(model_file(folder, card.tokenizer))
     session = open_session(graph, n_threads)
     _check_outputs(session, card, graph)
-    return OnnxEncoder(card, Reader(tokenizer, card), session)
+    return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session)
 
 
-def find(model: str | Path | None = None) -> Path:
+def find_model(model: str | Path | None = None) -> Path:
     """The folder of a model: bundled by name, a folder by path, or installed as a data package by name.
 
     ModelError if there is none; for a model that is only not installed, it says how to install it.
@@ -97,16 +99,16 @@ def known_models() -> set[str]:
     return {*bundled_models(), *installed_models(), *MODEL_PACKAGES}
 
 
-def verify(model: str | Path | None = None) -> list[str]:
+def verify_model(model: str | Path | None = None) -> list[str]:
     """Reads every file of a model and compares it with its recorded hash; gives the names of the files that are right.
 
     ModelError for a file that differs. Loading checks sizes only: hashing a whole model is too slow for every start.
     """
-    folder = find(model)
+    folder = find_model(model)
     card = read_card(folder)
     checked = []
     for record in (card.tokenizer, *card.precisions.values()):
-        path = file_of(folder, record)
+        path = model_file(folder, record)
         with path.open("rb") as handle:
             seen = hashlib.file_digest(handle, "sha256").hexdigest()
         if seen != record.sha256:
@@ -117,7 +119,9 @@ def verify(model: str | Path | None = None) -> list[str]:
     return checked
 
 
-def record_of(precisions: Mapping[str, FileRecord], name: str, folder: Path, precision: str | None) -> FileRecord:
+def choose_precision(
+    precisions: Mapping[str, FileRecord], name: str, folder: Path, precision: str | None
+) -> FileRecord:
     """The graph of a precision, the usual one if none is asked for; ModelError if the model does not have it."""
     if precision is None:
         precision = next(
@@ -132,7 +136,7 @@ def record_of(precisions: Mapping[str, FileRecord], name: str, folder: Path, pre
     )
 
 
-def file_of(folder: Path, record: FileRecord) -> Path:
+def model_file(folder: Path, record: FileRecord) -> Path:
     """A file that a card names, of the size that it records."""
     path = folder / record.file
     try:
@@ -189,7 +193,7 @@ def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
     seen = {found.name: found.shape for found in session.get_outputs()}
-    wanted = [] if card.sparse is None else ["sparse", TERMS] if card.sparse.forms else ["sparse"]
+    wanted = [] if card.sparse is None else ["sparse", TERMS_OUTPUT] if card.sparse.forms else ["sparse"]
     for name in wanted:
         if name not in seen:
             raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {seen}")
@@ -274,9 +278,13 @@ class LazyEncoder:
 
     def _load(self) -> Encoder:
         preload = self._preload
-        if preload is not None and find(preload.model) == find(self._model) and preload.precision == self._precision:
+        if (
+            preload is not None
+            and find_model(preload.model) == find_model(self._model)
+            and preload.precision == self._precision
+        ):
             return preload.encoder()
-        return load(self._model, precision=self._precision, n_threads=self._n_threads)
+        return load_model(self._model, precision=self._precision, n_threads=self._n_threads)
 
     def _card(self) -> ModelCard:
-        return read_card(find(self._model))
+        return read_card(find_model(self._model))

@@ -77,7 +77,7 @@ class Expansion:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryReading:
+class QueryInput:
     """How a query is read."""
 
     length: int  # in tokens, special ones included
@@ -86,7 +86,7 @@ class QueryReading:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentReading:
+class DocumentInput:
     """How a document is read; a longer one is split into passages that overlap."""
 
     length: int  # in tokens, special ones included
@@ -106,8 +106,8 @@ class ModelCard:
     dense: DenseSpec | None
     sparse: SparseSpec | None
     multi: MultiSpec | None
-    query: QueryReading
-    document: DocumentReading
+    query: QueryInput
+    document: DocumentInput
     similarity: str
     weights: str  # sha256 of the weights before any rounding, so that every precision has the same
     tokenizer: FileRecord
@@ -186,12 +186,12 @@ def parse_card(raw: object, where: str) -> ModelCard:
         dense=_dense(dense) if dense else None,
         sparse=_sparse(sparse) if sparse else None,
         multi=_multi(multi) if multi else None,
-        query=QueryReading(
+        query=QueryInput(
             length=query.take_count("length"),
             prefix=query.take("prefix", str),
             expansion=_expansion(expansion) if expansion else None,
         ),
-        document=DocumentReading(
+        document=DocumentInput(
             length=document.take_count("length"),
             prefix=document.take("prefix", str),
             overlap=document.take("overlap", int),

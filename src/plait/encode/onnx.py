@@ -15,8 +15,8 @@ from plait.encode.batches import by_length, pad
 from plait.encode.chunking import Chunker, WindowChunker
 from plait.encode.model_card import ModelCard
 from plait.encode.protocol import EmbeddingSpec
-from plait.encode.terms import TERMS, Terms, joined, strand_of
-from plait.encode.tokenizer import Reader, Reading
+from plait.encode.sparse_terms import TERMS_OUTPUT, TermWeights, concatenate_terms, sparse_vectors
+from plait.encode.tokenizer import ModelTokenizer, TokenizedTexts
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
 
@@ -35,24 +35,24 @@ class Session(Protocol):
 
 
 class OnnxEncoder:
-    """Text to strands with onnxruntime; `plait.encode.load.load` makes one from a model folder."""
+    """Text to strands with onnxruntime; `plait.encode.load.load_model` makes one from a model folder."""
 
-    def __init__(self, card: ModelCard, reader: Reader, session: Session) -> None:
-        self._card, self._reader, self._session = card, reader, session
+    def __init__(self, card: ModelCard, tokenizer: ModelTokenizer, session: Session) -> None:
+        self._card, self._tokenizer, self._session = card, tokenizer, session
         self._inputs = {given.name for given in session.get_inputs()}
         self._fixed = card.multi.fixed if card.multi else None
         self._query_outputs = [name for name in ("dense", "sparse", "multi") if getattr(card, name) is not None]
         if card.sparse is not None and card.sparse.forms:
-            self._query_outputs.append(TERMS)
+            self._query_outputs.append(TERMS_OUTPUT)
         mixed = "multi" if self._fixed is None else "fixed"
         self._document_outputs = [mixed if name == "multi" else name for name in self._query_outputs]
-        special = [] if card.multi is None or card.multi.special_rows else reader.special_ids
-        skipped = [reader.token_id(token) for token in card.multi.skip] if card.multi else []
+        special = [] if card.multi is None or card.multi.special_rows else tokenizer.special_ids
+        skipped = [tokenizer.token_id(token) for token in card.multi.skip] if card.multi else []
         self._first_row = card.multi is None or card.multi.first_row
         self._dropped_of_queries = np.array(sorted(special), np.int64)
         self._dropped_of_documents = np.array(sorted({*special, *skipped}), np.int64)
         expansion = card.query.expansion
-        self._expansion_id = reader.token_id(expansion.token) if expansion else None
+        self._expansion_id = tokenizer.token_id(expansion.token) if expansion else None
 
     @property
     def name(self) -> str:
@@ -74,14 +74,16 @@ class OnnxEncoder:
     @property
     def chunker(self) -> Chunker:
         """Splits documents into passages that fit the model, counted in its tokens."""
-        return WindowChunker(self._reader, size=self._reader.room(is_query=False), overlap=self._card.document.overlap)
+        return WindowChunker(
+            self._tokenizer, size=self._tokenizer.max_tokens(is_query=False), overlap=self._card.document.overlap
+        )
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         """(surface, where it is in the text) for each row of the multi strand of this text."""
         if self._fixed is not None and not is_query:
             raise ConfigError(f"{self.name} mixes all tokens of a document into {self._fixed} rows; none is a token's")
-        ids = self._reader.read([text], is_query=is_query).ids[0]
-        pieces = self._reader.pieces(text, is_query=is_query)
+        ids = self._tokenizer.tokenize([text], is_query=is_query).ids[0]
+        pieces = self._tokenizer.pieces(text, is_query=is_query)
         if is_query and (expansion := self._card.query.expansion) is not None:
             ids = self._expand(ids)
             pieces += [(expansion.token, Span(0, 0))] * (len(ids) - len(pieces))
@@ -93,7 +95,7 @@ class OnnxEncoder:
             raise ConfigError(f"{self.name} has no sparse strand, and so no terms")
         if not 0 <= number < self.spec.sparse:
             raise InputError(f"term {number} is none of the {self.spec.sparse} of {self.name}")
-        return self._reader.token(number)
+        return self._tokenizer.token(number)
 
     def encode_queries(self, texts: Sequence[str]) -> Embeddings:
         """The strands of queries; a query that is too long is cut, and counted in `truncated`."""
@@ -114,21 +116,21 @@ class OnnxEncoder:
         """The same, a batch at a time and never all in memory: (which of the texts, their strands), longest first."""
         if batch_tokens < 1:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
-        reading = self._reader.read(texts, is_query=False)
-        return self._run(reading, is_query=False, batch_tokens=batch_tokens)
+        tokenized = self._tokenizer.tokenize(texts, is_query=False)
+        return self._run(tokenized, is_query=False, batch_tokens=batch_tokens)
 
     def _encode(
         self, texts: Sequence[str], *, is_query: bool, batch_tokens: int, on_batch: OnBatch | None
     ) -> Embeddings:
         if batch_tokens < 1:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
-        reading = self._reader.read(texts, is_query=is_query)
+        tokenized = self._tokenizer.tokenize(texts, is_query=is_query)
         spec = self.spec
         dense = np.zeros((len(texts), spec.dense), np.float32) if spec.dense else None
         rows: list[Rows] = [np.zeros((0, spec.multi or 0), np.float32)] * len(texts)
-        terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
+        terms: list[TermWeights] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
-        for items, embeddings in self._run(reading, is_query=is_query, batch_tokens=batch_tokens):
+        for items, embeddings in self._run(tokenized, is_query=is_query, batch_tokens=batch_tokens):
             if dense is not None and embeddings.dense is not None:
                 dense[items] = embeddings.dense
             for place, item in enumerate(items):
@@ -141,13 +143,15 @@ class OnnxEncoder:
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = MultiVectors.from_items(rows, dim=spec.multi) if spec.multi else None
-        sparse = joined(terms) if spec.sparse else None
-        return Embeddings(dense=dense, sparse=sparse, multi=multi, truncated=sum(reading.cut))
+        sparse = concatenate_terms(terms) if spec.sparse else None
+        return Embeddings(dense=dense, sparse=sparse, multi=multi, truncated=sum(tokenized.truncated))
 
-    def _run(self, reading: Reading, *, is_query: bool, batch_tokens: int) -> Iterator[tuple[list[int], Embeddings]]:
-        for items in by_length([len(ids) for ids in reading.ids], n_tokens=batch_tokens):
-            embeddings = self._forward([reading.ids[item] for item in items], is_query=is_query)
-            yield items, replace(embeddings, truncated=sum(reading.cut[item] for item in items))
+    def _run(
+        self, tokenized: TokenizedTexts, *, is_query: bool, batch_tokens: int
+    ) -> Iterator[tuple[list[int], Embeddings]]:
+        for items in by_length([len(ids) for ids in tokenized.ids], n_tokens=batch_tokens):
+            embeddings = self._forward([tokenized.ids[item] for item in items], is_query=is_query)
+            yield items, replace(embeddings, truncated=sum(tokenized.truncated[item] for item in items))
 
     def _forward(self, ids: Sequence[NDArray[np.int64]], *, is_query: bool) -> Embeddings:
         """One pass of the model: every strand it has, without padding."""
@@ -170,11 +174,15 @@ class OnnxEncoder:
             multi = MultiVectors.from_items(
                 [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
-        terms = [own[: len(item)] for own, item in zip(found[TERMS], ids, strict=True)] if TERMS in found else ids
+        terms = (
+            [own[: len(item)] for own, item in zip(found[TERMS_OUTPUT], ids, strict=True)]
+            if TERMS_OUTPUT in found
+            else ids
+        )
         sparse, kind = None, self._card.sparse
         if kind is not None:
             settings = {"query_tf": kind.query_tf, "length_norm": kind.length_norm}
-            sparse = strand_of(terms, found["sparse"], is_query=is_query, **settings)
+            sparse = sparse_vectors(terms, found["sparse"], is_query=is_query, **settings)
         return Embeddings(dense=found.get("dense"), sparse=sparse, multi=multi)
 
     def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
@@ -190,7 +198,7 @@ class OnnxEncoder:
         kept = ~np.isin(ids, self._dropped_of_queries if is_query else self._dropped_of_documents)
         if not self._first_row:
             kept[:1] = False
-        kept[self._reader.marks(len(ids), is_query=is_query)] = False
+        kept[self._tokenizer.inner_cls_positions(len(ids), is_query=is_query)] = False
         return kept if kept.any() else np.ones(len(ids), np.bool_)
 
     def _expand(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -39,8 +39,8 @@ class ModelPreload:
 
     def _load(self) -> None:
         try:
-            from plait.encode.load import load
+            from plait.encode.load import load_model
 
-            self._encoder = load(self.model, precision=self.precision, n_threads=self.n_threads)
+            self._encoder = load_model(self.model, precision=self.precision, n_threads=self.n_threads)
         except Exception as error:
             self._error = error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.batches import by_length, pad
-from plait.encode.load import BUNDLED, file_of, open_session, open_tokenizer, record_of
+from plait.encode.load import BUNDLED, choose_precision, model_file, open_session, open_tokenizer
 from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import Session
 from plait.errors import ConfigError, ModelError
@@ -97,8 +97,8 @@ def load_cross(
     card = read_cross_card(folder)
     if precision is None:
         precision = "int8" if "int8" in card.precisions else next(iter(card.precisions), "int8")
-    graph = file_of(folder, record_of(card.precisions, card.name, folder, precision))
-    tokenizer = PairTokenizer(open_tokenizer(file_of(folder, card.tokenizer)), card)
+    graph = model_file(folder, choose_precision(card.precisions, card.name, folder, precision))
+    tokenizer = PairTokenizer(open_tokenizer(model_file(folder, card.tokenizer)), card)
     # These graphs come from exporters, which leave operator fusion to the runtime.
     session = open_session(graph, n_threads, optimise=True)
     outputs = [output.name for output in session.get_outputs()]

@@ -232,7 +232,9 @@ class Writer(Closing):
         start = time.perf_counter()
         with storage_errors(self._path):
             number = self._next_number()
-            wanted = CompactionRequest(bits, keep_8bit, retrain, pooling, rules=read_analysis_rules(self._connection.execute))
+            wanted = CompactionRequest(
+                bits, keep_8bit, retrain, pooling, rules=read_analysis_rules(self._connection.execute)
+            )
         # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from plait.encode.load import file_of, find, known_models, record_of
+from plait.encode.load import choose_precision, find_model, known_models, model_file
 from plait.encode.model_card import read_card
 from plait.errors import ConfigError
 from plait.train import checkpoint
@@ -57,9 +57,9 @@ def _go_on_from(model: Model, folder: Path) -> None:
 def _take_projection(model: Model, source: str | Path) -> None:
     import onnx
 
-    folder = find(source)
+    folder = find_model(source)
     card = read_card(folder)
-    path = file_of(folder, record_of(card.precisions, card.name, folder, None))
+    path = model_file(folder, choose_precision(card.precisions, card.name, folder, None))
     found: dict[str, Any] = {
         own.name: onnx.numpy_helper.to_array(own)
         for own in onnx.load(str(path)).graph.initializer
@@ -213,7 +213,7 @@ def _give(head: SparseHead, tokenizer: Tokenizer, texts: Texts, plan: Plan) -> N
 
 def _tokenizer(plan: Plan) -> Tokenizer:
     name = plan.beginning.tokenizer or plan.model.backbone
-    found = load_tokenizer(find(name) if name in known_models() else name)
+    found = load_tokenizer(find_model(name) if name in known_models() else name)
     prefixes = {plan.model.query.prefix.strip(), plan.model.document.prefix.strip()}
     # A prefix that is a token of the vocabulary, such as [unused0], is to be read as that token.
     return with_markers(

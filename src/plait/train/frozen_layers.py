@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from plait.encode.load import file_of, find, record_of, session_options
+from plait.encode.load import choose_precision, find_model, model_file, session_options
 from plait.encode.model_card import read_card
 from plait.errors import ConfigError, ModelError
 from plait.train.export.graph import LATE
@@ -143,9 +143,9 @@ class GraphStates:
     BERT that plait wrote: its states are what the last norm gives."""
 
     def __init__(self, model: str | Path, *, hidden: int, n_threads: int | None = None) -> None:
-        folder = find(model)
+        folder = find_model(model)
         card = read_card(folder)
-        path = file_of(folder, record_of(card.precisions, card.name, folder, None))
+        path = model_file(folder, choose_precision(card.precisions, card.name, folder, None))
         content = path.read_bytes()
         self.fingerprint = hashlib.sha256(content).hexdigest()
         self._session, self._name = _opened(content, path, hidden, n_threads)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from plait.encode.model_card import POOLINGS, DocumentReading, Expansion, QueryReading
+from plait.encode.model_card import POOLINGS, DocumentInput, Expansion, QueryInput
 from plait.errors import ConfigError
 from plait.text.stemming import ENGLISH_STEMMER
 from plait.text.stemming import STEMMERS as OTHER_STEMMERS
@@ -16,8 +16,8 @@ from plait.text.stemming import STEMMERS as OTHER_STEMMERS
 STEMMERS = OTHER_STEMMERS | ENGLISH_STEMMER
 MIXERS = ("positions", "flat")
 N_SMALL_HEADS = 4  # of attention in the layers that plait puts above a backbone
-DEFAULT_QUERY = QueryReading(length=32, prefix="", expansion=None)
-DEFAULT_DOCUMENT = DocumentReading(length=180, prefix="", overlap=32)
+DEFAULT_QUERY = QueryInput(length=32, prefix="", expansion=None)
+DEFAULT_DOCUMENT = DocumentInput(length=180, prefix="", overlap=32)
 
 T = TypeVar("T")
 
@@ -121,8 +121,8 @@ class ModelConfig:
     sparse: SparseHeadConfig | None = None
     multi: MultiHeadConfig | None = None
     late: LateConfig | None = None
-    query: QueryReading = DEFAULT_QUERY
-    document: DocumentReading = DEFAULT_DOCUMENT
+    query: QueryInput = DEFAULT_QUERY
+    document: DocumentInput = DEFAULT_DOCUMENT
 
     def __post_init__(self) -> None:
         if self.dense is None and self.sparse is None and self.multi is None:
@@ -152,12 +152,12 @@ class ModelConfig:
             if given.get(key) is not None:
                 given[key] = _head(kind, given[key], f"{where}, {key}")
         if "query" in given:
-            query = _keys(QueryReading, given["query"], f"{where}, query")
+            query = _keys(QueryInput, given["query"], f"{where}, query")
             if query.get("expansion") is not None:
                 query["expansion"] = _made(Expansion, query["expansion"], f"{where}, expansion")
-            given["query"] = _made(QueryReading, query, f"{where}, query")
+            given["query"] = _made(QueryInput, query, f"{where}, query")
         if "document" in given:
-            given["document"] = _made(DocumentReading, given["document"], f"{where}, document")
+            given["document"] = _made(DocumentInput, given["document"], f"{where}, document")
         return _made(cls, given, where)
 
 

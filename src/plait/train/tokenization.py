@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 
-from plait.encode.tokenizer import Reader
+from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ModelError
 from plait.train.model_config import ModelConfig
 from plait.train.tensors import Tokens
@@ -26,7 +26,7 @@ class Texts:
 
     def __init__(self, tokenizer: Tokenizer, config: ModelConfig) -> None:
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self._config, self._reader = config, Reader(self.tokenizer, config)
+        self._config, self._reader = config, ModelTokenizer(self.tokenizer, config)
         for reading in (config.query, config.document):
             _refuse_broken_marker(self.tokenizer, reading.prefix)
         multi, expansion = config.multi, config.query.expansion
@@ -38,7 +38,7 @@ class Texts:
 
     def read(self, texts: Sequence[str], *, is_query: bool) -> list[NDArray[np.int64]]:
         """The ids of each text, cut to the model's length, before expansion and padding: these can be kept."""
-        return self._reader.read(texts, is_query=is_query).ids
+        return self._reader.tokenize(texts, is_query=is_query).ids
 
     def pad(self, ids: Sequence[NDArray[np.int64]], *, is_query: bool, length: int | None = None) -> Tokens:
         """One batch of what `read` gave, as long as its longest text, or `length` if that is longer. Padding is id 0,

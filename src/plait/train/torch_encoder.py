@@ -14,10 +14,10 @@ from torch import nn
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.batches import by_length
 from plait.encode.chunking import Chunker, WholeDocument
-from plait.encode.load import known_models, load
-from plait.encode.model_card import CARD_NAME, DocumentReading, QueryReading
+from plait.encode.load import known_models, load_model
+from plait.encode.model_card import CARD_NAME, DocumentInput, QueryInput
 from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
-from plait.encode.terms import Terms, joined, strand_of
+from plait.encode.sparse_terms import TermWeights, concatenate_terms, sparse_vectors
 from plait.train import checkpoint
 from plait.train.backbone import load_backbone
 from plait.train.checkpoint import weights_digest
@@ -89,7 +89,7 @@ class TorchEncoder:
     ) -> Embeddings:
         dense = None if self._spec.dense is None else np.zeros((len(texts), self._spec.dense), np.float32)
         rows: list[NDArray[np.float32]] = [np.zeros((0, self._spec.multi or 0), np.float32)] * len(texts)
-        terms: list[Terms] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
+        terms: list[TermWeights] = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * len(texts)
         n_done = 0
         for items in by_length([len(text) for text in texts], n_tokens=BATCH_CHARACTERS):
             encoded = self._pass([texts[item] for item in items], read, is_query=is_query)
@@ -97,7 +97,7 @@ class TorchEncoder:
                 dense[items] = encoded.dense.float().cpu().numpy()
             if self._spec.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
                 ids, weights = list(encoded.sparse_ids.cpu().numpy()), encoded.sparse.float().cpu().numpy()
-                found = strand_of(ids, weights, is_query=is_query, **self._sparse)
+                found = sparse_vectors(ids, weights, is_query=is_query, **self._sparse)
                 for place, item in enumerate(items):
                     own = slice(found.offsets[place], found.offsets[place + 1])
                     terms[item] = found.terms[own], found.weights[own]
@@ -109,7 +109,9 @@ class TorchEncoder:
             if on_batch is not None:
                 on_batch(n_done, len(texts))
         multi = None if self._spec.multi is None else MultiVectors.from_items(rows, dim=self._spec.multi)
-        return Embeddings(dense=dense, sparse=joined(terms) if self._spec.sparse is not None else None, multi=multi)
+        return Embeddings(
+            dense=dense, sparse=concatenate_terms(terms) if self._spec.sparse is not None else None, multi=multi
+        )
 
     def _pass(self, texts: Sequence[str], read: Callable[[Sequence[str]], Tokens], *, is_query: bool) -> Encoded:
         training = self._model.training
@@ -132,15 +134,15 @@ def encoder_of(source: str, *, length: int = 256) -> Encoder:
     folder does not say."""
     folder = Path(source)
     if source in known_models() or (folder / CARD_NAME).is_file():
-        return load(source)
+        return load_model(source)
     if (folder / checkpoint.DESCRIPTION).is_file():
         model, tokenizer = checkpoint.load(folder)
     else:
         config = ModelConfig(
             backbone=source,
             dense=DenseHeadConfig(pooling="mean"),
-            query=QueryReading(length, "", None),
-            document=DocumentReading(length, "", 0),
+            query=QueryInput(length, "", None),
+            document=DocumentInput(length, "", 0),
         )
         model, tokenizer = Model(config, load_backbone(source)), load_tokenizer(source)
     name = f"{weights_digest(folder)} {length}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plait.encode.load import find
+from plait.encode.load import find_model
 from plait.errors import ConfigError
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.pairs import PairTokenizer
@@ -92,7 +92,7 @@ def test_the_score_is_the_mean_of_the_nearest_tokens() -> None:
 
 
 def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(find())
+    tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(joint=8, length=80, query_length=24), backbone, None).eval()
     torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
 
 
 def test_in_training_it_scores_as_it_does_later() -> None:
-    tokenizer = load_tokenizer(find())
+    tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(length=80, query_length=24), backbone, None)
     pairs = padded(PairTokenizer(tokenizer, model.config.frame).tokenize(PROBES), range(len(PROBES)))
@@ -126,7 +126,7 @@ def test_a_bridge_keeps_texts_apart_in_the_upper_layers_as_far_as_it_is_low() ->
 
 
 def test_a_bridge_is_exported(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(find())
+    tokenizer = load_tokenizer(find_model())
     changes = {"apart": 1, "bridge": -3.0, "length": 80, "query_length": 24}
     save(
         CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), None).eval(), tokenizer, tmp_path / "r"
@@ -152,7 +152,7 @@ def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None
 
 @pytest.mark.parametrize("head", ["cls", "emb", "maxsim"])
 def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
-    tokenizer = with_markers(load_tokenizer(find()), ("[unused0]", "[unused1]"))
+    tokenizer = with_markers(load_tokenizer(find_model()), ("[unused0]", "[unused1]"))
     changes = {"head": head, "joint": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
     reader = PairTokenizer(tokenizer, config(**changes).frame)
     torch.manual_seed(0)
@@ -168,7 +168,7 @@ def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
 def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
     model = CrossModel(config(head="cls", joint=8), tiny_backbone("bert", 2), None)
     with pytest.raises(ConfigError, match="need a model that reads all its layers apart"):
-        RowScorer(model, PairTokenizer(load_tokenizer(find()), model.config.frame), [])
+        RowScorer(model, PairTokenizer(load_tokenizer(find_model()), model.config.frame), [])
 
 
 def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:

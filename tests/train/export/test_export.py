@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import plait
 from plait.cli.app import app
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
-from plait.encode.load import load, verify
+from plait.encode.load import load_model, verify_model
 from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec
@@ -105,7 +105,7 @@ def assert_equal(one: Embeddings, other: Embeddings) -> None:
 def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)
     export_run(folder, tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
-    encoder, twin = load(tmp_path / "model", n_threads=1), torch_encoder(read_trained(folder))
+    encoder, twin = load_model(tmp_path / "model", n_threads=1), torch_encoder(read_trained(folder))
     assert_equal(encoder.encode_documents(TEXTS), twin.encode_documents(TEXTS))
     assert_equal(encoder.encode_queries(TEXTS), twin.encode_queries(TEXTS))
     assert encoder.encode_documents(TEXTS).truncated == 1
@@ -116,7 +116,7 @@ def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_pat
 def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
     model = read_trained(run).model
     texts = Texts(read_trained(run).tokenizer, model.config)
-    sparse = embeddings(load(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
+    sparse = embeddings(load_model(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
     for item, text in enumerate(TEXTS):
         tokens = texts.tokens([text], is_query=False)
         weights = model(tokens, is_query=False).sparse[0].tolist()
@@ -131,7 +131,7 @@ def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, ru
 
 def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
     export_run(train(*FORMS), tmp_path / "model", ExportConfig(n_threads=1))
-    encoder = load(tmp_path / "model", n_threads=1)
+    encoder = load_model(tmp_path / "model", n_threads=1)
     rows = embeddings(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
     own = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
     named = [{encoder.term(number) for number in terms} for terms in own]
@@ -162,17 +162,17 @@ def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
     card["embeddings"]["sparse"]["forms"] = True
     (tmp_path / "model" / CARD_NAME).write_text(json.dumps(card))
     with pytest.raises(ModelError, match="should have an output 'terms'"):
-        load(tmp_path / "model", n_threads=1)
+        load_model(tmp_path / "model", n_threads=1)
 
 
 def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Exported) -> None:
-    assert verify(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
-    encoder = load(exported.folder, n_threads=1)
+    assert verify_model(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
+    encoder = load_model(exported.folder, n_threads=1)
     assert encoder.name == "woven"
     assert encoder.spec == EmbeddingSpec(dense=64, sparse=30522, multi=32)
     assert encoder.card.licence == "MIT"
     assert encoder.term(2088) == "world"
-    full = load(exported.folder, precision="fp32", n_threads=1)
+    full = load_model(exported.folder, precision="fp32", n_threads=1)
     assert full.fingerprint == encoder.fingerprint == exported.card.fingerprint
     assert min(seen.cosine for seen in compare(full, encoder, TEXTS, TEXTS).embeddings.values()) > 0.99
 
@@ -193,9 +193,9 @@ def test_one_precision_leaves_one_graph_and_needs_no_name_to_load(train: Train, 
         "README.md", "model.int8.onnx", "plait.json", "tokenizer.json"
     ]  # fmt: skip
     export_run(folder, tmp_path / "full", ExportConfig(precision="fp32", n_threads=1))
-    assert isinstance(load(tmp_path / "full", n_threads=1), OnnxEncoder)
+    assert isinstance(load_model(tmp_path / "full", n_threads=1), OnnxEncoder)
     with pytest.raises(ModelError, match="has no precision 'int8'; it has fp32"):
-        load(tmp_path / "full", precision="int8")
+        load_model(tmp_path / "full", precision="int8")
 
 
 def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
@@ -215,13 +215,13 @@ def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_pat
     folders = {mcls: tmp_path / f"model-{mcls}" for mcls in (None, 8)}
     for mcls, folder in folders.items():
         export_run(run, folder, ExportConfig(precision="fp32", mcls=mcls))
-    plain, marked = (load(folder) for folder in folders.values())
+    plain, marked = (load_model(folder) for folder in folders.values())
     short, expected = (model.encode_documents(["The loom."]).dense for model in (marked, plain))
     assert short is not None
     assert expected is not None
     np.testing.assert_allclose(short, expected, atol=1e-6)
     text = "word loom " * 30
-    ids = marked._reader.read([text], is_query=False).ids[0]
+    ids = marked._tokenizer.tokenize([text], is_query=False).ids[0]
     first = ids == ids[0]
     assert 3 <= first.sum() <= 5
     assert len(ids) <= 40

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from plait.encode.model_card import DocumentReading
+from plait.encode.model_card import DocumentInput
 from plait.errors import ModelError
 from plait.train.backbone import make_backbone
 from plait.train.export.graph import build_graph, check_family
@@ -18,7 +18,7 @@ from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, FixedConfig, MultiHeadConfig
 from train.tiny import KINDS, tiny_config, tiny_model, tokens_of
 
-SHORT = DocumentReading(length=20, prefix="", overlap=2)
+SHORT = DocumentInput(length=20, prefix="", overlap=2)
 HEADS: dict[str, dict[str, Any]] = {
     "all": {},
     "cls and biases": {"dense": DenseHeadConfig(pooling="cls"), "multi": MultiHeadConfig(dim=16, bias=True)},

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from plait.encode.tokenizer import Reader
+from plait.encode.tokenizer import ModelTokenizer
 from plait.train.backbone import Backbone
 from plait.train.losses.contrastive import contrastive
 from plait.train.model import pool
@@ -48,7 +48,7 @@ class Vocabulary:
         return np.searchsorted(self.known, states.ids[states.of(item)]).astype(np.int64) + N_OWN
 
 
-def worded(states: States, vocabulary: Vocabulary, reader: Reader) -> list[WordedText]:
+def worded(states: States, vocabulary: Vocabulary, reader: ModelTokenizer) -> list[WordedText]:
     """Texts with their words: a token that begins with ## goes on with the word before it."""
     continues = np.array([reader.token(int(id)).startswith("##") for id in vocabulary.known])
     found = []

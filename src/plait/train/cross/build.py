@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from plait.encode.load import find, known_models
-from plait.encode.model_card import DocumentReading, QueryReading
+from plait.encode.load import find_model, known_models
+from plait.encode.model_card import DocumentInput, QueryInput
 from plait.errors import ConfigError, InputError
 from plait.evaluate import measure, rank_queries
 from plait.index import open_index
@@ -120,7 +120,7 @@ def evaluate_reranking(scorer: TorchPairScorer, judged: Judged, config: Evaluati
 
 def _tokenizer(plan: CrossPlan) -> Tokenizer:
     name = plan.tokenizer or plan.model.backbone
-    found = load_tokenizer(find(name) if name in known_models() else name)
+    found = load_tokenizer(find_model(name) if name in known_models() else name)
     # A marker is then one token wherever it is read, and a text that holds its name cannot pass for it.
     return with_markers(found, plan.model.markers if plan.model.head == "emb" else ())
 
@@ -145,8 +145,8 @@ def _as_encoder(config: CrossConfig) -> ModelConfig:
         name=config.name,
         backbone=config.backbone,
         dense=DenseHeadConfig(),
-        query=QueryReading(config.query_length, "", None),
-        document=DocumentReading(length, "", 0),
+        query=QueryInput(config.query_length, "", None),
+        document=DocumentInput(length, "", 0),
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from plait.encode.terms import TERMS
+from plait.encode.sparse_terms import TERMS_OUTPUT
 
 Floats = NDArray[np.float32]
 Weights = dict[str, Floats]  # matrices are (in, out), so that states @ weight applies one
@@ -107,7 +107,9 @@ class Builder:
             "plait",
             [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"]) for name in inputs],
             [
-                helper.make_tensor_value_info(name, TensorProto.INT64 if name == TERMS else TensorProto.FLOAT, shape)
+                helper.make_tensor_value_info(
+                    name, TensorProto.INT64 if name == TERMS_OUTPUT else TensorProto.FLOAT, shape
+                )
                 for name, shape in outputs.items()
             ],
             list(self.constants.values()),

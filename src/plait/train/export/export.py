@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from plait.encode.load import load
+from plait.encode.load import load_model
 from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
 from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
@@ -253,7 +253,7 @@ def _checked(
         documents += [f"{document.title} {document.text}".strip() for _, document in read]
     encoders: dict[str, OnnxEncoder] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
-        encoders[precision] = load(draft, precision=precision, n_threads=config.n_threads)
+        encoders[precision] = load_model(draft, precision=precision, n_threads=config.n_threads)
     on_stage("comparing with torch")
     same = compare(torch_encoder(trained), encoders[FP32], queries, documents)
     check_same(same)

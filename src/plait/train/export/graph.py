@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from plait.encode.terms import TERMS
+from plait.encode.sparse_terms import TERMS_OUTPUT
 from plait.errors import ModelError
 from plait.train.export.backbones import attention, bert_states, modernbert_states, t5_states
 from plait.train.export.builder import ACTIVATIONS, FUSED, Builder, Floats, Linear, Norm, Weights
@@ -128,8 +128,8 @@ def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
         _sparse(builder, states, ids, mask, heads.sparse)
         shapes["sparse"] = ["n", length]
         if heads.sparse.forms is not None:
-            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.forms), ids], out=TERMS)
-            shapes[TERMS] = ["n", length]
+            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.forms), ids], out=TERMS_OUTPUT)
+            shapes[TERMS_OUTPUT] = ["n", length]
     if heads.multi is not None:
         rows = _mapped(builder, states, heads.multi)
         builder.unit(rows, "multi")

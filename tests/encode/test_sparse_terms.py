@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.embeddings import SparseVectors
-from plait.encode.terms import damped, joined, terms_of
+from plait.encode.sparse_terms import concatenate_terms, divide_by_length, max_pool_terms
 from plait.errors import ModelError
 
 Texts = st.lists(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5, 1.0, 2.5])), max_size=9), max_size=6)
@@ -37,7 +37,9 @@ def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_mo
     weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
     for row, text in enumerate(texts):
         weights[row, : len(text)] = [weight for _, weight in text]
-    rows = terms_of([np.array([term for term, _ in text], np.int64) for text in texts], weights, query_tf=query_tf)
+    rows = max_pool_terms(
+        [np.array([term for term, _ in text], np.int64) for text in texts], weights, query_tf=query_tf
+    )
     assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
     assert items_of(rows) == [twin(text, query_tf) for text in texts]
 
@@ -45,20 +47,20 @@ def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_mo
 @given(texts=Texts, power=st.sampled_from([0.2, 0.5, 1.0]))
 def test_damped_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tuple[int, float]]], power: float) -> None:
     items = [twin(text) for text in texts]
-    rows = joined([(np.array([*own], np.int32), np.array([*own.values()], np.float32)) for own in items])
+    rows = concatenate_terms([(np.array([*own], np.int32), np.array([*own.values()], np.float32)) for own in items])
     wanted = [{term: weight / sum(own.values()) ** power for term, weight in own.items()} for own in items]
-    for own, expected in zip(items_of(damped(rows, power)), wanted, strict=True):
+    for own, expected in zip(items_of(divide_by_length(rows, power)), wanted, strict=True):
         assert own == pytest.approx(expected)
-    assert damped(rows, 0.0) is rows
+    assert divide_by_length(rows, 0.0) is rows
 
 
 def test_a_graph_that_gives_too_few_weights_is_refused() -> None:
     with pytest.raises(ModelError, match=r"token weights of \(1, 2\) for 1 texts of up to 3"):
-        terms_of([np.array([5, 6, 7])], np.zeros((1, 2), np.float32))
+        max_pool_terms([np.array([5, 6, 7])], np.zeros((1, 2), np.float32))
 
 
 def test_the_terms_of_texts_are_joined_in_their_order() -> None:
     one = (np.array([3, 9], np.int32), np.array([1, 2], np.float32))
     none = (np.zeros(0, np.int32), np.zeros(0, np.float32))
-    assert items_of(joined([none, one, none, one])) == [{}, {3: 1, 9: 2}, {}, {3: 1, 9: 2}]
-    assert len(joined([])) == 0
+    assert items_of(concatenate_terms([none, one, none, one])) == [{}, {3: 1, 9: 2}, {}, {3: 1, 9: 2}]
+    assert len(concatenate_terms([])) == 0

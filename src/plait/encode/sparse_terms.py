@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from plait.embeddings import SparseVectors
 from plait.errors import ModelError
 
-TERMS = "terms"  # a graph's output of (texts, length): the term that each token counts as
-Terms = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
+TERMS_OUTPUT = "terms"  # a graph's output of (texts, length): the term that each token counts as
+TermWeights = tuple[NDArray[np.int32], NDArray[np.float32]]  # ids, ascending, and the weights beside them
 
 
-def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, query_tf: float = 0.0) -> SparseVectors:
+def max_pool_terms(
+    ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, query_tf: float = 0.0
+) -> SparseVectors:
     """The terms of each text: ids (tokens,) of each, and weights (texts, at least the longest). A term that occurs more
     than once has the largest of its weights, and of the sum of the others the share `repeats`; a weight of 0 is no
     term."""
@@ -42,7 +44,7 @@ def terms_of(ids: Sequence[NDArray[np.int64]], weights: NDArray[np.float32], *, 
     return SparseVectors(terms[first].astype(np.int32), largest, offsets)
 
 
-def strand_of(
+def sparse_vectors(
     ids: Sequence[NDArray[np.int64]],
     weights: NDArray[np.float32],
     *,
@@ -52,11 +54,11 @@ def strand_of(
 ) -> SparseVectors:
     """The sparse strand of texts as a model's card reads it: `query_tf` is for queries, `length_norm` for passages."""
     if is_query:
-        return terms_of(ids, weights, query_tf=query_tf)
-    return damped(terms_of(ids, weights), length_norm)
+        return max_pool_terms(ids, weights, query_tf=query_tf)
+    return divide_by_length(max_pool_terms(ids, weights), length_norm)
 
 
-def damped(rows: SparseVectors, power: float) -> SparseVectors:
+def divide_by_length(rows: SparseVectors, power: float) -> SparseVectors:
     """The same terms, the weights of each text divided by this power of their sum; a text without terms stays so."""
     if not power:
         return rows
@@ -66,7 +68,7 @@ def damped(rows: SparseVectors, power: float) -> SparseVectors:
     return SparseVectors(rows.terms, weights.astype(np.float32), rows.offsets)
 
 
-def joined(items: Sequence[Terms]) -> SparseVectors:
+def concatenate_terms(items: Sequence[TermWeights]) -> SparseVectors:
     """One batch of the terms of texts."""
     offsets = np.zeros(len(items) + 1, np.int64)
     np.cumsum([len(terms) for terms, _ in items], out=offsets[1:])
