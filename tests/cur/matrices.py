@@ -1,4 +1,4 @@
-"""Score matrices whose structure is known."""
+"""Score matrices of known structure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def low_rank(n_queries: int, n_items: int, rank: int, *, seed: int = 0) -> NDArr
 
 @dataclass(frozen=True)
 class Smooth:
-    """Scores of a spectrum that falls off, anchor queries apart from dev and test, and noisy dense vectors."""
+    """Scores with a decaying spectrum, for anchor, dev and test queries, and noisy dense vectors."""
 
     matrix: ScoreMatrix
     dev: NDArray[np.float32]
@@ -40,10 +40,10 @@ def smooth(
     scores = queries @ items.T
     scores += noise * scores.std() * rng.normal(size=scores.shape)
     cross = scores.astype(np.float32)
-    seen = (items + 0.3 * rng.normal(size=items.shape)).astype(np.float32)
-    asked = queries[-n_test:] + 0.5 * weights * rng.normal(size=(n_test, dim))
+    item_vectors = (items + 0.3 * rng.normal(size=items.shape)).astype(np.float32)
+    query_vectors = queries[-n_test:] + 0.5 * weights * rng.normal(size=(n_test, dim))
     anchors, dev, test = cross[:n_queries], cross[n_queries : n_queries + n_test], cross[n_queries + n_test :]
-    return Smooth(ScoreMatrix(anchors), dev, test, seen, asked.astype(np.float32))
+    return Smooth(ScoreMatrix(anchors), dev, test, item_vectors, query_vectors.astype(np.float32))
 
 
 def calls_of(row: NDArray[np.float32], budget: int) -> Calls:

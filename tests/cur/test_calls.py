@@ -1,4 +1,4 @@
-"""The budget is a promise."""
+"""`Calls` never exceeds its budget."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from plait.errors import ConfigError, InputError
 ROW = np.array([0.1, 0.9, 0.5, 0.9])
 
 
-def test_an_item_that_is_known_costs_nothing_again() -> None:
+def test_scoring_an_item_again_is_free() -> None:
     calls = Calls(ROW.__getitem__, 2)
     calls.score(np.array([1, 2]))
     np.testing.assert_array_equal(calls.score(np.array([2, 1, 2])), [0.5, 0.9, 0.5])
     assert (calls.n_made, calls.n_left) == (2, 0)
 
 
-def test_a_call_beyond_the_budget_is_refused_and_not_made() -> None:
+def test_calls_above_the_budget_are_refused_before_they_are_made() -> None:
     made: list[int] = []
 
     def scorer(items: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -32,7 +32,7 @@ def test_a_call_beyond_the_budget_is_refused_and_not_made() -> None:
     assert made == []
 
 
-def test_equal_scores_go_by_number() -> None:
+def test_equal_scores_are_ordered_by_item() -> None:
     calls = Calls(ROW.__getitem__, 4)
     calls.score(np.array([3, 0, 1]))
     np.testing.assert_array_equal(calls.best(2).items, [1, 3])
@@ -45,11 +45,11 @@ def test_a_score_that_is_not_finite_is_refused() -> None:
         calls.score(np.array([0, 1]))
 
 
-def test_a_scorer_that_gives_too_few_is_refused() -> None:
+def test_a_scorer_that_returns_too_few_scores_is_refused() -> None:
     with pytest.raises(InputError, match="2 items"):
         Calls(lambda _: np.zeros(1), 2).score(np.array([0, 1]))
 
 
-def test_a_budget_of_nothing_is_refused() -> None:
+def test_a_budget_of_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         Calls(ROW.__getitem__, 0)

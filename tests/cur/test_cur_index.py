@@ -1,4 +1,4 @@
-"""A CUR index in an index: built, stopped, gone on with, searched with filters and deletes, refused where it must."""
+"""The CUR index of an index: build, resume, update, search with filters and deletes, and errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from plait.search.hits import load_texts
 from plait.search.trace import Trace
 from rerank.small_cross import WordScorer
 
-VOCABULARY = [f"{first}{second}{'o' * (place % 4)}" for place, first in enumerate("bcdfg") for second in "aeiu"]
-ASKED = "ba cooe ducks"
+VOCABULARY = [f"{first}{second}{'o' * (number % 4)}" for number, first in enumerate("bcdfg") for second in "aeiu"]
 
 
 def words(n: int, seed: int) -> str:
@@ -35,7 +34,7 @@ def words(n: int, seed: int) -> str:
 
 
 QUERIES = [words(4, 1000 + number) for number in range(40)]
-# There are 20 words, so scores have 20 directions: 30 anchors span them.
+# There are 20 words, so the score matrix has rank 20: 30 anchors span it.
 SMALL = CurConfig(budget=60, k=5, n_anchors=30, seed=1)
 
 
@@ -52,29 +51,29 @@ def built(index: Index) -> Index:
     return index
 
 
-def recall(index: Index, query: str, found: list[str], k: int) -> float:
-    """How many of the first k found score as well as the k-th best of all does: many documents score the same."""
+def recall(index: Index, query: str, hit_ids: list[str], k: int) -> float:
+    """The share of the first k hits that score at least as well as the k-th best document: there are many ties."""
     ids = [id for id, _ in rank_queries(index, [query], 500, mode="dense")[0]]
     scores = WordScorer().score([(query, text) for text in load_texts(index.snapshot, ids)])
-    least = np.sort(scores)[-k] - 1e-6
-    good = {id for id, score in zip(ids, scores, strict=True) if score >= least}
-    return len(good & set(found[:k])) / k
+    threshold = np.sort(scores)[-k] - 1e-6
+    good = {id for id, score in zip(ids, scores, strict=True) if score >= threshold}
+    return len(good & set(hit_ids[:k])) / k
 
 
-def found(index: Index, query: str, k: int, mode: str, **options: object) -> list[str]:
+def search_ids(index: Index, query: str, k: int, mode: str, **options: object) -> list[str]:
     settings: dict[str, object] = {"model": WordScorer(), "budget": 60, **options}
     return [hit.id for hit in index.search(query, k, mode=mode, options=settings)]
 
 
 @pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
-def test_each_mode_finds_most_of_what_the_cross_encoder_likes_best(built: Index, mode: str) -> None:
+def test_each_mode_retrieves_most_of_the_best_documents(built: Index, mode: str) -> None:
     queries = [words(4, seed) for seed in range(2000, 2010)]
-    shared = [recall(built, query, found(built, query, 5, mode), 5) for query in queries]
-    assert np.mean(shared) >= (0.7 if mode == "axn" else 0.9)  # dense vectors have 16 dimensions, too few for 20 words
+    recalls = [recall(built, query, search_ids(built, query, 5, mode), 5) for query in queries]
+    assert np.mean(recalls) >= (0.7 if mode == "axn" else 0.9)  # dense vectors have 16 dimensions, too few for 20 words
 
 
 @pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
-def test_the_budget_is_kept_and_told(built: Index, mode: str) -> None:
+def test_the_trace_counts_exactly_the_budget(built: Index, mode: str) -> None:
     scorer, trace = WordScorer(), Trace()
     built.search(QUERIES[0], 5, mode=mode, options={"model": scorer, "budget": 50}, trace=trace)
     assert scorer.n_pairs == 50
@@ -83,7 +82,7 @@ def test_the_budget_is_kept_and_told(built: Index, mode: str) -> None:
     assert len(calls) == (2 if mode == "anncur" else 5)
 
 
-def test_hits_have_exact_scores_and_say_when_they_were_scored(built: Index) -> None:
+def test_hits_have_exact_scores_and_the_round_that_scored_them(built: Index) -> None:
     options: dict[str, object] = {"model": WordScorer(), "budget": 60}
     hits = built.search(QUERIES[1], 5, mode="anncur", options=options, explain=True)
     expected = WordScorer().score([(QUERIES[1], text) for text in load_texts(built.snapshot, [hit.id for hit in hits])])
@@ -94,10 +93,10 @@ def test_hits_have_exact_scores_and_say_when_they_were_scored(built: Index) -> N
     parts = {part.kind: part for part in hits[0].explanation.parts}
     assert (parts["anncur"].rank, parts["anncur"].share) == (1, 1.0)
     assert parts["predicted"].share == 0
-    assert parts["round"].rank == 1  # the best of all is the best of its round
+    assert parts["round"].rank == 1  # the best hit is the best of its round
 
 
-def test_filters_and_deletes_hold_even_for_anchors(built: Index) -> None:
+def test_filters_and_deletes_apply_to_anchors(built: Index) -> None:
     anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
     for mode in ("anncur", "adacur", "axn"):
         settings: dict[str, object] = {"model": WordScorer(), "budget": 60}
@@ -106,55 +105,55 @@ def test_filters_and_deletes_hold_even_for_anchors(built: Index) -> None:
         assert all(hit.metadata["even"] for hit in hits)
     built.delete(anchors[:10])
     for mode in ("anncur", "adacur", "axn"):
-        assert not set(found(built, QUERIES[2], 50, mode)) & set(anchors[:10])
+        assert not set(search_ids(built, QUERIES[2], 50, mode)) & set(anchors[:10])
     assert built.search("ba", 3, mode="anncur", filter="even > 5", options={"model": WordScorer()}) == []
 
 
-def test_documents_that_come_later_are_found_after_an_update(built: Index) -> None:
+def test_later_documents_are_retrieved_after_an_update(built: Index) -> None:
     built.add([{"id": "late", "text": f"{QUERIES[3]} {QUERIES[3]} {QUERIES[3]}"}])
-    assert "late" not in found(built, QUERIES[3], 5, "anncur")
-    assert "late" in found(built, QUERIES[3], 5, "axn")
+    assert "late" not in search_ids(built, QUERIES[3], 5, "anncur")
+    assert "late" in search_ids(built, QUERIES[3], 5, "axn")
     scorer = WordScorer()
-    facts = update_cur(built._store, scorer)
+    manifest = update_cur(built._store, scorer)
     assert scorer.n_pairs == len(QUERIES)
-    assert facts.n_documents == 151
+    assert manifest.n_documents == 151
     for mode in ("anncur", "adacur"):
-        assert "late" in found(built, QUERIES[3], 5, mode)
+        assert "late" in search_ids(built, QUERIES[3], 5, mode)
 
 
-class Dying(WordScorer):
-    """Stops after so many blocks."""
+class InterruptedScorer(WordScorer):
+    """Raises KeyboardInterrupt after n blocks."""
 
     def __init__(self, n_blocks: int) -> None:
         super().__init__()
-        self._left = n_blocks
+        self._n_left = n_blocks
 
     def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
-        if self._left == 0:
+        if self._n_left == 0:
             raise KeyboardInterrupt
-        self._left -= 1
+        self._n_left -= 1
         return super().score(pairs, on_batch=on_batch)
 
 
-def test_a_build_that_was_killed_goes_on_where_it_was(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_build_resumes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.cur.build.BLOCK_PAIRS", 10 * len(QUERIES))
     with pytest.raises(KeyboardInterrupt):
-        build_cur(index._store, Dying(4), QUERIES, SMALL)
+        build_cur(index._store, InterruptedScorer(4), QUERIES, SMALL)
     folder = CurFolder(index.path)
     with (folder.path / "scores.f32").open("ab") as file:
         file.write(b"half a row")
     with pytest.raises(NotAnIndexError, match="40 documents are scored already"):
         folder.manifest()
-    scorer, told = WordScorer(), list[tuple[int, int]]()
-    build_cur(index._store, scorer, QUERIES, SMALL, on_pairs=lambda done, total: told.append((done, total)))
+    scorer, progress = WordScorer(), list[tuple[int, int]]()
+    build_cur(index._store, scorer, QUERIES, SMALL, on_pairs=lambda done, total: progress.append((done, total)))
     assert scorer.n_pairs == 110 * len(QUERIES)
-    assert told[-1] == (scorer.n_pairs, scorer.n_pairs)
+    assert progress[-1] == (scorer.n_pairs, scorer.n_pairs)
     scores = folder.scores(len(QUERIES))
     texts = load_texts(index.snapshot, index._snapshot().fetch_ids(folder.docs().tolist()))
     np.testing.assert_allclose(scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
 
 
-def test_a_second_build_scores_nothing_and_other_queries_begin_anew(built: Index) -> None:
+def test_a_second_build_scores_nothing_and_other_queries_start_again(built: Index) -> None:
     scorer = WordScorer()
     build_cur(built._store, scorer, QUERIES, CurConfig(budget=50, k=3, anchor_method="leverage"))
     assert scorer.n_pairs == 0
@@ -169,7 +168,7 @@ def test_anchors_can_be_clusters_of_dense_vectors(index: Index) -> None:
     assert len(set(facts.anchor_docs)) == 20
 
 
-class Changing(WordScorer):
+class ChangingScorer(WordScorer):
     """Adds a document to the index while it scores."""
 
     def __init__(self, path: Path) -> None:
@@ -184,37 +183,37 @@ class Changing(WordScorer):
         return super().score(pairs, on_batch=on_batch)
 
 
-def test_an_index_that_changes_under_the_build_is_told_and_nothing_is_lost(index: Index) -> None:
+def test_a_change_during_the_build_is_an_error_and_scores_are_stored(index: Index) -> None:
     with pytest.raises(StoreError, match=r"changed while its documents were scored.*run the same command again"):
-        build_cur(index._store, Changing(index.path), QUERIES, SMALL)
+        build_cur(index._store, ChangingScorer(index.path), QUERIES, SMALL)
     scorer = WordScorer()
     assert build_cur(index._store, scorer, QUERIES, SMALL).n_documents == 151
     assert scorer.n_pairs == len(QUERIES)
 
 
-class Wrong(WordScorer):
+class NanScorer(WordScorer):
     def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
         scores = super().score(pairs, on_batch=on_batch)
         scores[3] = np.nan
         return scores
 
 
-def test_a_score_that_is_no_number_names_document_and_query(index: Index) -> None:
+def test_the_error_of_a_nan_score_names_document_and_query(index: Index) -> None:
     with pytest.raises(InputError, match=r"document 'd0' with the query .* as nan.*fp32"):
-        build_cur(index._store, Wrong(), QUERIES, SMALL)
+        build_cur(index._store, NanScorer(), QUERIES, SMALL)
 
 
 def test_two_builds_at_once_are_refused(index: Index) -> None:
-    class Nested(WordScorer):
+    class BuildingScorer(WordScorer):
         def score(self, pairs: Sequence[Pair], *, on_batch: OnBatch | None = None) -> NDArray[np.float32]:
             build_cur(index._store, WordScorer(), QUERIES, SMALL)
             return super().score(pairs, on_batch=on_batch)
 
     with pytest.raises(LockedError):
-        build_cur(index._store, Nested(), QUERIES, SMALL)
+        build_cur(index._store, BuildingScorer(), QUERIES, SMALL)
 
 
-def test_searches_that_cannot_work_say_why(built: Index) -> None:
+def test_impossible_searches_are_refused(built: Index) -> None:
     other = WordScorer()
     other.fingerprint = "other"
     cases: list[tuple[str, dict[str, object], str]] = [
@@ -228,41 +227,41 @@ def test_searches_that_cannot_work_say_why(built: Index) -> None:
     ]
     for mode, options, message in cases:
         with pytest.raises(ConfigError, match=message):
-            found(built, "ba", 3, mode, **options)
+            search_ids(built, "ba", 3, mode, **options)
     with pytest.raises(ConfigError, match="not an exact search"):
         built.search("ba", mode="anncur", exact=True)
     with pytest.raises(ConfigError, match="cannot be compared"):
         update_cur(built._store, other)
 
 
-def test_an_index_without_a_cur_index_says_how_to_build_it(index: Index) -> None:
+def test_the_error_of_a_missing_cur_index_says_how_to_build_it(index: Index) -> None:
     with pytest.raises(NotAnIndexError, match="plait cur build"):
         index.search("ba", mode="anncur")
 
 
-def test_damage_is_told(built: Index) -> None:
+def test_damaged_files_are_detected(built: Index) -> None:
     folder = CurFolder(built.path).path
     (folder / "embeddings.i8").write_bytes(b"short")
     with pytest.raises(CorruptIndexError, match=r"embeddings\.i8 has 5 bytes"):
-        found(built, "ba", 3, "anncur")
+        search_ids(built, "ba", 3, "anncur")
     (folder / "manifest.json").write_text("{")
     with pytest.raises(CorruptIndexError, match="build again"):
-        found(built, "ba", 3, "anncur")
+        search_ids(built, "ba", 3, "anncur")
 
 
-def test_codes_keep_inner_products() -> None:
+def test_quantized_rows_have_nearly_the_same_inner_products() -> None:
     rng = np.random.default_rng(0)
     rows, query = rng.normal(size=(50, 30)).astype(np.float32), rng.normal(size=30)
     rows[7] = 0
-    found = inner_products(query, *quantize(rows), block=16)
-    np.testing.assert_allclose(found, rows @ query, atol=0.15)
-    assert found[7] == 0
+    products = inner_products(query, *quantize(rows), block=16)
+    np.testing.assert_allclose(products, rows @ query, atol=0.15)
+    assert products[7] == 0
 
 
 # -- anchor queries
 
 
-def test_queries_come_from_lines_and_from_json(tmp_path: Path) -> None:
+def test_queries_are_read_from_plain_lines_and_json(tmp_path: Path) -> None:
     file = tmp_path / "q.txt"
     file.write_text('one query\n\n{"_id": "1", "text": "two"}\n{"query": "three"}\n')
     assert queries_from_file(file, minimum=2) == ["one query", "two", "three"]
@@ -276,7 +275,7 @@ def test_queries_come_from_lines_and_from_json(tmp_path: Path) -> None:
         ('{"id": 3}\n', "line 1: expected 'text'"),
     ],
 )
-def test_a_file_of_queries_that_cannot_work_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_unusable_query_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "q.txt").write_text(text)
     with pytest.raises(InputError, match=message):
         queries_from_file(tmp_path / "q.txt", minimum=5)
@@ -292,7 +291,7 @@ def test_queries_are_made_from_the_corpus(index: Index) -> None:
         queries_from_corpus(snapshot, "titles", 151)
 
 
-def test_dev_queries_are_apart_from_the_others() -> None:
+def test_dev_queries_are_not_matrix_rows() -> None:
     rows, dev = dev_split(QUERIES)
     assert sorted(rows + dev) == list(range(40))
     assert len(dev) == 8

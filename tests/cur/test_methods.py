@@ -1,4 +1,4 @@
-"""What must hold of ANNCUR, ADACUR and AXN whatever the data, and what holds on matrices that are smooth."""
+"""ANNCUR, ADACUR and AXN: properties that hold for all data, and recall on smooth score matrices."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from .matrices import Smooth, calls_of, low_rank, smooth
 # -- exactness
 
 
-def test_scores_are_exact_where_the_anchors_span_the_rank() -> None:
+def test_scores_are_exact_if_the_anchors_span_the_rank() -> None:
     scores = low_rank(40, 120, 6)
     index = fit_cur(ScoreMatrix(scores[:20]), random_anchors(120, 15), rcond=1e-6)
     for row in scores[20:]:
         np.testing.assert_allclose(index.approximate(row[index.anchors].astype(float)), row, atol=1e-3)
 
 
-def test_anchor_columns_are_reproduced_without_a_cut() -> None:
+def test_anchor_columns_are_reproduced_with_an_rcond_of_zero() -> None:
     scores = low_rank(60, 100, 60)
     index = fit_cur(ScoreMatrix(scores[:40]), random_anchors(100, 25), rcond=0.0)
     for row in scores[40:]:
-        own = row[index.anchors].astype(float)
-        np.testing.assert_allclose(index.approximate(own)[index.anchors], own, atol=1e-3)
+        exact = row[index.anchors].astype(float)
+        np.testing.assert_allclose(index.approximate(exact)[index.anchors], exact, atol=1e-3)
 
 
 def test_adacur_with_two_rounds_is_anncur_with_the_anchors_of_the_first() -> None:
@@ -55,7 +55,7 @@ def test_adacur_with_two_rounds_is_anncur_with_the_anchors_of_the_first() -> Non
         np.testing.assert_array_equal(one.items, other.items)
 
 
-def test_adacur_with_one_round_is_anncur_with_all_calls_in_anchors() -> None:
+def test_adacur_with_one_round_is_anncur_with_all_calls_on_anchors() -> None:
     data = smooth()
     anchors = random_anchors(1000, 50)
     one = Anncur(fit_cur(data.matrix, anchors)).search(calls_of(data.test[0], 50), 20)
@@ -86,7 +86,7 @@ def test_axn_with_one_round_is_retrieve_and_rerank() -> None:
     n_among=st.integers(1, 40),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_method_exceeds_its_budget_and_all_use_what_they_can(
+def test_no_method_exceeds_its_budget_or_leaves_calls_unused(
     budget: int, n_rounds: int, n_first: int, chosen: str, n_among: int
 ) -> None:
     scores = low_rank(12, 40, 5)
@@ -106,10 +106,10 @@ def test_anncur_spends_the_whole_budget_and_no_more() -> None:
     calls = calls_of(data.test[0], 80)
     method.search(calls, 10)
     assert calls.n_made == 80
-    assert [(own.name, len(own.items)) for own in calls.rounds] == [("anchors", 30), ("reranked", 50)]
+    assert [(each.name, len(each.items)) for each in calls.rounds] == [("anchors", 30), ("reranked", 50)]
 
 
-def test_an_item_outside_the_filter_is_scored_as_an_anchor_but_not_found() -> None:
+def test_an_anchor_outside_the_filter_is_scored_but_not_returned() -> None:
     data = smooth()
     anchors = random_anchors(1000, 30)
     among = np.setdiff1d(np.arange(1000), anchors)
@@ -119,7 +119,7 @@ def test_an_item_outside_the_filter_is_scored_as_an_anchor_but_not_found() -> No
     assert not np.isin(found.items, anchors).any()
 
 
-def test_the_authors_pool_finds_only_what_the_approximation_ranks() -> None:
+def test_without_keep_anchors_only_ranked_items_are_returned() -> None:
     data = smooth()
     index = fit_cur(data.matrix, random_anchors(1000, 30))
     calls = calls_of(data.test[0], 60)
@@ -131,51 +131,51 @@ def test_the_authors_pool_finds_only_what_the_approximation_ranks() -> None:
 # -- conditioning
 
 
-def relative_error(data: Smooth, n_anchors: int, cut: float) -> float:
-    index = fit_cur(data.matrix, random_anchors(1000, n_anchors), rcond=cut)
-    made = np.stack([index.approximate(row[index.anchors].astype(float)) for row in data.test])
-    return float(np.linalg.norm(made - data.test) / np.linalg.norm(data.test))
+def relative_error(data: Smooth, n_anchors: int, rcond: float) -> float:
+    index = fit_cur(data.matrix, random_anchors(1000, n_anchors), rcond=rcond)
+    predicted = np.stack([index.approximate(row[index.anchors].astype(float)) for row in data.test])
+    return float(np.linalg.norm(predicted - data.test) / np.linalg.norm(data.test))
 
 
-def test_without_a_cut_the_error_explodes_where_anchors_are_as_many_as_queries() -> None:
+def test_without_rcond_the_error_explodes_if_anchors_are_as_many_as_queries() -> None:
     data = smooth()
     assert relative_error(data, 100, 0.0) > 3 * relative_error(data, 100, 5e-2)
     assert relative_error(data, 30, 0.0) < relative_error(data, 100, 0.0) / 2
 
 
-def test_dev_queries_choose_a_cut_that_serves_test_queries() -> None:
+def test_dev_queries_choose_an_rcond_that_serves_test_queries() -> None:
     data = smooth()
     anchors = random_anchors(1000, 100)
-    chosen = tune_anncur(data.matrix, anchors, data.dev, budget=111, k=20, anchor_shares=(0.9,))
+    choice = tune_anncur(data.matrix, anchors, data.dev, budget=111, k=20, anchor_shares=(0.9,))
 
-    def recall(cut: float) -> float:
-        method = Anncur(fit_cur(data.matrix, anchors[: chosen.n_anchors], rcond=cut))
-        found = [method.search(calls_of(row, 111), 20) for row in data.test]
-        return float(np.mean([top_k_recall(own, row, 20) for own, row in zip(found, data.test, strict=True)]))
+    def recall(rcond: float) -> float:
+        method = Anncur(fit_cur(data.matrix, anchors[: choice.n_anchors], rcond=rcond))
+        tops = [method.search(calls_of(row, 111), 20) for row in data.test]
+        return float(np.mean([top_k_recall(top, row, 20) for top, row in zip(tops, data.test, strict=True)]))
 
-    assert chosen.rcond > 0
-    assert recall(chosen.rcond) > recall(0.0) + 0.1
+    assert choice.rcond > 0
+    assert recall(choice.rcond) > recall(0.0) + 0.1
 
 
-def test_a_ridge_tames_what_a_cut_does_not() -> None:
+def test_a_ridge_makes_the_inverse_smaller() -> None:
     rng = np.random.default_rng(0)
     block = rng.normal(size=(50, 50))
     assert np.linalg.norm(pseudo_inverse(block, ridge=0.1)) < np.linalg.norm(pseudo_inverse(block)) / 2
 
 
-def test_a_singular_block_is_inverted_on_what_it_spans() -> None:
+def test_a_singular_block_has_a_pseudo_inverse() -> None:
     block = low_rank(10, 8, 3)
     np.testing.assert_allclose(block @ pseudo_inverse(block, rcond=1e-5) @ block, block, atol=1e-3)
 
 
-# -- who wins
+# -- recall
 
 
-def mean_recall(data: Smooth, found: list[TopItems], k: int) -> float:
-    return float(np.mean([top_k_recall(own, row, k) for own, row in zip(found, data.test, strict=True)]))
+def mean_recall(data: Smooth, tops: list[TopItems], k: int) -> float:
+    return float(np.mean([top_k_recall(top, row, k) for top, row in zip(tops, data.test, strict=True)]))
 
 
-def test_rounds_find_more_than_fixed_anchors_and_both_more_than_reranking_for_many_neighbours() -> None:
+def test_rounds_have_more_recall_than_fixed_anchors_and_those_more_than_reranking() -> None:
     data, budget, k = smooth(), 200, 50
     choice = tune_anncur(data.matrix, random_anchors(1000, 200), data.dev, budget=budget, k=k)
     anncur = Anncur(fit_cur(data.matrix, random_anchors(1000, choice.n_anchors), rcond=choice.rcond))
@@ -184,15 +184,28 @@ def test_rounds_find_more_than_fixed_anchors_and_both_more_than_reranking_for_ma
     first = [data.first(number) for number in range(len(data.test))]
     plain = mean_recall(
         data,
-        [retrieve_and_rerank(calls_of(row, budget), k, first=own) for row, own in zip(data.test, first, strict=True)],
+        [
+            retrieve_and_rerank(calls_of(row, budget), k, first=candidates)
+            for row, candidates in zip(data.test, first, strict=True)
+        ],
         k,
     )
     fixed = mean_recall(data, [anncur.search(calls_of(row, budget), k) for row in data.test], k)
     rounds = mean_recall(
-        data, [adacur.search(calls_of(row, budget), k, first=own) for row, own in zip(data.test, first, strict=True)], k
+        data,
+        [
+            adacur.search(calls_of(row, budget), k, first=candidates)
+            for row, candidates in zip(data.test, first, strict=True)
+        ],
+        k,
     )
     dense = mean_recall(
-        data, [axn.search(calls_of(row, budget), k, first=own) for row, own in zip(data.test, first, strict=True)], k
+        data,
+        [
+            axn.search(calls_of(row, budget), k, first=candidates)
+            for row, candidates in zip(data.test, first, strict=True)
+        ],
+        k,
     )
     assert plain < fixed < rounds
     assert plain < dense
@@ -209,7 +222,7 @@ def test_fixed_item_search_is_a_plain_inner_product() -> None:
     np.testing.assert_allclose(fit_fixed(ScoreMatrix(rows), anchors).approximate(scores), scores @ rows, rtol=1e-5)
 
 
-def test_mixing_all_of_the_dense_query_leaves_nothing_of_the_fit() -> None:
+def test_a_mix_of_one_is_the_dense_query() -> None:
     data = smooth()
     axn = AdaptiveCur(data.items, AdaptiveCurConfig(mix=1.0))
     np.testing.assert_allclose(axn.fitted(np.arange(5), np.ones(5), data.dense[0]), data.dense[0], rtol=1e-6)
@@ -221,28 +234,28 @@ def test_mixing_all_of_the_dense_query_leaves_nothing_of_the_fit() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 7, 60])
-def test_every_choice_of_anchors_gives_as_many_different_ones_and_the_same_again(n: int) -> None:
+def test_every_anchor_method_gives_distinct_and_reproducible_anchors(n: int) -> None:
     vectors, scores = low_rank(60, 16, 16), low_rank(20, 60, 8)
-    choices: list[Callable[[], Items]] = [
+    methods: list[Callable[[], Items]] = [
         lambda: random_anchors(60, n, seed=3),
         lambda: clustered_anchors(vectors, n, seed=3),
         lambda: leverage_anchors(scores, n, seed=3),
     ]
-    for chosen in choices:
-        anchors = chosen()
+    for method in methods:
+        anchors = method()
         assert len(set(anchors.tolist())) == n
-        np.testing.assert_array_equal(anchors, chosen())
+        np.testing.assert_array_equal(anchors, method())
 
 
-def test_clustered_anchors_are_one_of_each_cluster() -> None:
+def test_clustered_anchors_come_from_every_cluster() -> None:
     rng = np.random.default_rng(0)
     centres = np.eye(8, 16) * 10
     vectors = (np.repeat(centres, 20, axis=0) + 0.1 * rng.normal(size=(160, 16))).astype(np.float32)
-    found = {int(anchor) // 20 for anchor in clustered_anchors(vectors, 24)}
-    assert found == set(range(8))
+    clusters = {int(anchor) // 20 for anchor in clustered_anchors(vectors, 24)}
+    assert clusters == set(range(8))
 
 
-def test_leverage_finds_the_columns_that_hold_the_rank() -> None:
+def test_leverage_chooses_the_columns_with_the_rank() -> None:
     scores = np.zeros((20, 200), np.float32)
     scores[:, 5:9] = low_rank(20, 4, 4)
     assert set(leverage_anchors(scores, 4, rank=4).tolist()) == {5, 6, 7, 8}
@@ -256,13 +269,13 @@ def test_more_anchors_than_items_are_refused() -> None:
 # -- factors and scales
 
 
-def test_factors_come_nearer_to_the_known_scores_and_leave_the_unseen_alone() -> None:
+def test_factors_fit_the_known_scores_and_keep_items_without_scores() -> None:
     rng = np.random.default_rng(0)
     left, right = rng.normal(size=(30, 6)), rng.normal(size=(50, 6))
     scores = (left + 0.3 * rng.normal(size=left.shape)) @ (right + 0.3 * rng.normal(size=right.shape)).T
     queries, items = np.nonzero(rng.random((30, 50)) < 0.5)
-    seen = items != 7
-    known = KnownScores(queries[seen], items[seen], scores[queries, items][seen])
+    is_known = items != 7
+    known = KnownScores(queries[is_known], items[is_known], scores[queries, items][is_known])
     factors = factorize(known, left, right, ridge=0.5)
     assert factors.errors[-1] < factors.errors[0] / 3
     assert list(factors.errors) == sorted(factors.errors, reverse=True)
@@ -281,7 +294,7 @@ def test_scaled_scores_have_the_mean_and_spread_of_the_dense_ones() -> None:
 # -- measures
 
 
-def test_recall_counts_equal_scores_as_equally_good() -> None:
+def test_recall_counts_ties_as_hits() -> None:
     row = np.array([3.0, 1.0, 1.0, 1.0, 0.0])
     calls = calls_of(row, 2)
     calls.score(np.array([0, 3]))
@@ -289,10 +302,10 @@ def test_recall_counts_equal_scores_as_equally_good() -> None:
     assert top_k_recall(calls.best(3), row, 3) == pytest.approx(2 / 3)
 
 
-def test_the_spectrum_tells_the_rank() -> None:
-    found = spectrum(low_rank(50, 80, 7))
-    assert set(found.ranks.values()) == {7}
-    assert found.energy_rank <= 7
+def test_the_spectrum_has_the_rank() -> None:
+    ranks = spectrum(low_rank(50, 80, 7))
+    assert set(ranks.ranks.values()) == {7}
+    assert ranks.energy_rank <= 7
 
 
 def test_peaked_scores_have_a_higher_kurtosis_than_smooth_ones() -> None:
@@ -305,7 +318,7 @@ def test_peaked_scores_have_a_higher_kurtosis_than_smooth_ones() -> None:
 # -- bad input
 
 
-def test_a_matrix_with_nan_names_the_pair() -> None:
+def test_the_error_of_a_nan_score_names_the_pair() -> None:
     scores = low_rank(4, 6, 2)
     scores[2, 3] = np.nan
     with pytest.raises(InputError, match="query 2 with item 3"):
@@ -330,14 +343,14 @@ def test_a_budget_below_the_anchors_is_refused() -> None:
         Anncur(fit_cur(data.matrix, random_anchors(1000, 30))).search(calls_of(data.test[0], 20), 5)
 
 
-def test_anchors_that_repeat_or_do_not_exist_are_refused() -> None:
+def test_repeated_and_unknown_anchors_are_refused() -> None:
     matrix = ScoreMatrix(low_rank(5, 9, 3))
     for wrong in ([1, 1], [1, 9], []):
         with pytest.raises(ConfigError, match="anchor"):
             fit_cur(matrix, np.array(wrong, np.int64))
 
 
-def test_anchor_queries_must_be_enough_and_different() -> None:
+def test_anchor_queries_must_be_enough_and_distinct() -> None:
     with pytest.raises(InputError, match="has 1 queries, and 3"):
         check_anchor_queries(["one"], where="queries.txt", minimum=3)
     with pytest.raises(InputError, match="more than once"):
@@ -348,10 +361,10 @@ def test_anchor_queries_must_be_enough_and_different() -> None:
 
 @pytest.mark.parametrize("shape", [(30, 12), (12, 30), (9, 9)])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_the_fast_inverse_is_that_of_the_singular_values(shape: tuple[int, int], ridge: float) -> None:
+def test_the_inverse_by_eigenvalues_equals_that_by_singular_values(shape: tuple[int, int], ridge: float) -> None:
     block = np.random.default_rng(0).normal(size=shape) * np.logspace(0, -3, shape[1])
     left, values, right = np.linalg.svd(block, full_matrices=False)
-    kept = values > 1e-2 * values[0]
-    damped = values[kept] / (values[kept] ** 2 + (ridge * values[0]) ** 2)
-    expected = (right[kept].T * damped) @ left[:, kept].T
+    keep = values > 1e-2 * values[0]
+    damped = values[keep] / (values[keep] ** 2 + (ridge * values[0]) ** 2)
+    expected = (right[keep].T * damped) @ left[:, keep].T
     np.testing.assert_allclose(pseudo_inverse(block, rcond=1e-2, ridge=ridge), expected, atol=1e-8)

@@ -1,5 +1,5 @@
-"""Runs as unkind as real ones: many ties, missing queries, graded judgements, and queries that nothing answers. And a
-real one: a hybrid search of ADI, a small public test collection, of which ids and judgements are kept here."""
+"""Random runs with many ties, missing queries, graded judgements and queries without relevant documents. And a real
+run: a hybrid search of ADI, a small public test collection, of which ids and judgements are stored here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Scored = dict[str, dict[str, float]]
 
 
 def random_case(seed: int, *, n_queries: int = 30, n_documents: int = 40) -> tuple[Judged, Scored]:
-    """Judgements and a run. Every ninth query has no relevant document, every seventh is not in the run, and one of the
-    run is not judged."""
+    """Judgements and a run. Every ninth query has no relevant document, every seventh is not in the run, and one query
+    of the run has no judgements."""
     rng = random.Random(seed)
     documents = [f"d{number}" for number in range(n_documents)]
     qrels: Judged = {}
@@ -29,34 +29,34 @@ def random_case(seed: int, *, n_queries: int = 30, n_documents: int = 40) -> tup
         if top:
             qrels[query][judged[0]] = rng.randint(1, top)
         if number % 7 != 6:
-            found = rng.sample(documents, rng.randint(1, n_documents))
-            run[query] = {document: rng.choice([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-9, -2.5]) for document in found}
-    run["stranger"] = {"d1": 1.0}
+            retrieved = rng.sample(documents, rng.randint(1, n_documents))
+            run[query] = {document: rng.choice([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-9, -2.5]) for document in retrieved}
+    run["unjudged"] = {"d1": 1.0}
     return qrels, run
 
 
 def as_trec(run: Scored) -> str:
-    """The run as a TREC file, its lines in no order."""
-    lines = [f"{query} Q0 {id} 1 {score!r} random" for query, found in run.items() for id, score in found.items()]
+    """The run as a TREC file with shuffled lines."""
+    lines = [f"{query} Q0 {id} 1 {score!r} random" for query, scores in run.items() for id, score in scores.items()]
     random.Random(0).shuffle(lines)
     return "\n".join(lines) + "\n"
 
 
 def case(name: str) -> tuple[Judged, Scored, Scored]:
-    """Judgements, a run and another run: made at random, or those of a real search and the same half in disorder."""
+    """Judgements and two runs: random ones, or a real run and the same run with some scores halved."""
     if name != REAL:
         qrels, run = random_case(int(name))
         return qrels, run, random_case(int(name) + 1000)[1]
     judged: Judged = {}
-    found: Scored = {}
+    real: Scored = {}
     for line in (FOLDER / "adi.qrels").read_text().splitlines():
         query, _, document, relevance = line.split()
         judged.setdefault(query, {})[document] = int(relevance)
     for line in (FOLDER / "adi-hybrid.trec").read_text().splitlines():
         query, _, document, _, score, _ = line.split()
-        found.setdefault(query, {})[document] = float(score)
+        real.setdefault(query, {})[document] = float(score)
     rng = random.Random(0)
-    return judged, found, {
-        query: {document: score * rng.choice([0.5, 1.0]) for document, score in own.items()}
-        for query, own in found.items()
+    return judged, real, {
+        query: {document: score * rng.choice([0.5, 1.0]) for document, score in scores.items()}
+        for query, scores in real.items()
     }  # fmt: skip

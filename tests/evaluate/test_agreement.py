@@ -1,5 +1,4 @@
-"""Measures agree with pytrec_eval (which is trec_eval) and with ranx, and so do comparisons: on random runs and on a
-real one. Both libraries are asked anew each time."""
+"""Measures and comparisons agree with pytrec_eval (trec_eval) and with ranx, on random runs and on a real one."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ QUICK = CompareConfig(n_permutations=100, n_resamples=100)
 
 @pytest.fixture(scope="module")
 def ranx() -> dict[str, Any]:
-    """What ranx says of all cases."""
+    """The results of ranx for all cases."""
     answer = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "evaluate.ask_ranx"],
+        [sys.executable, "-W", "ignore", "-m", "evaluate.ranx_results"],
         cwd=Path(__file__).parents[1],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
@@ -40,32 +39,32 @@ def ranx() -> dict[str, Any]:
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    found: dict[str, Any] = json.loads(answer.stdout)
-    return found
+    results: dict[str, Any] = json.loads(answer.stdout)
+    return results
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_query_is_as_trec_eval_has_it(name: str, tmp_path: Path) -> None:
+def test_values_of_each_query_equal_those_of_trec_eval(name: str, tmp_path: Path) -> None:
     qrels, run, _ = case(name)
     file = tmp_path / "run.trec"
     file.write_text(as_trec(run))
     with file.open() as lines:
         theirs = pytrec_eval.RelevanceEvaluator(qrels, set(TREC_EVAL.values())).evaluate(pytrec_eval.parse_run(lines))
     ours = measure_each(read_run(file), qrels, list(TREC_EVAL))
-    for own, trec_name in TREC_EVAL.items():
+    for name_here, trec_name in TREC_EVAL.items():
         expected = {query: theirs.get(query, {}).get(trec_name, 0.0) for query in qrels}  # as trec_eval -c
-        assert ours[own] == pytest.approx(expected, abs=1e-6)
+        assert ours[name_here] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_comparison_is_as_ranx_has_it(name: str, tmp_path: Path, ranx: dict[str, Any]) -> None:
+def test_comparisons_equal_those_of_ranx(name: str, tmp_path: Path, ranx: dict[str, Any]) -> None:
     qrels, *both = case(name)
     runs = {}
-    for own, run in zip(("one", "other"), both, strict=True):
-        (tmp_path / own).write_text(as_trec(run))
-        runs[own] = read_run(tmp_path / own)
-    found = compare(runs, qrels, list(ranx[name]), baseline="one", config=QUICK)
-    p = {difference.measure: difference.p_t for difference in found.differences}
-    for own, theirs in ranx[name].items():
-        ours = {run: found.means[own][run].value for run in runs} | {"p": p[own]}
+    for run_name, run in zip(("one", "other"), both, strict=True):
+        (tmp_path / run_name).write_text(as_trec(run))
+        runs[run_name] = read_run(tmp_path / run_name)
+    comparison = compare(runs, qrels, list(ranx[name]), baseline="one", config=QUICK)
+    p = {difference.measure: difference.p_t for difference in comparison.differences}
+    for measure, theirs in ranx[name].items():
+        ours = {run: comparison.means[measure][run].value for run in runs} | {"p": p[measure]}
         assert ours == pytest.approx(theirs, abs=1e-6)

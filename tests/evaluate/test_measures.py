@@ -1,4 +1,4 @@
-"""Measures, by hand."""
+"""Measures, computed by hand."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RUN = {"q1": [("b", 3.0), ("a", 2.0)], "q2": [("c", 3.0), ("x", 2.0), ("d", 1.0)
 
 
 def test_measures_are_as_computed_by_hand() -> None:
-    found = measure(RUN, QRELS, ["nDCG@10", "R@1", "RR@10"])
+    values = measure(RUN, QRELS, ["nDCG@10", "R@1", "RR@10"])
     ideal = 2 + 1 / math.log2(3)
-    assert found["nDCG@10"] == pytest.approx((1 / math.log2(3) + (2 + 1 / 2) / ideal) / 2)
-    assert found["R@1"] == pytest.approx((0 + 0.5) / 2)
-    assert found["RR@10"] == pytest.approx((0.5 + 1) / 2)
+    assert values["nDCG@10"] == pytest.approx((1 / math.log2(3) + (2 + 1 / 2) / ideal) / 2)
+    assert values["R@1"] == pytest.approx((0 + 0.5) / 2)
+    assert values["RR@10"] == pytest.approx((0.5 + 1) / 2)
 
 
-def test_a_query_without_results_counts_as_nothing() -> None:
+def test_a_query_without_results_counts_as_zero() -> None:
     assert measure({"q1": [("a", 1.0)]}, QRELS, ["RR@10"]) == {"RR@10": 0.5}
     assert measure_each({}, QRELS, ["RR@10"]) == {"RR@10": {"q1": 0.0, "q2": 0.0}}
 
@@ -44,7 +44,7 @@ def test_a_written_run_measures_the_same(tmp_path: Path) -> None:
     assert measure(read_run(tmp_path / "run"), QRELS, names) == measure(RUN, QRELS, names)
 
 
-def test_cutoffs_do_not_go_beyond_what_is_retrieved() -> None:
+def test_usual_cutoffs_are_at_most_k() -> None:
     assert usual_measures(100) == ["nDCG@10", "R@100", "RR@10"]
     assert usual_measures(5) == ["nDCG@5", "R@5", "RR@5"]
 
@@ -55,15 +55,15 @@ def test_an_unknown_measure_is_refused(name: str) -> None:
         measure(RUN, QRELS, [name])
 
 
-def test_measuring_against_nothing_is_refused() -> None:
+def test_measuring_without_judgements_is_refused() -> None:
     with pytest.raises(InputError, match="no judgements"):
         measure(RUN, {}, ["AP"])
 
 
-def test_a_measure_that_nothing_installed_computes_is_refused() -> None:
+def test_a_measure_that_no_installed_package_computes_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot compute alpha_nDCG@10"):
         measure(RUN, QRELS, ["alpha_nDCG@10"])
 
 
-def test_measures_that_look_further_than_was_retrieved_are_named() -> None:
+def test_measures_with_a_cutoff_above_k_are_listed() -> None:
     assert deeper_than(["nDCG@10", "R@100", "AP", "AP@50"], 20) == ["R@100", "AP@50"]

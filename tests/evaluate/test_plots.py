@@ -1,4 +1,4 @@
-"""Plots: files that are the same every time, and series that can be told apart without colour."""
+"""Plots: reproducible files, and series that differ by more than colour."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CURVES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
-def test_the_same_plot_is_the_same_file(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_same_plot_is_the_same_file(tmp_path: Path, suffix: str) -> None:
     for name in ("first", "second"):
-        save(bars(["a", "b"], MEANS, y_label="nDCG@10", title="two sets"), tmp_path / f"{name}.{kind}")
-    first, second = ((tmp_path / f"{name}.{kind}").read_bytes() for name in ("first", "second"))
+        save(bars(["a", "b"], MEANS, y_label="nDCG@10", title="two sets"), tmp_path / f"{name}.{suffix}")
+    first, second = ((tmp_path / f"{name}.{suffix}").read_bytes() for name in ("first", "second"))
     assert first == second
     assert len(first) > 1000
 
@@ -48,14 +48,14 @@ def test_bars_are_labelled_with_their_values_and_differ_by_hatching() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
 
 
-def test_the_bars_of_a_single_group_are_named_themselves() -> None:
+def test_the_ticks_of_a_single_group_name_the_bars() -> None:
     (axes,) = bars(["nDCG@10"], {name: means[:1] for name, means in MEANS.items()}, y_label="nDCG@10").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["bm25", "dense"]
     assert axes.get_legend() is None
 
 
 def test_a_long_legend_has_room(tmp_path: Path) -> None:
-    """Where it has not, matplotlib warns that axes collapsed, and warnings are errors here."""
+    """Without room, matplotlib warns that axes collapsed, and warnings are errors here."""
     mean = Mean(0.5, 0.4, 0.6)
     labels = ["triples, the negatives of BM25", "lists of eight with the scores of a teacher", "neither of these"]
     save(bars(["a", "b"], {label: [mean, mean] for label in labels}, y_label="nDCG@10"), tmp_path / "plot.svg")
@@ -69,9 +69,9 @@ def test_curves_have_their_labels_at_their_ends() -> None:
     assert axes.get_xscale() == "log"
 
 
-def test_every_series_has_a_look_of_its_own() -> None:
-    for looks in (COLOURS, HATCHES, MARKERS, DASHES):
-        assert len(set(looks)) == MAX_SERIES
+def test_every_series_looks_different() -> None:
+    for styles in (COLOURS, HATCHES, MARKERS, DASHES):
+        assert len(set(styles)) == MAX_SERIES
 
 
 def test_overlapping_labels_are_spread_out_by_one_gap() -> None:
@@ -80,14 +80,14 @@ def test_overlapping_labels_are_spread_out_by_one_gap() -> None:
     assert spread_out([1.0, 1.0, 1.0], 10) == [-9.0, 1.0, 11.0]
 
 
-def test_too_many_series_and_unknown_kinds_are_refused() -> None:
+def test_too_many_series_and_unknown_suffixes_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"must end in \.png"):
         check_file("plot.gif")
     with pytest.raises(ConfigError, match="draw several plots"):
         curves(CURVES * 4, x_label="x", y_label="y")
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"plait\[eval\]"):
         check_file("plot.png")

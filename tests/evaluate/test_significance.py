@@ -1,15 +1,25 @@
-"""Intervals, tests and corrections, against scipy, against enumeration and by hand."""
+"""Intervals, tests, corrections and Student's t distribution: against scipy, against enumeration, and by hand."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy import special
 
 from plait.errors import ConfigError
-from plait.evaluate.significance import bootstrap_intervals, corrected, paired_t_test, randomisation_test
+from plait.evaluate.significance import (
+    bootstrap_intervals,
+    corrected,
+    paired_t_test,
+    randomisation_test,
+    regularised_beta,
+    two_sided,
+)
 
 RNG = np.random.default_rng(7)
 SMALL = RNG.normal(0.1, 0.3, (9, 2))
@@ -23,7 +33,7 @@ def test_few_queries_are_tested_exactly() -> None:
     np.testing.assert_allclose(randomisation_test(SMALL, seed=5), expected)
 
 
-def test_queries_without_a_difference_do_not_hinder_exactness() -> None:
+def test_queries_without_a_difference_do_not_prevent_an_exact_test() -> None:
     padded = np.vstack([SMALL, np.zeros((500, 2))])
     np.testing.assert_allclose(randomisation_test(padded), randomisation_test(SMALL))
 
@@ -64,14 +74,14 @@ def test_the_t_test_is_that_of_the_textbook() -> None:
     np.testing.assert_allclose(p, 2 * special.stdtr(len(LARGE) - 1, -np.abs(means / errors)), rtol=1e-8)
 
 
-def test_differences_that_are_all_the_same() -> None:
+def test_equal_differences_have_a_t_of_zero_or_infinity() -> None:
     t, p = paired_t_test(np.column_stack([np.zeros(10), np.full(10, 0.1)]))
     assert (t[0], p[0]) == (0.0, 1.0)
     assert (t[1], p[1]) == (np.inf, 0.0)
     assert randomisation_test(np.zeros((10, 1)))[0] == 1.0
 
 
-def test_one_query_says_nothing_of_spread() -> None:
+def test_one_query_gives_nan() -> None:
     t, p = paired_t_test(np.ones((1, 2)))
     assert np.isnan(t).all()
     assert np.isnan(p).all()
@@ -84,7 +94,7 @@ def test_intervals_are_as_wide_as_the_standard_error_says() -> None:
     np.testing.assert_allclose(intervals[:, 1], LARGE.mean(axis=0) + half, atol=0.005)
 
 
-def test_intervals_of_queries_that_are_all_the_same_have_no_width() -> None:
+def test_intervals_of_equal_values_have_no_width() -> None:
     np.testing.assert_allclose(bootstrap_intervals(np.full((5, 1), 0.3), n_resamples=50), [[0.3, 0.3]])
 
 
@@ -96,10 +106,41 @@ def test_corrections_by_hand() -> None:
     assert corrected([], "holm").tolist() == []
 
 
-def test_what_is_not_known_is_not_counted() -> None:
+def test_nan_p_values_are_not_counted() -> None:
     assert corrected([0.01, np.nan], "bonferroni").tolist() == pytest.approx([0.01, np.nan], nan_ok=True)
 
 
 def test_an_unknown_correction_is_refused() -> None:
     with pytest.raises(ConfigError, match="choose one of holm, bonferroni, none"):
         corrected([0.1], "sidak")
+
+
+# -- Student's t distribution
+
+
+@given(st.floats(-60, 60), st.integers(1, 20_000))
+def test_the_p_value_is_that_of_scipy(t: float, df: int) -> None:
+    assume(t == 0 or abs(t) > 1e-6)  # closer to 0, scipy rounds
+    expected = 2 * float(special.stdtr(df, -abs(t)))
+    assert two_sided(t, df) == pytest.approx(expected, rel=1e-8, abs=1e-290)
+
+
+@given(st.floats(0, 1, allow_subnormal=False), st.floats(0.5, 500), st.floats(0.5, 500))
+def test_the_incomplete_beta_function_is_that_of_scipy(x: float, a: float, b: float) -> None:
+    assert regularised_beta(x, 1 - x, a, b) == pytest.approx(float(special.betainc(a, b, x)), rel=1e-7, abs=1e-12)
+
+
+def test_p_values_of_printed_tables() -> None:
+    assert two_sided(12.706, 1) == pytest.approx(0.05, abs=1e-5)
+    assert two_sided(2.228, 10) == pytest.approx(0.05, abs=1e-4)
+    assert two_sided(1.0, 1) == pytest.approx(0.5)
+
+
+def test_near_zero_the_p_value_follows_the_density() -> None:
+    assert 1 - two_sided(1e-7, 1) == pytest.approx(2 * 1e-7 / math.pi, rel=1e-6)
+
+
+def test_p_values_of_zero_infinity_and_nan() -> None:
+    assert two_sided(0.0, 7) == 1.0
+    assert two_sided(math.inf, 7) == 0.0
+    assert math.isnan(two_sided(math.nan, 7))

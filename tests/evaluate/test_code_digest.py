@@ -1,4 +1,4 @@
-"""The digest of the code that ranks: what it covers, and that kept rankings are named by it."""
+"""The digest of the code that ranks: what it covers, and that it changes with the code."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 import pytest
 
 import plait
-from plait.evaluate import code_digest as code
+from plait.evaluate import code_digest as module
 from plait.evaluate.code_digest import code_digest
 
 
-def test_every_part_that_is_named_is_there() -> None:
-    names = [name for name, _ in code._files()]
-    for part in code.PARTS:
+def test_every_listed_part_exists() -> None:
+    names = [name for name, _ in module._files()]
+    for part in module.PARTS:
         assert any(name == part or name.startswith(f"{part}/") for name in names), part
     assert names == sorted(names)
-    assert code.NATIVE in names
+    assert module.NATIVE in names
 
 
-def test_another_bm25_gives_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "plait" / "scoring" / "bm25.py"
     file.parent.mkdir(parents=True)
     monkeypatch.setattr(plait, "__path__", [str(tmp_path / "plait")])
-    found = []
+    digests = []
     for text in ("K1 = 1.2\n", "K1 = 0.9\n", "K1 = 1.2\n"):
         file.write_text(text)
         code_digest.cache_clear()
-        found.append(code_digest())
+        digests.append(code_digest())
     code_digest.cache_clear()
-    assert found[0] == found[2] != found[1]
+    assert digests[0] == digests[2] != digests[1]

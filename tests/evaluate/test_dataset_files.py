@@ -1,4 +1,4 @@
-"""Files of judgements and of queries."""
+"""Files of queries and of judgements."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ QRELS = {"q1": {"a": 2, "b": 0}, "q2": {"c": -1}}
         "q1\ta\t2\nq1\tb\t0\nq1\tb\t0\nq2\tc\t-1\n",
     ],
 )
-def test_trec_and_tsv_judgements_are_told_apart(tmp_path: Path, text: str) -> None:
+def test_trec_and_tsv_judgements_are_recognised(tmp_path: Path, text: str) -> None:
     (tmp_path / "qrels").write_text(text)
     assert read_qrels(tmp_path / "qrels") == QRELS
 
 
-def test_packed_judgements_are_read(tmp_path: Path) -> None:
+def test_compressed_judgements_are_read(tmp_path: Path) -> None:
     (tmp_path / "qrels.gz").write_bytes(gzip.compress(b"q1 0 a 2\nq1 0 b 0\nq2 0 c -1\n"))
     assert read_qrels(tmp_path / "qrels.gz") == QRELS
 
 
 @pytest.mark.parametrize("line", ["q1 0 a", "q1 0 a yes", "q1 0 a 0.5", "q1 0 a nan", "q1 0 a 1 x", "q1 0 a inf"])
-def test_a_bad_judgement_is_named(tmp_path: Path, line: str) -> None:
+def test_an_error_names_the_line_of_a_bad_judgement(tmp_path: Path, line: str) -> None:
     (tmp_path / "qrels").write_text(f"q1 0 z 1\n{line}\n")
     with pytest.raises(InputError, match="qrels, line 2: expected 'query 0 document relevance'"):
         read_qrels(tmp_path / "qrels")
 
 
-def test_judgements_that_disagree_are_refused(tmp_path: Path) -> None:
+def test_contradicting_judgements_are_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 a 0\n")
     with pytest.raises(InputError, match="line 2: document 'a' was judged 1 for query 'q1' before"):
         read_qrels(tmp_path / "qrels")
 
 
-def test_files_with_nothing_in_them_or_missing_are_refused(tmp_path: Path) -> None:
+def test_empty_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("\n")
     with pytest.raises(InputError, match="has no judgements"):
         read_qrels(tmp_path / "qrels")
@@ -54,7 +54,7 @@ def test_files_with_nothing_in_them_or_missing_are_refused(tmp_path: Path) -> No
         read_qrels(tmp_path / "nowhere")
 
 
-def test_queries_that_nothing_answers_are_counted() -> None:
+def test_queries_without_relevant_documents_are_counted() -> None:
     assert n_without_relevant(QRELS) == 1
 
 
@@ -66,7 +66,7 @@ def test_queries_come_from_json_lines_and_from_tsv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1\tone\nno tab\n", "1\tone\n1\tanother\n"])
-def test_a_bad_line_of_queries_is_named(tmp_path: Path, text: str) -> None:
+def test_an_error_names_the_bad_line_of_queries(tmp_path: Path, text: str) -> None:
     (tmp_path / "q.tsv").write_text(text)
     with pytest.raises(InputError, match=r"q\.tsv, line 2"):
         read_queries(tmp_path / "q.tsv")
