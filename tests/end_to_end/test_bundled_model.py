@@ -1,4 +1,4 @@
-"""With the bundled model and the real command line: from files to an answer, as a newcomer would."""
+"""The bundled model and the real command line, from files to search results, as a new user would use them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = {
     "stars": "Hydrogen is fused to helium in the core, and the energy leaves as light.",
     "tax": "An invoice must name the rate and the amount that is owed to the treasury.",
 }
-# Asked in words that the answers do not hold.
+# The queries share no words with their answers.
 QUESTIONS = {
     "how do you weave fabric": "loom",
     "why does baking need fermentation": "bread",
@@ -37,11 +37,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
     return made
 
 
-# Reciprocal ranks let one stray word ("makes" and "make") lift a document past the answer, so hybrid may miss one here.
+# With reciprocal ranks one common word ("makes" and "make") may lift another document above the answer, so hybrid may
+# miss one.
 @pytest.mark.parametrize(("mode", "n_right"), [("dense", 6), ("multi", 6), ("hybrid", 5)])
-def test_questions_find_their_answers_without_sharing_words(index: plait.Index, mode: str, n_right: int) -> None:
-    found = {question: index.search(question, k=1, mode=mode)[0].id for question in QUESTIONS}
-    assert sum(found[question] == answer for question, answer in QUESTIONS.items()) >= n_right
+def test_queries_retrieve_their_answers_without_common_words(index: plait.Index, mode: str, n_right: int) -> None:
+    top_ids = {question: index.search(question, k=1, mode=mode)[0].id for question in QUESTIONS}
+    assert sum(top_ids[question] == answer for question, answer in QUESTIONS.items()) >= n_right
 
 
 def test_the_five_lines_of_the_readme_work(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_the_five_lines_of_the_readme_work(tmp_path: Path) -> None:
     assert [(hit.id, hit.text) for hit in hits] == [("1", "Vectors are woven.")]
 
 
-def test_encoding_alone_gives_the_arrays_that_scoring_takes() -> None:
+def test_encoded_arrays_can_be_scored_directly() -> None:
     encoder = plait.load_model()
     embeddings = encoder.encode_documents(["Vectors are woven.", "Bread is baked."])
     assert embeddings.dense is not None
@@ -69,7 +70,7 @@ def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[st
     return answer
 
 
-def test_the_command_line_goes_from_a_file_to_an_answer(tmp_path: Path) -> None:
+def test_the_command_line_indexes_a_file_and_searches_it(tmp_path: Path) -> None:
     source, index = tmp_path / "texts.jsonl", tmp_path / "index"
     source.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in TEXTS.items()))
     run("index", source, "--to", index)
@@ -81,7 +82,7 @@ def test_the_command_line_goes_from_a_file_to_an_answer(tmp_path: Path) -> None:
     run("search", index, "cloth", "--mode", "bm25", code=1)
 
 
-def test_an_index_of_another_model_is_refused_with_both_names(tmp_path: Path) -> None:
+def test_the_error_of_a_wrong_model_names_both_models(tmp_path: Path) -> None:
     from encoders import WordEncoder
 
     plait.open(tmp_path / "index", create=True, encoder=WordEncoder(name="other")).close()

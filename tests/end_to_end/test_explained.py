@@ -1,4 +1,4 @@
-"""Explanations with the bundled model: its tokens are pieces of words, and texts are not all ASCII."""
+"""Explanations with the bundled model, whose tokens are word pieces, of texts that are not all ASCII."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hits(path: Path, query: str) -> list[plait.Hit]:
 
 
 @pytest.mark.parametrize("query", ["weaving threads", "café 🧵", "布を織る", "?"])
-def test_tokens_are_where_their_spans_say(path: Path, query: str) -> None:
+def test_spans_select_their_tokens(path: Path, query: str) -> None:
     for hit in hits(path, query):
         assert hit.explanation is not None
         multi = hit.explanation.multi
@@ -49,9 +49,9 @@ def test_tokens_are_where_their_spans_say(path: Path, query: str) -> None:
                 assert query[slice(*match.query_span)] == match.query != ""
 
 
-def test_equal_tokens_find_each_other_whatever_their_bytes(path: Path) -> None:
-    found = {hit.id: hit.explanation for hit in hits(path, "café 東京")}
-    emoji, japanese = found["emoji"], found["japanese"]
+def test_equal_tokens_match_in_any_unicode_form(path: Path) -> None:
+    explanations = {hit.id: hit.explanation for hit in hits(path, "café 東京")}
+    emoji, japanese = explanations["emoji"], explanations["japanese"]
     assert emoji is not None
     assert emoji.multi is not None
     assert japanese is not None
@@ -62,7 +62,7 @@ def test_equal_tokens_find_each_other_whatever_their_bytes(path: Path) -> None:
     assert [match.span for match in tokyo] == [(17, 18), (18, 19)]
 
 
-def test_a_passage_far_down_is_explained_where_it_stands(path: Path) -> None:
+def test_a_late_passage_is_explained_at_its_position(path: Path) -> None:
     with plait.open(path) as index:
         explanation = index.explain("weaving", "bread")
     assert explanation.multi is not None
@@ -71,7 +71,7 @@ def test_a_passage_far_down_is_explained_where_it_stands(path: Path) -> None:
     assert weaving.span == (DOUGH.index("Weaving"), len(DOUGH) - 1)
 
 
-def test_the_command_line_explains_without_escapes_when_piped(path: Path) -> None:
+def test_piped_explanations_have_no_escape_sequences(path: Path) -> None:
     command = [sys.executable, "-m", "plait", "search", str(path), "café threads", "-k", "1", "--explain"]
     answer = subprocess.run([*command, "--timings"], capture_output=True, text=True, encoding="utf-8", check=True)
     assert "\x1b" not in answer.stdout

@@ -1,4 +1,4 @@
-"""A cross-encoder in miniature: a tokeniser of words, a card, and scorers that can be worked out by hand."""
+"""A tiny cross-encoder: a tokeniser of letters, a card, and scorers whose results can be computed by hand."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WORDS = [*SPECIAL, *string.ascii_lowercase]
 
 
 def pair_tokenizer(*, pairs: bool = True) -> Tokenizer:
-    """One token for each letter that stands alone; pairs are `[CLS] a [SEP] b [SEP]`."""
-    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    """One token for each single letter; pairs are `[CLS] a [SEP] b [SEP]`."""
+    tokenizer = Tokenizer(WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
-    frame = {"pair": "[CLS] $A [SEP] $B:1 [SEP]:1"} if pairs else {"pair": "[CLS] $A $B:1 [SEP]:1"}
+    template = {"pair": "[CLS] $A [SEP] $B:1 [SEP]:1"} if pairs else {"pair": "[CLS] $A $B:1 [SEP]:1"}
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
-        **frame,
+        **template,
         special_tokens=[("[CLS]", WORDS.index("[CLS]")), ("[SEP]", WORDS.index("[SEP]"))],
     )
     return tokenizer
@@ -57,8 +57,8 @@ def cross_card(**sections: Any) -> dict[str, Any]:
     }
 
 
-class SharedSession:
-    """Scores a pair by how many of the document's tokens the query has; `feeds` keeps what came."""
+class FakeSession:
+    """Scores a pair by the number of document tokens that are in the query; `feeds` records all inputs."""
 
     def __init__(self) -> None:
         self.feeds: list[dict[str, NDArray[np.int64]]] = []
@@ -70,20 +70,20 @@ class SharedSession:
         assert outputs == ["score"]
         self.feeds.append(feed)
         scores = []
-        for ids, mask, sides in zip(feed["input_ids"], feed["attention_mask"], feed["token_type_ids"], strict=True):
-            own = [int(id) for id in ids[mask == 1] if id >= len(SPECIAL)]
-            first = [int(id) for id in ids[(mask == 1) & (sides == 0)] if id >= len(SPECIAL)]
-            scores.append(sum(id in first for id in own[len(first) :]))
+        for ids, mask, types in zip(feed["input_ids"], feed["attention_mask"], feed["token_type_ids"], strict=True):
+            all_ids = [int(id) for id in ids[mask == 1] if id >= len(SPECIAL)]
+            query_ids = [int(id) for id in ids[(mask == 1) & (types == 0)] if id >= len(SPECIAL)]
+            scores.append(sum(id in query_ids for id in all_ids[len(query_ids) :]))
         return [np.array(scores, np.float32)]
 
 
-def tiny_cross(**sections: Any) -> tuple[CrossEncoder, SharedSession]:
-    card, session = parse_cross_card(cross_card(**sections), "tiny"), SharedSession()
+def tiny_cross(**sections: Any) -> tuple[CrossEncoder, FakeSession]:
+    card, session = parse_cross_card(cross_card(**sections), "tiny"), FakeSession()
     return CrossEncoder(card, PairTokenizer(pair_tokenizer(), card), session), session
 
 
 class WordScorer:
-    """A cross-encoder of words: how many of the query's words a document holds, each the more the longer it is."""
+    """Scores a pair by the query's words in the document, weighted by their length."""
 
     fingerprint = "words"
 
@@ -94,9 +94,9 @@ class WordScorer:
         self.n_pairs += len(pairs)
         if on_batch is not None:
             on_batch(len(pairs), len(pairs))
-        return np.array([_shared(*pair) for pair in pairs], np.float32)
+        return np.array([_word_score(*pair) for pair in pairs], np.float32)
 
 
-def _shared(query: str, document: str) -> float:
-    held = document.lower().split()
-    return float(sum(len(word) * held.count(word) for word in query.lower().split()) / (1.0 + len(held)) ** 0.5)
+def _word_score(query: str, document: str) -> float:
+    words = document.lower().split()
+    return float(sum(len(word) * words.count(word) for word in query.lower().split()) / (1.0 + len(words)) ** 0.5)

@@ -1,4 +1,4 @@
-"""The cross-encoder that comes with plait: there, whole, small, and able to tell an answer from other texts."""
+"""The bundled cross-encoder: complete, small, and able to rank an answer above other texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
 from plait.rerank.reranker import DEFAULT_BUNDLED_BLEND, load_reranker
 
-MOST_BYTES = 35_000_000
+MAX_BYTES = 35_000_000
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,12 @@ def cross() -> CrossEncoder:
     return load_cross(n_threads=1)
 
 
-def test_its_files_are_those_of_its_card_and_small_enough() -> None:
+def test_its_files_match_its_card_and_are_small() -> None:
     folder = find_cross()
     card = read_cross_card(folder)
     for record in (card.tokenizer, *card.precisions.values()):
         assert hashlib.sha256(model_file(folder, record).read_bytes()).hexdigest() == record.sha256
-    assert sum(file.stat().st_size for file in folder.iterdir()) < MOST_BYTES
+    assert sum(file.stat().st_size for file in folder.iterdir()) < MAX_BYTES
 
 
 def test_an_answer_scores_above_other_texts(cross: CrossEncoder) -> None:
@@ -38,7 +38,7 @@ def test_an_answer_scores_above_other_texts(cross: CrossEncoder) -> None:
     assert list(np.argsort(-scores)) == [0, 1, 2]
 
 
-def test_it_is_no_encoder_and_is_blended_where_nothing_is_said() -> None:
+def test_it_is_not_an_encoder_and_is_blended_by_default() -> None:
     assert DEFAULT_CROSS not in bundled_models()
     assert load_reranker(n_threads=1).blend == DEFAULT_BUNDLED_BLEND
     assert load_reranker(str(find_cross()), n_threads=1).blend == 0

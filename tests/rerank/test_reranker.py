@@ -1,4 +1,4 @@
-"""Reranking in a search: the order is the cross-encoder's, and what was found before stays to be seen."""
+"""Reranking in a search: the cross-encoder decides the order, and hits keep the scores of the search."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def index(tmp_path: Path) -> Index:
     return opened
 
 
-def test_hits_stand_in_the_order_of_the_cross_encoder(index: Index) -> None:
+def test_hits_are_in_the_order_of_the_cross_encoder(index: Index) -> None:
     scorer = WordScorer()
     hits = index.search("woven vectors", 3, rerank=Reranker(scorer))
     expected = scorer.score([("woven vectors", text) for text in TEXTS.values()])
@@ -46,7 +46,7 @@ def test_hits_stand_in_the_order_of_the_cross_encoder(index: Index) -> None:
     assert "dense" in hits[0].scores
 
 
-def test_only_the_depth_is_read_unless_more_are_asked_for(index: Index) -> None:
+def test_depth_candidates_are_scored_or_k_if_that_is_more(index: Index) -> None:
     for depth, k, n_pairs in [(2, 1, 2), (2, 3, 3), (50, 2, 4)]:
         scorer, trace = WordScorer(), Trace()
         assert len(index.search("woven vectors", k, mode="dense", rerank=Reranker(scorer, depth), trace=trace)) == k
@@ -54,7 +54,7 @@ def test_only_the_depth_is_read_unless_more_are_asked_for(index: Index) -> None:
         assert [stage.counts for stage in trace.stages if stage.name == "rerank"] == [{"pairs": n_pairs}]
 
 
-def test_an_explanation_gives_the_old_ranks_and_the_new_score(index: Index) -> None:
+def test_an_explanation_has_the_ranks_of_the_search_and_the_new_score(index: Index) -> None:
     for mode in ("hybrid", "dense", "bm25"):
         plain = [hit.id for hit in index.search("woven vectors", 4, mode=mode)]
         hit = index.search("woven vectors", 4, mode=mode, rerank=Reranker(WordScorer()), explain=True)[0]
@@ -68,11 +68,11 @@ def test_an_explanation_gives_the_old_ranks_and_the_new_score(index: Index) -> N
 
 def test_runs_are_reranked_too(index: Index) -> None:
     ranked = rank_queries(index, ["woven vectors", "cloth"], 2, rerank=Reranker(WordScorer()))
-    assert [len(own) for own in ranked] == [2, 2]
+    assert [len(ranking) for ranking in ranked] == [2, 2]
     assert ranked[0][0][0] == index.search("woven vectors", 1, rerank=Reranker(WordScorer()))[0].id
 
 
-def test_a_filter_holds_before_reranking(index: Index) -> None:
+def test_candidates_restrict_reranking(index: Index) -> None:
     hits = index.search("woven vectors", candidates=["a", "d"], rerank=Reranker(WordScorer()))
     assert {hit.id for hit in hits} == {"a", "d"}
 
@@ -94,18 +94,18 @@ def test_a_blend_is_the_weighted_sum_of_both_scores(index: Index) -> None:
     assert len([share for share in shares if share]) > 1
 
 
-def test_equal_scores_do_not_break_a_blend() -> None:
+def test_equal_scores_can_be_blended() -> None:
     equal = np.ones(3, np.float32)
     np.testing.assert_array_equal(blend_scores(equal, np.array([0, 1, 2], np.float32), 0.5), [0.5, 0.75, 1.0])
     assert len(blend_scores(equal[:0], equal[:0], 0.5)) == 0
 
 
-def test_a_blend_that_is_no_share_is_refused() -> None:
+def test_a_blend_outside_zero_to_one_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"blend is 1.0; it is a share"):
         Reranker(WordScorer(), blend=1.0)
 
 
-def test_a_depth_of_nothing_is_refused() -> None:
+def test_a_depth_of_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="rerank depth is 0"):
         Reranker(WordScorer(), 0)
 
@@ -116,7 +116,7 @@ def test_without_a_cross_encoder_the_error_says_how_to_get_one(index: Index, mon
         index.search("woven", rerank=True)
 
 
-def test_a_folder_that_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_cross_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="there is no model folder"):
         load_cross(tmp_path / "absent")
     (tmp_path / "plait.json").write_text(json.dumps({"format": 1, "name": "dense"}))
@@ -139,20 +139,20 @@ def words(monkeypatch: pytest.MonkeyPatch) -> WordScorer:
     return scorer
 
 
-def test_candidates_come_back_best_first(words: WordScorer) -> None:
+def test_candidates_are_printed_best_first(words: WordScorer) -> None:
     del words
     line = json.dumps({"query": "woven", "candidates": ["cloth", {"id": "x", "text": "woven", "title": "T"}]})
     result = CliRunner().invoke(app, ["rerank"], input=line + "\n\n")
     assert result.exit_code == 0
     answer = json.loads(result.stdout)
-    assert [one["id"] for one in answer["candidates"]] == ["x", "0"]
+    assert [candidate["id"] for candidate in answer["candidates"]] == ["x", "0"]
     assert answer["candidates"][0]["score"] > answer["candidates"][1]["score"]
 
 
 @pytest.mark.parametrize(
     "line", ["{}", "[]", "nonsense", '{"query": "", "candidates": []}', '{"query": "a", "candidates": [3]}']
 )
-def test_a_line_that_is_no_question_is_named(words: WordScorer, line: str) -> None:
+def test_an_error_names_a_bad_input_line(words: WordScorer, line: str) -> None:
     del words
     result = CliRunner().invoke(app, ["rerank"], input=line + "\n")
     assert result.exit_code == 2
@@ -164,7 +164,7 @@ def test_a_run_is_reranked_with_the_texts_of_an_index(
 ) -> None:
     del words
     monkeypatch.setitem(vars(plait), "open", lambda *_given, **_options: index)
-    run, queries, to = tmp_path / "found.trec", tmp_path / "queries.jsonl", tmp_path / "better.trec"
+    run, queries, to = tmp_path / "run.trec", tmp_path / "queries.jsonl", tmp_path / "better.trec"
     run.write_text("q1 Q0 d 1 3 x\nq1 Q0 a 2 2 x\nq1 Q0 b 3 1 x\n")
     queries.write_text('{"_id": "q1", "text": "woven cloth"}\n')
     arguments = ["rerank", str(run), "--index", str(index.path), "--queries", str(queries), "--to", str(to), "-k", "2"]
@@ -173,9 +173,9 @@ def test_a_run_is_reranked_with_the_texts_of_an_index(
     assert [line.split()[2] for line in to.read_text().splitlines()] == ["b", "a"]
 
 
-def test_options_of_reranking_need_reranking() -> None:
+def test_rerank_options_need_rerank() -> None:
     result = CliRunner().invoke(app, ["search", "ix", "woven", "--rerank-depth", "5"])
     assert result.exit_code == 2
     assert "add --rerank" in result.stderr
-    result = CliRunner().invoke(app, ["rerank", "found.trec", "--to", "x"])
+    result = CliRunner().invoke(app, ["rerank", "run.trec", "--to", "x"])
     assert "needs --index" in result.stderr
