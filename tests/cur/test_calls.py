@@ -20,16 +20,16 @@ def test_scoring_an_item_again_is_free() -> None:
 
 
 def test_calls_above_the_budget_are_refused_before_they_are_made() -> None:
-    made: list[int] = []
+    scored: list[int] = []
 
     def scorer(items: NDArray[np.int64]) -> NDArray[np.float64]:
-        made.extend(items.tolist())
+        scored.extend(items.tolist())
         return np.asarray(ROW[items])
 
     calls = Calls(scorer, 2)
     with pytest.raises(ConfigError, match="budget of 2"):
         calls.score(np.array([0, 1, 2]))
-    assert made == []
+    assert scored == []
 
 
 def test_equal_scores_are_ordered_by_item() -> None:

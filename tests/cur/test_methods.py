@@ -93,11 +93,11 @@ def test_no_method_exceeds_its_budget_or_leaves_calls_unused(
     first, among = random_anchors(40, 40, seed=budget)[:n_first], np.sort(random_anchors(40, n_among, seed=n_rounds))
     calls = calls_of(scores[-1], budget)
     method = AdaptiveCur(scores[:-1].T, AdaptiveCurConfig(n_rounds=n_rounds, selection=chosen))
-    found = method.search(calls, 10, first=first, among=among)
+    top = method.search(calls, 10, first=first, among=among)
     assert calls.n_made <= budget
     assert calls.n_made == min(budget, n_among) or min(n_rounds, budget) == 1
-    assert np.isin(found.items, among).all()
-    assert len(found) == min(10, calls.n_made)
+    assert np.isin(top.items, among).all()
+    assert len(top) == min(10, calls.n_made)
 
 
 def test_anncur_spends_the_whole_budget_and_no_more() -> None:
@@ -114,17 +114,17 @@ def test_an_anchor_outside_the_filter_is_scored_but_not_returned() -> None:
     anchors = random_anchors(1000, 30)
     among = np.setdiff1d(np.arange(1000), anchors)
     calls = calls_of(data.test[0], 80)
-    found = Anncur(fit_cur(data.matrix, anchors)).search(calls, 80, among=among)
-    assert len(found) == 50
-    assert not np.isin(found.items, anchors).any()
+    top = Anncur(fit_cur(data.matrix, anchors)).search(calls, 80, among=among)
+    assert len(top) == 50
+    assert not np.isin(top.items, anchors).any()
 
 
 def test_without_keep_anchors_only_ranked_items_are_returned() -> None:
     data = smooth()
     index = fit_cur(data.matrix, random_anchors(1000, 30))
     calls = calls_of(data.test[0], 60)
-    found = Anncur(index, keep_anchors=False).search(calls, 60)
-    assert len(found) == 30
+    top = Anncur(index, keep_anchors=False).search(calls, 60)
+    assert len(top) == 30
     assert calls.n_made <= 60
 
 

@@ -32,9 +32,9 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
-    made = plait.open(tmp_path_factory.mktemp("bundled") / "index", create=True)
-    made.add([{"id": id, "text": text, "words": len(text.split())} for id, text in TEXTS.items()])
-    return made
+    index = plait.open(tmp_path_factory.mktemp("bundled") / "index", create=True)
+    index.add([{"id": id, "text": text, "words": len(text.split())} for id, text in TEXTS.items()])
+    return index
 
 
 # With reciprocal ranks one common word ("makes" and "make") may lift another document above the answer, so hybrid may

@@ -24,8 +24,8 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("explained") / "index"
-    with plait.open(path, create=True) as made:
-        made.add(TEXTS)
+    with plait.open(path, create=True) as index:
+        index.add(TEXTS)
     return path
 
 
