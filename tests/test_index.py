@@ -21,7 +21,7 @@ def index(tmp_path: Path) -> plait.Index:
     return plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
 
 
-def test_what_was_added_is_found_after_opening_again(tmp_path: Path) -> None:
+def test_added_documents_are_found_after_reopening(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "1", "text": "Vectors are woven.", "title": "Weaving", "year": 2024}])
     with plait.open(tmp_path / "index", encoder=WordEncoder()) as index:
@@ -29,7 +29,7 @@ def test_what_was_added_is_found_after_opening_again(tmp_path: Path) -> None:
     assert (hit.id, hit.title, hit.text, hit.metadata) == ("1", "Weaving", "Vectors are woven.", {"year": 2024})
 
 
-def test_an_index_that_is_not_there_is_made_only_when_asked(tmp_path: Path) -> None:
+def test_a_missing_index_is_created_only_with_create(tmp_path: Path) -> None:
     with pytest.raises(NotAnIndexError):
         plait.open(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
@@ -41,7 +41,7 @@ def test_an_index_remembers_its_encoder_and_refuses_another(tmp_path: Path) -> N
         plait.open(tmp_path / "index", encoder=WordEncoder(dim=8, name="other"))
 
 
-def test_only_one_way_to_name_the_vectors_is_taken(tmp_path: Path) -> None:
+def test_only_one_source_of_vectors_may_be_given(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give one of"):
         plait.open(tmp_path / "index", create=True, encoder=WordEncoder(), spec=plait.EmbeddingSpec(dense=4))
 
@@ -138,7 +138,7 @@ def test_a_single_document_or_id_outside_a_list_is_refused(index: plait.Index) -
         index.delete("a")
 
 
-def test_a_document_of_ten_megabytes_is_taken_and_found_by_its_passage(tmp_path: Path) -> None:
+def test_a_document_of_ten_megabytes_is_found_by_its_passage(tmp_path: Path) -> None:
     words = "lorem ipsum dolor sit amet " * 400_000
     text = words[:5_000_000] + " a heron stands on the lake " + words[:5_000_000]
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder(dim=8, window=2000, overlap=100)) as index:
@@ -148,7 +148,7 @@ def test_a_document_of_ten_megabytes_is_taken_and_found_by_its_passage(tmp_path:
     assert "heron stands on the lake" in hit.passage
 
 
-def test_an_index_of_arrays_needs_no_encoder_and_says_so_when_asked_for_text(tmp_path: Path) -> None:
+def test_an_index_of_embeddings_has_no_encoder_for_texts(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=3)) as index:
         index.add_embeddings(
             [{"id": "x", "text": "first"}, {"id": "y", "text": "second"}],
@@ -160,7 +160,7 @@ def test_an_index_of_arrays_needs_no_encoder_and_says_so_when_asked_for_text(tmp
             index.search("second", mode="dense")
 
 
-def test_arrays_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
+def test_embeddings_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=3)) as index:
         with pytest.raises(InputError):
             index.add_embeddings([{"id": "x", "text": "t"}], Embeddings(dense=np.ones((1, 4), np.float32)))
@@ -181,7 +181,7 @@ def test_refresh_shows_what_another_handle_wrote(tmp_path: Path) -> None:
     assert [hit.id for hit in second.search("apple")] == ["a"]
 
 
-def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: Path) -> None:
+def test_the_search_fingerprint_changes_with_writes_and_modes(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "a", "text": "one"}])
         before = search_fingerprint(index, mode="bm25")
@@ -195,7 +195,9 @@ def test_the_state_changes_with_every_write_and_differs_between_modes(tmp_path: 
             search_fingerprint(again, mode="nonsense")
 
 
-def test_the_state_changes_with_the_default_weights(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_fingerprint_changes_with_the_default_weights(
+    index: plait.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = search_fingerprint(index, mode="hybrid")
     monkeypatch.setattr("plait.search.hybrid_params.DEFAULT_WEIGHTS", {"dense": 0.3, "multi": 1.0, "bm25": 0.1})
     assert search_fingerprint(index, mode="hybrid") != before
@@ -216,7 +218,7 @@ def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plai
     assert index.info().deleted_rows <= 10
 
 
-def test_merging_can_be_left_out(index: plait.Index) -> None:
+def test_merging_can_be_turned_off(index: plait.Index) -> None:
     before = index.info().segments
     for number in range(20):
         index.add([{"id": f"n{number}", "text": f"number {number}"}], merge=False)

@@ -21,39 +21,39 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "ix"
 
 
-def told(runner: CliRunner, *arguments: object) -> dict[str, str]:
+def compact_lines(runner: CliRunner, *arguments: object) -> dict[str, str]:
     result = runner.invoke(app, ["compact", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     return dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
 
 
-def test_it_says_what_became_of_the_index(runner: CliRunner, index: Path) -> None:
-    lines = told(runner, index, "--bits", 4, "--threads", 2)
+def test_compact_reports_counts_sizes_and_recall(runner: CliRunner, index: Path) -> None:
+    lines = compact_lines(runner, index, "--bits", 4, "--threads", 2)
     assert (lines["documents"], lines["segments"]) == ("120", "2 -> 1")
     assert lines["multi"].startswith("960 vectors, 4 bits a dimension in 64 cells: ")
     assert set(lines) == {"documents", "segments", "size", "multi", "recall", "time"}
 
 
 def test_a_second_run_has_nothing_to_do(runner: CliRunner, index: Path) -> None:
-    told(runner, index, "--keep-8bit")
+    compact_lines(runner, index, "--keep-8bit")
     result = runner.invoke(app, ["compact", str(index)])
     assert (result.exit_code, "compact already" in result.stderr) == (0, True)
 
 
 def test_later_documents_show_their_drift(runner: CliRunner, index: Path) -> None:
-    told(runner, index)
+    compact_lines(runner, index)
     documents, spans, embeddings = batch(200, 10)
     with plait.open(index) as opened:
         opened.add_embeddings(documents, embeddings, spans=spans)
-    assert "times what the first ones did" in told(runner, index)["drift"]
+    assert "times what the first ones did" in compact_lines(runner, index)["drift"]
 
 
 @pytest.mark.parametrize("bits", ["3", "0", "two"])
-def test_bits_that_there_are_not_are_wrong_use(runner: CliRunner, index: Path, bits: str) -> None:
+def test_unsupported_bits_are_wrong_use(runner: CliRunner, index: Path, bits: str) -> None:
     assert runner.invoke(app, ["compact", str(index), "--bits", bits]).exit_code == 2
 
 
-def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: Path) -> None:
+def test_a_small_index_is_only_merged_and_the_note_says_why(runner: CliRunner, tmp_path: Path) -> None:
     with plait.open(tmp_path / "ix", create=True, spec=SPEC) as opened:
         documents, spans, embeddings = batch(0, 3)
         opened.add_embeddings(documents, embeddings, spans=spans)
@@ -61,8 +61,8 @@ def test_a_small_index_says_why_it_was_only_merged(runner: CliRunner, tmp_path: 
     assert (result.exit_code, "24 vectors are too few" in result.stderr) == (0, True)
 
 
-def test_an_index_is_pooled_and_says_so(runner: CliRunner, index: Path) -> None:
-    lines = told(runner, index, "--pool-fixed", 3, "--pool-method", "sequential")
+def test_compact_pools_an_index_and_info_shows_it(runner: CliRunner, index: Path) -> None:
+    lines = compact_lines(runner, index, "--pool-fixed", 3, "--pool-method", "sequential")
     assert lines["pooling"] == "3 rows a passage, sequential"
     assert lines["multi"].startswith("720 vectors, 2 bits")
     shown = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", str(index)]).stdout.splitlines())
@@ -73,5 +73,5 @@ def test_an_index_is_pooled_and_says_so(runner: CliRunner, index: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--pool-fixed", "0"], ["--pool-factor", "1"], ["--pool-method", "sequential"]])
-def test_pooling_that_cannot_be_is_wrong_use(runner: CliRunner, index: Path, options: list[str]) -> None:
+def test_invalid_pooling_options_are_wrong_use(runner: CliRunner, index: Path, options: list[str]) -> None:
     assert runner.invoke(app, ["compact", str(index), *options]).exit_code == 2

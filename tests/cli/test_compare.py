@@ -30,7 +30,7 @@ def asked(runner: CliRunner, files: Path, *more: str) -> Result:
     return runner.invoke(app, ["compare", *runs, "--qrels", str(files / "qrels.txt"), *more])
 
 
-def test_tables_show_means_differences_and_who_wins(runner: CliRunner, files: Path) -> None:
+def test_tables_show_means_differences_and_wins(runner: CliRunner, files: Path) -> None:
     result = asked(runner, files, "--measure", "RR", "--measure", "R@1")
     lines = [line.split() for line in result.stdout.splitlines()]
     assert result.exit_code == 0
@@ -41,14 +41,14 @@ def test_tables_show_means_differences_and_who_wins(runner: CliRunner, files: Pa
     assert "difference to old; p two-sided, corrected (holm)" in result.stdout
 
 
-def test_what_is_missing_is_said(runner: CliRunner, files: Path) -> None:
+def test_missing_and_unjudged_queries_are_reported(runner: CliRunner, files: Path) -> None:
     notes = asked(runner, files).stderr
     assert "1 of 4 judged queries have no relevant document" in notes
     assert "old: 2 of 4 judged queries are not in the run, and count as 0" in notes
     assert "new: 1 queries of the run are not judged" in notes
 
 
-def test_queries_that_moved_are_shown_with_both_rankings(runner: CliRunner, files: Path) -> None:
+def test_queries_that_changed_most_are_shown_with_both_rankings(runner: CliRunner, files: Path) -> None:
     texts = ["--queries", str(files / "queries.tsv"), "--corpus", str(files / "corpus.jsonl")]
     out = asked(runner, files, "--measure", "RR", "--moved", "3", *texts).stdout
     at = out.index("q2  1.0000 -> 0.0000 (-1.0000)  second")
@@ -61,7 +61,7 @@ def test_queries_that_moved_are_shown_with_both_rankings(runner: CliRunner, file
     assert "1 -  b" in out
 
 
-def test_json_has_all_of_it(runner: CliRunner, files: Path) -> None:
+def test_json_has_means_differences_and_moved_queries(runner: CliRunner, files: Path) -> None:
     found = json.loads(asked(runner, files, "--json", "--measure", "RR", "--correction", "none", "--seed", "3").stdout)
     assert found["means"]["RR"]["old"]["value"] == 0.375
     (difference,) = found["differences"]
@@ -77,7 +77,7 @@ def test_the_same_seed_prints_the_same(runner: CliRunner, files: Path) -> None:
     assert asked(runner, files, "--json").stdout == asked(runner, files, "--json").stdout
 
 
-def test_another_baseline_may_be_one_of_the_runs_or_not(runner: CliRunner, files: Path) -> None:
+def test_the_baseline_may_be_any_run_file(runner: CliRunner, files: Path) -> None:
     (files / "third.trec").write_text(OLD)
     for name in ("new", "third"):
         found = json.loads(asked(runner, files, "--json", "--baseline", str(files / f"{name}.trec")).stdout)
@@ -85,14 +85,14 @@ def test_another_baseline_may_be_one_of_the_runs_or_not(runner: CliRunner, files
         assert [one["run"] for one in found["differences"]] == [run for run in ("old", "new") if run != name]
 
 
-def test_runs_of_the_same_name_are_told_apart_by_their_paths(runner: CliRunner, files: Path) -> None:
+def test_runs_with_the_same_file_name_are_named_by_their_paths(runner: CliRunner, files: Path) -> None:
     (files / "more").mkdir()
     (files / "more/old.trec").write_text(NEW)
     found = json.loads(asked(runner, files, "--json", "--baseline", str(files / "more/old.trec")).stdout)
     assert found["baseline"] == str(files / "more/old.trec")
 
 
-def test_a_beir_folder_brings_judgements_and_texts(runner: CliRunner, files: Path) -> None:
+def test_a_beir_folder_provides_judgements_and_texts(runner: CliRunner, files: Path) -> None:
     (files / "qrels").mkdir()
     (files / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\ta\t1\n")
     (files / "queries.jsonl").write_text('{"_id": "q1", "text": "one"}\n{"_id": "q2", "text": "two"}\n')
@@ -102,7 +102,7 @@ def test_a_beir_folder_brings_judgements_and_texts(runner: CliRunner, files: Pat
     assert "(-1.0000)  two" in out
 
 
-def test_each_query_and_a_plot_are_written(runner: CliRunner, files: Path) -> None:
+def test_per_query_measures_and_a_plot_are_written(runner: CliRunner, files: Path) -> None:
     each, plot = files / "each.tsv", files / "means.png"
     result = asked(runner, files, "--measure", "RR", "--per-query-file", str(each), "--plot", str(plot))
     assert result.exit_code == 0
@@ -121,7 +121,7 @@ def test_each_query_and_a_plot_are_written(runner: CliRunner, files: Path) -> No
         ["--queries", "nowhere.tsv"],
     ],
 )
-def test_wrong_use_ends_with_2(runner: CliRunner, files: Path, wrong: list[str]) -> None:
+def test_wrong_use_exits_with_2(runner: CliRunner, files: Path, wrong: list[str]) -> None:
     assert asked(runner, files, *wrong).exit_code == 2
 
 
@@ -132,7 +132,7 @@ def test_a_run_of_other_queries_is_refused(runner: CliRunner, files: Path) -> No
     assert "none of the 4 judged queries" in result.stderr
 
 
-def test_queries_that_find_themselves_are_doubted_and_dropped_on_request(runner: CliRunner, files: Path) -> None:
+def test_queries_that_find_themselves_cause_a_warning_and_can_be_dropped(runner: CliRunner, files: Path) -> None:
     (files / "new.trec").write_text("q1 Q0 q1 1 2 t\nq1 Q0 a 2 1 t\n")
     kept, dropped = (
         asked(runner, files, "--json", "--measure", "RR"),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli.fakes import FakeIndex, Library
 from plait.cli.app import app
-from plait.cli.demo import ABOUT, QUESTIONS
+from plait.cli.demo import ABOUT_ID, QUESTIONS
 from plait.records import Document, Hit, Span
 
 DOCUMENTS = [Document("time.sleep", "wait some seconds", "time.sleep()"), Document("os.walk", "parse a date")]
@@ -20,8 +20,8 @@ class DemoIndex(FakeIndex):
 
     def search(self, query: str, k: int = 10, **options: object) -> list[Hit]:
         if options.get("filter"):
-            about = self.documents.get(ABOUT)
-            return [Hit(ABOUT, 1.0, about.text, about.title, about.metadata, Span(0, 1), {})] if about else []
+            about = self.documents.get(ABOUT_ID)
+            return [Hit(ABOUT_ID, 1.0, about.text, about.title, about.metadata, Span(0, 1), {})] if about else []
         return super().search(query, k, **options)
 
 
@@ -33,17 +33,17 @@ def index(library: Library, monkeypatch: pytest.MonkeyPatch) -> DemoIndex:
     return index
 
 
-def test_the_demo_indexes_asks_and_invites(runner: CliRunner, index: DemoIndex) -> None:
+def test_the_demo_indexes_and_searches(runner: CliRunner, index: DemoIndex) -> None:
     result = runner.invoke(app, ["demo", "--to", "ix"])
     assert result.exit_code == 0, result.output
-    assert set(index.documents) == {ABOUT, "time.sleep", "os.walk"}
+    assert set(index.documents) == {ABOUT_ID, "time.sleep", "os.walk"}
     assert all(f"? {question}" in result.stdout for question in QUESTIONS)
     assert "time.sleep" in result.stdout
     assert "3 documents, 3 passages, 1.5 MB on disk" in result.stdout
     assert 'plait search ix "' in result.stdout
 
 
-def test_the_second_time_it_only_asks(runner: CliRunner, index: DemoIndex) -> None:
+def test_the_second_run_only_searches(runner: CliRunner, index: DemoIndex) -> None:
     runner.invoke(app, ["demo", "--to", "ix"])
     del index.documents["os.walk"]
     result = runner.invoke(app, ["demo", "--to", "ix"])
@@ -51,7 +51,7 @@ def test_the_second_time_it_only_asks(runner: CliRunner, index: DemoIndex) -> No
     assert "os.walk" not in index.documents
 
 
-def test_it_goes_on_after_ctrl_c_and_for_another_python(
+def test_the_demo_continues_after_ctrl_c_and_rebuilds_for_another_python(
     runner: CliRunner, index: DemoIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.interrupt_after = 2
@@ -65,7 +65,7 @@ def test_it_goes_on_after_ctrl_c_and_for_another_python(
     assert "already" not in runner.invoke(app, ["demo", "--to", "ix"]).stdout
 
 
-def test_somebodys_own_index_is_left_alone(runner: CliRunner, index: DemoIndex) -> None:
+def test_an_index_of_the_user_is_not_changed(runner: CliRunner, index: DemoIndex) -> None:
     index.documents["mine"] = Document("mine", "text")
     result = runner.invoke(app, ["demo", "--to", "ix"])
     assert result.exit_code == 2

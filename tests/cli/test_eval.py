@@ -32,7 +32,7 @@ def test_a_table_is_printed(runner: CliRunner, library: Library, data: Path) -> 
     assert "1 judged queries are not in the queries file" in result.stderr
 
 
-def test_json_has_one_object_a_mode(runner: CliRunner, library: Library, data: Path) -> None:
+def test_json_has_one_object_for_each_mode(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", a="woven", b="strand")
     modes = ["--mode", "bm25", "--mode", "hybrid", "--json", "--per-query", "-k", "5"]
     result = runner.invoke(app, ["eval", "ix", "--data", str(data), *modes])
@@ -51,7 +51,7 @@ def test_runs_are_written_one_for_each_mode(runner: CliRunner, library: Library,
     assert sorted(path.name for path in tmp_path.glob("many*")) == ["many-bm25.trec", "many-hybrid.trec"]
 
 
-def test_all_leaves_out_modes_that_the_index_lacks_and_says_so(runner: CliRunner, library: Library, data: Path) -> None:
+def test_every_skips_modes_that_the_index_does_not_support(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", a="woven")
     result = runner.invoke(app, ["eval", "ix", "--data", str(data), "--mode", "every"])
     assert result.exit_code == 0
@@ -59,9 +59,7 @@ def test_all_leaves_out_modes_that_the_index_lacks_and_says_so(runner: CliRunner
     assert runner.invoke(app, ["eval", "ix", "--data", str(data), "--mode", "dense"]).exit_code == 2
 
 
-def test_documents_named_as_their_query_are_dropped_on_request_only(
-    runner: CliRunner, library: Library, data: Path
-) -> None:
+def test_drop_self_removes_documents_with_the_id_of_the_query(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", q1="woven", a="woven too")
     asked = ["eval", "ix", "--data", str(data), "--json", "-k", "1"]
     kept, dropped = runner.invoke(app, asked), runner.invoke(app, [*asked, "--drop-self"])
@@ -71,14 +69,14 @@ def test_documents_named_as_their_query_are_dropped_on_request_only(
     assert "--drop-self" not in dropped.stderr
 
 
-def test_an_index_of_another_corpus_is_doubted(runner: CliRunner, library: Library, data: Path) -> None:
+def test_an_index_of_another_corpus_causes_a_warning(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", x="woven", y="strand")
     result = runner.invoke(app, ["eval", "ix", "--data", str(data)])
     assert "does the index hold the corpus of" in result.stderr
 
 
 @pytest.mark.parametrize("wrong", [["--split", "dev"], ["--per-query"], ["--mode", "nonsense"]])
-def test_wrong_use_ends_with_2(runner: CliRunner, library: Library, data: Path, wrong: list[str]) -> None:
+def test_wrong_use_exits_with_2(runner: CliRunner, library: Library, data: Path, wrong: list[str]) -> None:
     library.make("ix", a="woven")
     result = runner.invoke(app, ["eval", "ix", "--data", str(data), *wrong])
     assert result.exit_code == 2
@@ -104,7 +102,9 @@ def many(tmp_path: Path, *names: str) -> list[str]:
     return given
 
 
-def test_many_sets_are_built_measured_and_averaged(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+def test_several_datasets_are_indexed_measured_and_averaged(
+    runner: CliRunner, library: Library, tmp_path: Path
+) -> None:
     asked = ["eval", *many(tmp_path, "one", "two"), "--indexes", str(tmp_path / "ix"), "--mode", "every"]
     result = runner.invoke(app, [*asked, "--run", str(tmp_path / "found.trec")])
     rows = [line.split() for line in result.stdout.splitlines()]
@@ -117,7 +117,7 @@ def test_many_sets_are_built_measured_and_averaged(runner: CliRunner, library: L
     assert sorted(path.name for path in tmp_path.glob("found*")) == names
 
 
-def test_what_is_finished_is_not_done_again(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+def test_finished_rankings_are_reused(runner: CliRunner, library: Library, tmp_path: Path) -> None:
     asked = ["eval", *many(tmp_path, "one"), "--indexes", str(tmp_path / "ix")]
     first = runner.invoke(app, asked)
     index = library.indexes[str(tmp_path / "ix/one")]
@@ -130,7 +130,7 @@ def test_what_is_finished_is_not_done_again(runner: CliRunner, library: Library,
     assert len(searches(index)) == 2 * n_asked
 
 
-def test_an_index_that_was_not_finished_is_finished(runner: CliRunner, library: Library, tmp_path: Path) -> None:
+def test_an_incomplete_index_is_completed(runner: CliRunner, library: Library, tmp_path: Path) -> None:
     asked = ["eval", *many(tmp_path, "one"), "--indexes", str(tmp_path / "ix")]
     index = library.make(str(tmp_path / "ix/one"))
     index.interrupt_after = 1
@@ -142,9 +142,7 @@ def test_an_index_that_was_not_finished_is_finished(runner: CliRunner, library: 
     assert len(index.documents) == 2
 
 
-def test_an_index_of_another_corpus_is_not_taken_for_this_one(
-    runner: CliRunner, library: Library, tmp_path: Path
-) -> None:
+def test_an_index_of_another_corpus_is_refused(runner: CliRunner, library: Library, tmp_path: Path) -> None:
     first, second = many(tmp_path, "x/en", "y/en")[1::2]
     inside = ["--indexes", str(tmp_path / "ix")]
     assert runner.invoke(app, ["eval", "--data", first, *inside]).exit_code == 0
@@ -157,7 +155,7 @@ def test_an_index_of_another_corpus_is_not_taken_for_this_one(
     assert "x-en" in both.stdout
 
 
-def test_one_set_measures_several_indexes(runner: CliRunner, library: Library, data: Path) -> None:
+def test_one_dataset_measures_several_indexes(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("good", a="woven", b="strand")
     library.make("poor", c="woven", b="strand")
     result = runner.invoke(app, ["eval", "good", "poor", "--data", str(data)])
@@ -166,7 +164,7 @@ def test_one_set_measures_several_indexes(runner: CliRunner, library: Library, d
     assert ["poor", "hybrid", "0.5000"] in rows
 
 
-def test_measures_can_be_chosen_and_each_query_written(
+def test_measures_can_be_chosen_and_per_query_measures_written(
     runner: CliRunner, library: Library, data: Path, tmp_path: Path
 ) -> None:
     library.make("ix", a="woven")
@@ -182,15 +180,13 @@ def test_measures_can_be_chosen_and_each_query_written(
 
 
 @pytest.mark.parametrize("wrong", [[], ["ix", "--indexes", "more"], ["ix", "ix", "ix"]])
-def test_an_index_for_each_set_is_asked_for(
-    runner: CliRunner, library: Library, tmp_path: Path, wrong: list[str]
-) -> None:
+def test_each_dataset_needs_an_index(runner: CliRunner, library: Library, tmp_path: Path, wrong: list[str]) -> None:
     library.make("ix", a="woven")
     assert runner.invoke(app, ["eval", *wrong, *many(tmp_path, "one", "two")]).exit_code == 2
     assert runner.invoke(app, ["eval", "ix"]).exit_code == 2
 
 
-def test_where_nothing_can_be_kept_it_is_measured_all_the_same(
+def test_an_unwritable_cache_folder_does_not_stop_the_evaluation(
     runner: CliRunner, library: Library, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library.make("ix", a="woven")

@@ -34,12 +34,12 @@ def test_the_window_with_the_most_different_words_wins() -> None:
     assert columns(shown.text) <= 80
 
 
-def test_dots_stand_where_the_passage_was_cut_out_of_a_longer_text() -> None:
+def test_an_ellipsis_shows_where_the_passage_was_cut() -> None:
     assert snippet("woven", "x", width=50, cut_before=True, cut_after=True).text == "… woven …"
     assert snippet("woven", "x", width=50).text == "woven"
 
 
-def test_a_passage_without_the_words_begins_at_its_beginning() -> None:
+def test_a_passage_without_query_words_is_shown_from_its_beginning() -> None:
     assert snippet(FILLER, "absent", width=50).text.startswith("lorem ipsum dolor")
 
 
@@ -94,7 +94,7 @@ def test_the_window_is_found_where_words_are_not_spaced() -> None:
 
 
 @pytest.mark.parametrize("width", range(12, 40))
-def test_a_cut_does_not_part_a_character_from_its_marks(width: int) -> None:
+def test_a_cut_does_not_separate_a_character_from_its_combining_marks(width: int) -> None:
     shown = snippet("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 5, "หนังสือ", width=width).text.strip("… ")
     assert not unicodedata.combining(shown[0])
     assert unicodedata.category(shown[0]) != "Mn"
@@ -102,7 +102,7 @@ def test_a_cut_does_not_part_a_character_from_its_marks(width: int) -> None:
     assert unicodedata.category(("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 6)[place]) != "Mn"
 
 
-def test_marks_take_no_column() -> None:
+def test_combining_marks_take_no_column() -> None:
     assert (columns("ที่"), columns("cafe\u0301"), columns("東京")) == (1, 4, 4)
 
 
@@ -121,7 +121,7 @@ def test_any_text_gives_a_snippet_with_marks_in_order(text: str, query: str, wid
 
 @settings(deadline=None)
 @given(st.text(max_size=200))
-def test_words_are_stretches_of_the_text_in_order(text: str) -> None:
+def test_words_are_ranges_of_the_text_in_order(text: str) -> None:
     found = list(words(text))
     assert all(fold(text[word.start : word.end]) == word.folded for word in found)
     assert [word.start for word in found] == sorted({word.start for word in found})

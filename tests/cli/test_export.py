@@ -26,7 +26,9 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-def test_libraries_that_are_missing_are_named(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libraries_are_named_with_the_install_command(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = importlib.util.find_spec
 
     def without_onnx(name: str, *rest: Any) -> Any:
@@ -44,7 +46,9 @@ def test_an_unknown_precision_is_one_message_and_exit_code_2(runner: CliRunner, 
     assert "there is no precision 'int4'; choose one of int8, fp32, both" in answer.stderr
 
 
-def test_a_tokeniser_with_more_ids_than_the_backbone_is_told(runner: CliRunner, saved: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_with_more_ids_than_the_backbone_is_an_error(
+    runner: CliRunner, saved: Path, tmp_path: Path
+) -> None:
     answer = runner.invoke(app, ["export", str(saved), "--to", str(tmp_path / "model")])
     assert answer.exit_code == 2
     assert "the tokeniser has ids up to 30521, and the backbone has vectors for 60" in answer.stderr

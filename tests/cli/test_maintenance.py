@@ -18,7 +18,7 @@ from storage.tokens import make_tokens
 def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="x", b="y", c="z")
     result = runner.invoke(app, ["delete", "ix", "a", "a", "nowhere", "c"])
-    assert (result.exit_code, result.stdout) == (0, "deleted 2 documents; 1 of 3 were not there\n")
+    assert (result.exit_code, result.stdout) == (0, "deleted 2 documents; 1 of 3 were not in the index\n")
     assert list(index.documents) == ["b"]
     assert runner.invoke(app, ["delete", "ix", "b"]).stdout == "deleted 1 document\n"
 
@@ -30,26 +30,26 @@ def test_documents_are_deleted_by_a_filter(runner: CliRunner, library: Library) 
     assert index.asked == [{"ids": None, "filter": "year < 2000"}]
 
 
-def test_deleting_nothing_ends_with_1(runner: CliRunner, library: Library) -> None:
+def test_deleting_nothing_exits_with_1(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="x")
     assert runner.invoke(app, ["delete", "ix", "nowhere"]).exit_code == 1
 
 
-def test_info_tells_people_and_programs_the_same(runner: CliRunner, library: Library) -> None:
+def test_info_prints_the_same_facts_as_lines_and_as_json(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="x")
-    told = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", "ix"]).stdout.splitlines())
-    assert told["documents"] == "1"
-    assert told["size"] == "1.5 MB"
-    assert told["multi"] == "1 MB"
-    assert told["embeddings"] == "multi (64)"
-    assert told["model"] == "small"
+    shown = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", "ix"]).stdout.splitlines())
+    assert shown["documents"] == "1"
+    assert shown["size"] == "1.5 MB"
+    assert shown["multi"] == "1 MB"
+    assert shown["embeddings"] == "multi (64)"
+    assert shown["model"] == "small"
     read = json.loads(runner.invoke(app, ["info", "ix", "--json"]).stdout)
     assert (read["documents"], read["bytes_by_part"]["multi"]) == (1, 1_000_000)
     assert library.opened[0]["read_only"]
 
 
 @pytest.mark.parametrize(
-    ("n_bytes", "told"),
+    ("n_bytes", "shown"),
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
@@ -59,12 +59,12 @@ def test_info_tells_people_and_programs_the_same(runner: CliRunner, library: Lib
         (5e15, "5e+03 TB"),
     ],
 )
-def test_sizes_are_told_as_people_say_them(n_bytes: float, told: str) -> None:
-    assert describe_size(n_bytes) == told
+def test_sizes_are_printed_with_units(n_bytes: float, shown: str) -> None:
+    assert describe_size(n_bytes) == shown
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["dense.plait: block 3 is damaged"], 1)])
-def test_check_ends_with_1_if_there_is_a_problem(
+def test_check_exits_with_1_if_there_is_a_problem(
     runner: CliRunner, monkeypatch: pytest.MonkeyPatch, problems: list[str], code: int
 ) -> None:
     report = SimpleNamespace(problems=problems, notes=["a leftover"], n_documents=5, n_segments=2)
@@ -82,17 +82,17 @@ def test_repair_names_what_was_lost_and_backup_copies(runner: CliRunner, tmp_pat
     assert (copied.exit_code, "27 documents" in copied.stdout) == (0, True)
     (store.path / "segments" / "000002" / "dense.plait").unlink()
     assert runner.invoke(app, ["check", str(store.path)]).exit_code == 1
-    mended = runner.invoke(app, ["check", str(store.path), "--repair"])
-    assert mended.exit_code == 0
-    assert "dropped: segment 2\nlost: d11\n" in mended.stdout
-    assert "18 documents are kept, 9 are lost" in mended.stdout
+    repaired = runner.invoke(app, ["check", str(store.path), "--repair"])
+    assert repaired.exit_code == 0
+    assert "dropped: segment 2\nlost: d11\n" in repaired.stdout
+    assert "18 documents are kept, 9 are lost" in repaired.stdout
     lost = tmp_path / "index.lost.jsonl"
-    assert f"the texts of 9 of those are in {lost}" in mended.stdout
-    assert f"plait index {lost} --to {store.path}" in mended.stdout
+    assert f"the texts of 9 of the lost documents are in {lost}" in repaired.stdout
+    assert f"plait index {lost} --to {store.path}" in repaired.stdout
     assert len(lost.read_text().splitlines()) == 9
     assert runner.invoke(app, ["check", str(tmp_path / "copy")]).exit_code == 0
 
 
 def test_rescue_without_repair_is_refused(runner: CliRunner, tmp_path: Path) -> None:
     result = runner.invoke(app, ["check", str(tmp_path), "--rescue", "lost.jsonl"])
-    assert (result.exit_code, "--rescue goes with --repair" in result.stderr) == (2, True)
+    assert (result.exit_code, "--rescue needs --repair" in result.stderr) == (2, True)

@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_mined_lists_hold_what_ranks_high_and_is_no_answer(runner: CliRunner, data: Path, tmp_path: Path) -> None:
+def test_mined_negatives_rank_high_and_are_not_relevant(runner: CliRunner, data: Path, tmp_path: Path) -> None:
     to = tmp_path / "lists.jsonl"
     ended = runner.invoke(app, ["mine", str(data), "--to", str(to), "--number", "2"])
     assert ended.exit_code == 0, ended.output
@@ -39,7 +39,7 @@ def test_mined_lists_hold_what_ranks_high_and_is_no_answer(runner: CliRunner, da
     assert {passage.text for passage in example.negatives} == {TEXTS["b"], TEXTS["c"]}
 
 
-def test_a_set_that_is_not_there_is_told(runner: CliRunner, tmp_path: Path) -> None:
+def test_a_missing_dataset_is_one_message(runner: CliRunner, tmp_path: Path) -> None:
     ended = runner.invoke(app, ["mine", str(tmp_path / "none"), "--to", str(tmp_path / "lists.jsonl")])
     assert ended.exit_code != 0
     assert not (tmp_path / "lists.jsonl").exists()

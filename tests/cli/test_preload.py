@@ -30,7 +30,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, int | Non
         (["search", "ix", "text", "--threads", "many"], None, None),
     ],
 )
-def test_a_search_begins_with_its_model(
+def test_a_search_starts_to_load_its_model(
     started: list[tuple[str | None, int | None]], arguments: list[str], model: str | None, n_threads: int | None
 ) -> None:
     early.start(arguments)
@@ -43,19 +43,19 @@ def test_a_search_begins_with_its_model(
     "arguments",
     [[], ["info", "ix"], ["search", "--help"], ["search", "ix", "text", "--mode", "bm25"], ["search", "--mode=bm25"]],
 )
-def test_what_needs_no_model_begins_none(started: list[tuple[str | None, int | None]], arguments: list[str]) -> None:
+def test_commands_without_a_model_load_none(started: list[tuple[str | None, int | None]], arguments: list[str]) -> None:
     early.start(arguments)
     assert started == []
     assert early.take(None, None) is None
 
 
 @pytest.mark.usefixtures("started")
-def test_another_model_is_not_taken() -> None:
+def test_a_preloaded_model_is_used_only_for_the_same_options() -> None:
     early.start(["search", "ix", "text"])
     assert early.take("other", None) is None
 
 
-def test_a_model_that_cannot_be_loaded_says_so_when_it_is_asked_for() -> None:
+def test_a_loading_error_is_raised_when_the_model_is_used() -> None:
     from plait.errors import ModelError
 
     with pytest.raises(ModelError, match="no model 'nowhere'"):

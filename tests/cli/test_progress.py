@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("total", [10, None])
-def test_a_terminal_gets_count_and_rate(monkeypatch: pytest.MonkeyPatch, total: int | None) -> None:
+def test_a_terminal_shows_count_and_rate(monkeypatch: pytest.MonkeyPatch, total: int | None) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -28,7 +28,7 @@ def test_a_terminal_gets_count_and_rate(monkeypatch: pytest.MonkeyPatch, total: 
     assert ("left" in screen.getvalue()) == (total is not None)
 
 
-def test_nothing_is_drawn_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)
     with progress("indexing", "documents", total=10) as update:

@@ -55,7 +55,7 @@ def drawn(*hits: Hit, width: int = 80, colour: bool = False, full: bool = False,
     return console.file.getvalue()
 
 
-def test_pieces_of_a_word_are_one_word_on_both_sides() -> None:
+def test_tokens_of_a_word_are_joined_on_both_sides() -> None:
     one = hit(*PIECES)
     assert one.explanation is not None
     words = {word.label: word for word in matched_words(one, one.explanation)}
@@ -66,7 +66,7 @@ def test_pieces_of_a_word_are_one_word_on_both_sides() -> None:
     assert TEXT[slice(*target.span)] == "parsed"
 
 
-def test_what_is_shown_is_lists_words_and_the_telling_words_with_what_they_found() -> None:
+def test_an_explanation_shows_lists_words_and_content_words_with_their_matches() -> None:
     lines = [" ".join(line.split()) for line in drawn(hit(*PIECES)).splitlines() if line.strip()]
     assert lines == [
         "1 0.0300 a Dates",
@@ -85,7 +85,7 @@ def test_everything_has_a_line_for_each_token() -> None:
     assert " of 3.15 from" not in shown
 
 
-def test_a_query_of_function_words_alone_is_shown_all_the_same() -> None:
+def test_a_query_of_function_words_alone_shows_them() -> None:
     assert "[is]" in drawn(hit(match("how", "is", 0.6)))
 
 
@@ -106,19 +106,19 @@ def test_at_most_eight_words_are_shown_unless_all_are_asked_for() -> None:
     assert len(re.findall(r"^ +word\d+ ", drawn(one, everything=True), re.M)) == 20
 
 
-def test_vectors_without_tokens_are_told_by_number_and_why() -> None:
+def test_vectors_without_tokens_are_shown_by_number_with_a_note() -> None:
     unknown = TokenMatch("", None, "", "", None, 7, 0.5, 1.0)
     shown = drawn(hit(unknown, note="the tokens are not known."))
     assert re.search(r"vector 0 +█+ +0\.50 vector 7", shown)
     assert "the tokens are not known." in shown
 
 
-def test_a_value_that_was_put_in_place_is_not_a_match() -> None:
+def test_an_imputed_similarity_is_not_shown_as_a_match() -> None:
     imputed = TokenMatch("parsing", Span(7, 14), "", "", None, -1, 0.5, 1.0, imputed=True)
     assert "not retrieved" in drawn(hit(imputed))
 
 
-def test_strength_is_colour_on_a_terminal_and_nothing_elsewhere() -> None:
+def test_strength_is_shown_by_colour_on_a_terminal_only() -> None:
     weak_and_strong = hit(match("parsing", "parsed", 0.9), match("done", "string", 0.3))
     coloured = drawn(weak_and_strong, colour=True)
     assert "\x1b[1;33mparsed\x1b[0m from" in coloured
@@ -149,7 +149,7 @@ def test_a_document_cannot_draw_on_the_screen() -> None:
 @pytest.mark.parametrize(
     "text", ["🧶👩‍🏭 a\r\n\t parsed  🧵", "e\u0301\n\nparsed", "\x07\u202eparsed\x1b[0m", "布を parsed"]
 )
-def test_the_characters_that_are_marked_are_those_of_the_word(text: str, full: bool) -> None:
+def test_marks_cover_exactly_the_matched_word(text: str, full: bool) -> None:
     shown = drawn(hit(match("parsing", "parsed", 0.9, text=text), text=text), colour=True, full=full, width=200)
     assert set(re.findall("\x1b\\[1;33m(.*?)\x1b\\[0m", shown)) == {"parsed"}
 
@@ -161,7 +161,7 @@ def test_marks_move_with_their_characters() -> None:
 
 
 @pytest.mark.parametrize("width", [8, 20, 40])
-def test_a_context_fits_and_keeps_the_word(width: int) -> None:
+def test_a_context_fits_the_width_and_contains_the_word(width: int) -> None:
     for text, word in (("many words stand before it and after", "before"), ("日本語の文章を織る", "文")):
         start = text.index(word)
         before, itself, after = in_context(text, start, start + len(word), width)
@@ -169,7 +169,7 @@ def test_a_context_fits_and_keeps_the_word(width: int) -> None:
         assert cell_len(before + itself + after) <= width
 
 
-def test_the_part_that_is_shown_is_where_the_marks_weigh_most() -> None:
+def test_the_excerpt_is_where_the_marks_are_strongest() -> None:
     text = "one " + "filler " * 200 + "two three"
     marks = [Mark(0, 3, 1.0), Mark(len(text) - 9, len(text) - 6, 1.0), Mark(len(text) - 5, len(text), 1.0)]
     part = densest_part(on_one_line(text, marks), 80, cut_before=False, cut_after=True)
@@ -178,7 +178,7 @@ def test_the_part_that_is_shown_is_where_the_marks_weigh_most() -> None:
     assert [part.text[mark.start : mark.end] for mark in part.marks] == ["two", "three"]
 
 
-def test_a_whole_word_ends_at_what_is_no_letter_and_where_words_are_not_spaced() -> None:
+def test_a_whole_word_ends_at_a_non_letter_and_in_unspaced_scripts() -> None:
     assert whole_word("(parsing)", 1, 4) == (1, 8)
     assert whole_word("布を織る", 1, 2) == (1, 2)
     assert whole_word("a?!", 1, 2) == (1, 2)
@@ -194,16 +194,16 @@ def test_json_has_the_explanation() -> None:
 
 def test_timings_go_to_stderr_or_are_the_last_line_of_json(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="woven")
-    told = runner.invoke(app, ["search", "ix", "woven", "--timings"])
-    assert "total" in told.stderr
-    assert "total" not in told.stdout
+    result = runner.invoke(app, ["search", "ix", "woven", "--timings"])
+    assert "total" in result.stderr
+    assert "total" not in result.stdout
     hit_line, last = runner.invoke(app, ["search", "ix", "woven", "--timings", "--json"]).stdout.splitlines()
     assert "timings" not in json.loads(hit_line)
     assert [stage["stage"] for stage in json.loads(last)["timings"]["stages"]] == ["open"]
 
 
 @pytest.mark.parametrize("option", ["--explain", "--explain-all"])
-def test_asking_for_explanations_reaches_the_engine(runner: CliRunner, library: Library, option: str) -> None:
+def test_explain_options_reach_the_index(runner: CliRunner, library: Library, option: str) -> None:
     index = library.make("ix", a="woven")
     assert runner.invoke(app, ["search", "ix", "woven", option]).exit_code == 0
     assert index.asked[0]["explain"] is True

@@ -42,7 +42,7 @@ def test_hits_are_listed_with_rank_score_id_title_and_text(runner: CliRunner, li
     assert "\x1b" not in result.stdout
 
 
-def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
+def test_options_reach_the_index(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
     options = ["-k", "3", "--mode", "dense", "--filter", "year > 1", "--exact", "--threads", "1", "--model", "m"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
@@ -55,7 +55,7 @@ def test_options_reach_the_engine(runner: CliRunner, library: Library) -> None:
     assert library.opened == [opened]
 
 
-def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) -> None:
+def test_params_reach_the_index_by_name(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
     options = ["--mode", "plaid", "--param", "n_probe=4", "--param", " t_cs = 0.3"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
@@ -63,14 +63,14 @@ def test_settings_reach_the_engine_by_name(runner: CliRunner, library: Library) 
 
 
 @pytest.mark.parametrize("wrong", [["n_probe"], ["=4"], ["n_probe="], ["a=1", "a=2"]], ids=str)
-def test_what_is_not_a_setting_is_refused(runner: CliRunner, library: Library, wrong: list[str]) -> None:
+def test_invalid_params_are_refused(runner: CliRunner, library: Library, wrong: list[str]) -> None:
     library.make("ix", a="woven")
     result = runner.invoke(app, ["search", "ix", "woven", *(word for one in wrong for word in ("--param", one))])
     assert result.exit_code == 2
     assert result.stderr.startswith("plait: ")
 
 
-def test_json_has_one_object_a_line(runner: CliRunner, library: Library) -> None:
+def test_json_has_one_object_on_each_line(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="woven é", b="woven")
     result = runner.invoke(app, ["search", "ix", "woven", "--json"])
     first, second = map(json.loads, result.stdout.splitlines())
@@ -90,7 +90,7 @@ def test_json_has_one_object_a_line(runner: CliRunner, library: Library) -> None
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "é"), ("ascii", "\\u00e9"), ("latin-1", "\\u00e9")])
-def test_json_stays_json_on_any_terminal(monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str) -> None:
+def test_json_is_valid_in_any_output_encoding(monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
     print_json([hit(text="é")], full=False)
@@ -100,21 +100,21 @@ def test_json_stays_json_on_any_terminal(monkeypatch: pytest.MonkeyPatch, encodi
     assert json.loads(line)["passage"] == "é"
 
 
-def test_nothing_found_ends_with_1(runner: CliRunner, library: Library) -> None:
+def test_nothing_found_exits_with_1(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="woven")
     result = runner.invoke(app, ["search", "ix", "absent", "--filter", "year > 1"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "plait: nothing found among the documents where year > 1\n"
 
 
-def test_a_field_that_no_document_has_is_told(runner: CliRunner, library: Library) -> None:
+def test_an_unknown_filter_field_is_reported(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="woven")
     result = runner.invoke(app, ["search", "ix", "absent", "--filter", "yaer > 1"])
     assert result.exit_code == 1
     assert result.stderr.splitlines()[1] == "plait: no document has such a field"
 
 
-def test_a_mistake_ends_with_2_and_one_message(runner: CliRunner, library: Library) -> None:
+def test_a_user_error_exits_with_2_and_one_message(runner: CliRunner, library: Library) -> None:
     result = runner.invoke(app, ["search", "nowhere", "woven"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "plait: nowhere is not an index; make one with plait index\n"
@@ -137,7 +137,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert line == line.rstrip()
 
 
-def test_a_snippet_takes_three_lines_and_full_takes_all() -> None:
+def test_a_snippet_has_three_lines_and_full_shows_everything() -> None:
     long = hit(text="filler " * 400 + "the woven end")
     assert len(drawn([long], "woven").splitlines()) <= 5
     assert "woven end" in drawn([long], "woven")
@@ -150,8 +150,8 @@ def test_a_title_that_begins_with_the_id_does_not_repeat_it() -> None:
 
 
 def test_help_names_every_mode(runner: CliRunner) -> None:
-    told = runner.invoke(app, ["search", "--help"]).stdout
-    assert [mode for mode in MODES if mode not in told] == []
+    page = runner.invoke(app, ["search", "--help"]).stdout
+    assert [mode for mode in MODES if mode not in page] == []
 
 
 def test_a_document_cannot_draw_on_the_screen() -> None:

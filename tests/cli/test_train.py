@@ -58,7 +58,7 @@ def test_missing_libraries_are_named_with_what_to_install(runner: CliRunner, mon
 
 
 @pytest.mark.usefixtures("at_root")
-def test_a_run_tells_its_measures_and_refuses_to_begin_twice(runner: CliRunner, tmp_path: Path) -> None:
+def test_a_run_prints_its_measures_and_refuses_to_start_twice(runner: CliRunner, tmp_path: Path) -> None:
     arguments = ["train", "recipes/tiny.toml", "--to", str(tmp_path / "run"), *SHORT, "--set", "batching.n_negatives=0"]
     answer = runner.invoke(app, arguments)
     assert answer.exit_code == 0, answer.output
@@ -69,7 +69,7 @@ def test_a_run_tells_its_measures_and_refuses_to_begin_twice(runner: CliRunner, 
 
 
 @pytest.mark.usefixtures("at_root")
-def test_ctrl_c_says_how_to_go_on(runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_how_to_continue(runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from plait.train.run import Run
 
     def interrupted(_: Run) -> None:

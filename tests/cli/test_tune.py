@@ -30,7 +30,7 @@ def run(runner: CliRunner, verb: str, *arguments: object) -> Result:
     return runner.invoke(app, [verb, *map(str, arguments)])
 
 
-def test_a_plan_is_saved_shown_and_reset(runner: CliRunner, index: Path) -> None:
+def test_tuned_parameters_are_saved_shown_and_reset(runner: CliRunner, index: Path) -> None:
     done = run(runner, "tune", index, "--recall", 0.8, "--of", "codes", "--n-queries", 40)
     assert done.exit_code == 0, done.output
     assert "n_probe" in done.stdout
@@ -45,7 +45,7 @@ def test_a_plan_is_saved_shown_and_reset(runner: CliRunner, index: Path) -> None
     assert "tuned" not in run(runner, "info", index).stdout
 
 
-def test_a_recall_out_of_reach_ends_with_1_and_says_what_to_do(runner: CliRunner, index: Path) -> None:
+def test_a_recall_out_of_reach_exits_with_1_and_says_what_to_do(runner: CliRunner, index: Path) -> None:
     result = run(runner, "tune", index, "--recall", 1)
     assert result.exit_code == 1
     assert "out of reach: the codes keep 0." in result.stderr
@@ -54,13 +54,13 @@ def test_a_recall_out_of_reach_ends_with_1_and_says_what_to_do(runner: CliRunner
     assert "nothing was saved" in result.stderr
 
 
-def test_json_has_all_that_was_found(runner: CliRunner, index: Path) -> None:
+def test_json_has_the_tuning_result(runner: CliRunner, index: Path) -> None:
     result = run(runner, "tune", index, "--recall", 0.7, "--of", "codes", "--n-queries", 40, "--json")
-    told = json.loads(result.stdout)
-    assert (told["reached"], told["saved"], told["plan"]["recall_of"]) == (True, True, "codes")
+    tuned = json.loads(result.stdout)
+    assert (tuned["reached"], tuned["saved"], tuned["plan"]["recall_of"]) == (True, True, "codes")
 
 
-def test_info_tells_of_a_damaged_plan(runner: CliRunner, index: Path) -> None:
+def test_info_reports_damaged_parameters(runner: CliRunner, index: Path) -> None:
     connection = sqlite3.connect(index / "catalogue.sqlite")
     with connection:
         connection.execute("INSERT INTO meta VALUES ('tuned', '{')")
@@ -83,7 +83,7 @@ def test_queries_are_read_from_lines_and_from_objects(tmp_path: Path) -> None:
         read_queries(file)
 
 
-def test_weights_need_judgements_and_judgements_weights() -> None:
+def test_fusion_and_data_belong_together() -> None:
     for arguments in (["--fusion"], ["--recall", "0.9", "--data", "set"]):
         result = CliRunner().invoke(app, ["tune", "ix", *arguments])
         assert result.exit_code != 0

@@ -1,4 +1,4 @@
-"""The command line. `main` is what the `plait` script runs; each verb has a file of its own beside this one."""
+"""The command line. The `plait` script runs `main`; each command is one file of this folder."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code: 0 fine, 1 nothing found or a check failed, 2 wrong use, 130 stopped."""
+    """Runs one command. Returns 0 for success, 1 if nothing was found or a check failed, 2 for wrong use, 130 for
+    Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets an escape for it: text from anywhere must not end in a traceback.
+        # A character that the terminal cannot show is escaped: no text may cause a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    if given == ["--version"]:  # answered before the libraries of the command line are loaded
+    if given == ["--version"]:  # answered without importing typer
         from plait.version import __version__
 
         print(f"plait {__version__}")
         return 0
-    from plait.cli import preload as early
+    from plait.cli import preload
 
-    early.start(given)
+    preload.start(given)
     from typer.main import get_command
 
     from plait.cli.app import app
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flushed(code: int) -> int:
-    """The code, once all output is out; whoever read it may have left early, as `head` does."""
+    """Flushes the output and returns the code; the reader may have closed the pipe early, as `head` does."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""All verbs, put together."""
+"""The application: all commands under one name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
 }
 
-# Plain help: drawing it with rich would take longer than all else that --help does.
+# Plain help: importing rich would take longer than everything else that --help does.
 app = typer.Typer(
     name="plait",
     add_completion=False,
@@ -69,7 +69,7 @@ def plait(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Search by meaning and by words, in one engine.
+    """Search by meaning and by words: dense, sparse, multi-vector and BM25 in one index.
 
     Exit codes: 0 fine, 1 nothing found or a check failed, 2 wrong use, 130 stopped by Ctrl-C.
     """

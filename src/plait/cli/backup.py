@@ -15,12 +15,12 @@ def backup(
     index: IndexPath,
     to: Annotated[Path, typer.Argument(metavar="DEST", help="A new folder for the copy.", show_default=False)],
     link: Annotated[
-        bool, typer.Option("--link", help="Share segment files with the index, by hard links, where the disk can.")
+        bool, typer.Option("--link", help="Share segment files with the index by hard links, if the disk allows it.")
     ] = False,
 ) -> None:
-    """Copy an index while it is read and written.
+    """Copy an index, also while it is read and written.
 
-    The copy is one commit, checked after it was made, and an index like any other.
+    The copy holds one commit and is checked after copying. It is an index like any other.
 
     \b
     Examples:

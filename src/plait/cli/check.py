@@ -12,27 +12,26 @@ from plait.cli.errors import NOTHING_FOUND
 from plait.cli.options import IndexPath
 from plait.errors import ConfigError
 
-MOST_SHOWN = 100  # lost documents; what is left of all of them is in a file
+MAX_LOST_SHOWN = 100  # lost documents that are printed; the texts of all are in the rescue file
 
 
 def check(
     index: IndexPath,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Drop what cannot be read, keep the rest, and say what was lost.")
+        bool, typer.Option("--repair", help="Drop what cannot be read, keep the rest, and list what was lost.")
     ] = False,
     rescue: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where --repair keeps the texts of documents that it drops; by default beside the index.",
+            help="With --repair: write the texts of dropped documents here; by default beside the index.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Read all of an index and verify it.
 
-    Compares every file with its checksum, and the parts of the index with each other. Changes nothing, unless --repair
-    is given and there is a problem.
+    Compares every file with its checksum, and the parts of the index with each other. Changes nothing without --repair.
 
     \b
     Examples:
@@ -45,7 +44,7 @@ def check(
     if repair:
         _repair(index, rescue)
     elif rescue is not None:
-        raise ConfigError("--rescue goes with --repair; without it nothing is dropped")
+        raise ConfigError("--rescue needs --repair; without it nothing is dropped")
     report = verify(index)
     for note in report.notes:
         print(f"note: {note}")
@@ -62,22 +61,24 @@ def _repair(index: Path, rescue: Path | None) -> None:
     from plait.storage.repair import repair
     from plait.storage.rescue import free_place
 
-    place = rescue or free_place(index)
-    done = repair(index, rescue=place)
+    rescue_file = rescue or free_place(index)
+    done = repair(index, rescue=rescue_file)
     for problem in done.found:
         print(f"problem: {problem}")
     for number in done.segments:
         print(f"dropped: segment {number}")
     for record in done.slower:
-        print(f"dropped: files of segment {record.number} that make searches faster; plait compact makes them anew")
-    for id in done.lost[:MOST_SHOWN]:
+        print(
+            f"dropped: files of segment {record.number} that only make searches faster; plait compact makes them again"
+        )
+    for id in done.lost[:MAX_LOST_SHOWN]:
         print(f"lost: {id}")
-    if len(done.lost) > MOST_SHOWN:
-        print(f"lost: and {len(done.lost) - MOST_SHOWN:,} more")
+    if len(done.lost) > MAX_LOST_SHOWN:
+        print(f"lost: and {len(done.lost) - MAX_LOST_SHOWN:,} more")
     if done.damaged_plan:
-        print("dropped: the plan that plait tune had saved")
+        print("dropped: the parameters that plait tune had saved")
     if done.found:
         print(f"{index} is repaired: {done.n_kept:,} documents are kept, {len(done.lost):,} are lost")
     if done.whole:
-        print(f"the texts of {len(done.whole):,} of those are in {place}; to encode them again:")
-        print(f"    plait index {quote(str(place))} --to {quote(str(index))}")
+        print(f"the texts of {len(done.whole):,} of the lost documents are in {rescue_file}; to encode them again:")
+        print(f"    plait index {quote(str(rescue_file))} --to {quote(str(index))}")

@@ -25,23 +25,21 @@ class Bits(StrEnum):
 def compact(
     index: IndexPath,
     bits: Annotated[
-        Bits | None, typer.Option(help="Bits a dimension of the multi strand; by default as it is, or 2 at first.")
+        Bits | None, typer.Option(help="Bits for each dimension of multi vectors; by default as before, or 2.")
     ] = None,
     keep_8bit: Annotated[
         bool | None,
-        typer.Option(
-            "--keep-8bit/--no-keep-8bit", help="Keep 8 bits a dimension beside them, for the last stage of a search."
-        ),
+        typer.Option("--keep-8bit/--no-keep-8bit", help="Store 8-bit codes as well, for the last stage of a search."),
     ] = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="Fit the compression anew.")] = False,
+    retrain: Annotated[bool, typer.Option("--retrain", help="Fit the codec again.")] = False,
     pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
     pool_method: PoolMethod = None,
     threads: Threads = None,
 ) -> None:
-    """Make an index small: one segment, nothing deleted, the multi strand compressed.
+    """Make an index small: one segment, no deleted rows, compressed multi vectors.
 
-    Readers go on undisturbed. If it is stopped, the index is as it was.
+    Readers are not disturbed. If the command is interrupted, the index is unchanged.
 
     \b
     Examples:
@@ -54,31 +52,31 @@ def compact(
     with plait.open(index, n_threads=threads) as opened:
         before = opened.info().bytes
         pooling = pooling_from(pool_fixed, pool_factor, pool_method)
-        done = opened.compact(
+        report = opened.compact(
             bits=None if bits is None else int(bits), keep_8bit=keep_8bit, retrain=retrain, pooling=pooling
         )
         after = opened.info().bytes
-    for line in _lines(done, before, after):
+    for line in _lines(report, before, after):
         print(line)
-    if done.note:
-        say(done.note)
+    if report.note:
+        say(report.note)
 
 
-def _lines(done: CompactionReport, before: int, after: int) -> list[str]:
+def _lines(report: CompactionReport, before: int, after: int) -> list[str]:
     lines = [
-        f"documents  {done.n_documents:,}",
-        f"segments   {done.n_segments_before:,} -> {done.n_segments_after:,}",
+        f"documents  {report.n_documents:,}",
+        f"segments   {report.n_segments_before:,} -> {report.n_segments_after:,}",
         f"size       {describe_size(before)} -> {describe_size(after)}",
     ]
-    if done.pooling:
-        lines.append(f"pooling    {done.pooling}")
-    if done.bits is not None and done.bytes_a_vector is not None:
+    if report.pooling:
+        lines.append(f"pooling    {report.pooling}")
+    if report.bits is not None and report.bytes_a_vector is not None:
         lines.append(
-            f"multi      {done.n_vectors:,} vectors, {done.bits} bits a dimension in {done.n_cells:,} cells: "
-            f"{done.bytes_a_vector:.1f} bytes a token"
+            f"multi      {report.n_vectors:,} vectors, {report.bits} bits a dimension in {report.n_cells:,} cells: "
+            f"{report.bytes_a_vector:.1f} bytes a token"
         )
-    if done.codes_recall is not None:
-        lines.append(f"recall     the codes keep {done.codes_recall:.3f} of the vectors' best 10")
-    if done.drift is not None:
-        lines.append(f"drift      new vectors lose {done.drift:.2f} times what the first ones did")
-    return [*lines, f"time       {done.seconds:.1f} s"]
+    if report.codes_recall is not None:
+        lines.append(f"recall     the codes keep {report.codes_recall:.3f} of the vectors' best 10")
+    if report.drift is not None:
+        lines.append(f"drift      vectors added later lose {report.drift:.2f} times what the first ones did")
+    return [*lines, f"time       {report.seconds:.1f} s"]

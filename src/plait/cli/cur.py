@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from plait.cur.index import CurManifest
     from plait.storage.store import Store
 
-FEWEST = 5  # anchor queries
+MIN_ANCHOR_QUERIES = 5
 
 
 class Action(StrEnum):
@@ -34,7 +34,7 @@ class Corpus(StrEnum):
     sentences = "sentences"
 
 
-class Choice(StrEnum):
+class AnchorMethod(StrEnum):
     random = "random"
     clusters = "clusters"
     leverage = "leverage"
@@ -45,35 +45,39 @@ def cur(
     index: IndexPath,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Anchor queries: a line each, or JSON lines.", show_default=False),
+        typer.Option(metavar="FILE", help="Anchor queries: one on each line, or JSON lines.", show_default=False),
     ] = None,
     from_corpus: Annotated[
         Corpus | None, typer.Option(help="Make anchor queries from the documents.", show_default=False)
     ] = None,
-    n_queries: Annotated[int, typer.Option(min=FEWEST, help="How many, with --from-corpus.")] = 200,
+    n_queries: Annotated[
+        int, typer.Option(min=MIN_ANCHOR_QUERIES, help="With --from-corpus: the number of anchor queries.")
+    ] = 200,
     model: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="The cross-encoder; for update, that of the build.", show_default=False),
+        typer.Option(metavar="FOLDER", help="The cross-encoder; update uses that of the build.", show_default=False),
     ] = None,
-    anchors: Annotated[int, typer.Option(min=0, help="Anchor documents; 0 lets dev queries choose.")] = 0,
-    choice: Annotated[Choice, typer.Option(help="How anchor documents are chosen.")] = Choice.random,
-    budget: Annotated[int, typer.Option(min=2, help="Calls of the cross-encoder that a search will have.")] = 200,
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours that split and cut are chosen for.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn.")] = 0,
+    n_anchors: Annotated[
+        int, typer.Option(min=0, help="Number of anchor documents; 0: chosen with held-out queries.")
+    ] = 0,
+    anchor_method: Annotated[AnchorMethod, typer.Option(help="How anchor documents are chosen.")] = AnchorMethod.random,
+    budget: Annotated[int, typer.Option(min=2, help="Cross-encoder calls that a search may make.")] = 200,
+    k: Annotated[int, typer.Option("-k", min=1, help="Choose parameters for the recall of the k best.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
-    """Build what search with a cross-encoder needs: --mode anncur and adacur.
+    """Build the CUR index for search with a cross-encoder: modes anncur and adacur.
 
-    Scores every document with every anchor query, which may take hours. It can be stopped at any time: the same command
-    goes on. `update` scores documents that were added since.
+    Scores every document with every anchor query, which may take hours. It can be stopped at any time; run the same
+    command again to continue. `update` scores documents that were added since the build.
 
     \b
     Examples:
-      plait cur build my-index --queries queries.txt --model my-cross-encoder
-      plait cur build my-index --from-corpus titles --n-queries 200 --model my-cross-encoder
+      plait cur build my-index --queries queries.txt --model my-model
+      plait cur build my-index --from-corpus titles --model my-model
       plait cur update my-index
-      plait search my-index "woven" --mode anncur --budget 200
+      plait search my-index "looms" --mode anncur --budget 200
     """
     from plait.cur.build import CurConfig
     from plait.cur.index import CurFolder
@@ -85,9 +89,9 @@ def cur(
         elif action is Action.update:
             manifest = _update(store, model, threads)
         else:
-            config = CurConfig(budget=budget, k=k, n_anchors=anchors, anchor_method=choice.value, seed=seed)
+            config = CurConfig(budget=budget, k=k, n_anchors=n_anchors, anchor_method=anchor_method.value, seed=seed)
             manifest = _build(store, queries, from_corpus, n_queries, model, config, threads)
-    _tell(index, manifest, as_json=as_json)
+    _print_manifest(index, manifest, as_json=as_json)
 
 
 def _build(
@@ -104,16 +108,16 @@ def _build(
     from plait.rerank.cross_encoder import load_cross
 
     if (file is None) == (corpus is None):
-        raise ConfigError("say where anchor queries come from: --queries FILE, or --from-corpus titles or sentences")
+        raise ConfigError("anchor queries are missing: give --queries FILE, or --from-corpus titles or sentences")
     if file is not None:
-        asked = queries_from_file(file, minimum=FEWEST)
+        anchor_queries = queries_from_file(file, minimum=MIN_ANCHOR_QUERIES)
     else:
         assert corpus is not None
         with store.snapshot() as snapshot:
-            asked = queries_from_corpus(snapshot, corpus.value, n_queries, seed=config.seed)
+            anchor_queries = queries_from_corpus(snapshot, corpus.value, n_queries, seed=config.seed)
     scorer = load_cross(model, n_threads=threads)
-    with _Watched(store.path) as on_pairs:
-        return build_cur(store, scorer, asked, config, model=_kept_name(model), on_pairs=on_pairs)
+    with _ScoringProgress(store.path) as on_pairs:
+        return build_cur(store, scorer, anchor_queries, config, model=_findable_name(model), on_pairs=on_pairs)
 
 
 def _update(store: Store, model: str | None, threads: int | None) -> CurManifest:
@@ -121,26 +125,26 @@ def _update(store: Store, model: str | None, threads: int | None) -> CurManifest
     from plait.cur.index import CurFolder
     from plait.rerank.cross_encoder import load_cross
 
-    CurFolder(store.path).manifest()  # says so if there is nothing to update
+    CurFolder(store.path).manifest()  # raises if there is nothing to update
     stored = CurFolder(store.path).scores_manifest()
     scorer = load_cross(model or (stored.model if stored else None) or None, n_threads=threads)
-    with _Watched(store.path) as on_pairs:
+    with _ScoringProgress(store.path) as on_pairs:
         return update_cur(store, scorer, on_pairs=on_pairs)
 
 
-def _kept_name(model: str | None) -> str:
-    """What finds the model again from anywhere: a folder by its whole path, a bundled one by its name."""
+def _findable_name(model: str | None) -> str:
+    """The absolute path of a model folder, or the name of a bundled model."""
     return "" if model is None else str(Path(model).resolve()) if Path(model).is_dir() else model
 
 
-class _Watched:
-    """A progress bar whose total is known only when scoring begins; and Ctrl-C that says how to go on."""
+class _ScoringProgress:
+    """A progress bar whose total is known only when scoring begins. Ctrl-C prints how to continue."""
 
     def __init__(self, index: Path) -> None:
         self._index, self._stack = index, ExitStack()
         self._update: Callable[[int, int], None] | None = None
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _ScoringProgress:
         return self
 
     def __call__(self, done: int, total: int) -> None:
@@ -153,10 +157,12 @@ class _Watched:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
         if kind is KeyboardInterrupt:
-            raise StoppedError(f"stopped; all scores so far are kept in {self._index}. The same command goes on")
+            raise StoppedError(
+                f"stopped; all scores so far are saved in {self._index}. Run the same command again to continue"
+            )
 
 
-def _tell(index: Path, manifest: CurManifest, *, as_json: bool) -> None:
+def _print_manifest(index: Path, manifest: CurManifest, *, as_json: bool) -> None:
     fields = {
         "index": str(index),
         "documents": manifest.n_documents,
@@ -179,6 +185,6 @@ def _tell(index: Path, manifest: CurManifest, *, as_json: bool) -> None:
     )
     if manifest.rank < len(manifest.anchor_docs) // 2:
         say(
-            f"the anchor block has only {manifest.rank} directions for {len(manifest.anchor_docs)} anchors: fewer "
-            f"anchors would do, or choose them by leverage"
+            f"the anchor block has only {manifest.rank} directions for {len(manifest.anchor_docs)} anchors: use fewer "
+            f"anchors, or --anchor-method leverage"
         )

@@ -15,10 +15,10 @@ def delete(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of documents.", show_default=False)] = None,
     filter: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="Delete all documents whose metadata fit.", show_default=False),
+        typer.Option(metavar="CONDITION", help="Delete all documents that this filter accepts.", show_default=False),
     ] = None,
 ) -> None:
-    """Delete documents by id, or all that a filter accepts.
+    """Delete documents by id, or all documents that a filter accepts.
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def delete(
     wanted = list(dict.fromkeys(ids or []))
     with plait.open(index) as opened:
         n_deleted = opened.delete(wanted if ids else None, filter=filter)
-    absent = f"; {len(wanted) - n_deleted} of {len(wanted)} were not there" if n_deleted < len(wanted) else ""
-    print(f"deleted {n_deleted:,} {'document' if n_deleted == 1 else 'documents'}{absent}")
+    missing = f"; {len(wanted) - n_deleted} of {len(wanted)} were not in the index" if n_deleted < len(wanted) else ""
+    print(f"deleted {n_deleted:,} {'document' if n_deleted == 1 else 'documents'}{missing}")
     if not n_deleted:
         raise typer.Exit(NOTHING_FOUND)

@@ -1,4 +1,4 @@
-"""How a command ends: what it raises becomes one message on stderr and an exit code, never a traceback."""
+"""Exit codes, and errors of commands as one message on stderr rather than a traceback."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Given = ParamSpec("Given")
 
 
 class StoppedError(Exception):
-    """Ctrl-C during long work; the message says what was kept and how to go on."""
+    """Ctrl-C during long work; the message says what was saved and how to continue."""
 
 
 def say(message: str) -> None:
-    """A line for the user rather than for the next program: to stderr."""
+    """Prints a message for the user on stderr; standard output is for results."""
     print(message, file=sys.stderr)
 
 
 def handle_errors(command: Callable[Given, None]) -> Callable[Given, None]:
-    """The command, with errors turned into a message and an exit code."""
+    """Wraps a command: errors become a message and an exit code."""
 
     @functools.wraps(command)
-    def ending(*args: Given.args, **kwargs: Given.kwargs) -> None:
+    def wrapper(*args: Given.args, **kwargs: Given.kwargs) -> None:
         try:
             command(*args, **kwargs)
         except PlaitError as error:
@@ -44,9 +44,9 @@ def handle_errors(command: Callable[Given, None]) -> Callable[Given, None]:
             say("plait: stopped")
             raise typer.Exit(STOPPED) from None
         except BrokenPipeError:
-            raise  # whoever read the output has left; that is no error
+            raise  # the reader closed the pipe; `main` handles it
         except OSError as error:
             say(f"plait: {error}")
             raise typer.Exit(NOTHING_FOUND) from None
 
-    return ending
+    return wrapper

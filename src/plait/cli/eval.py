@@ -81,7 +81,7 @@ def evaluate(
     Examples:
       plait index scifact --to scifact-index
       plait eval scifact-index --data scifact
-      plait eval scifact-index --data scifact --mode dense --mode bm25 --run out.trec
+      plait eval scifact-index --data scifact --mode dense --run out.trec
       plait eval --data scifact --data cranfield --indexes indexes/ --mode every
     """
     from plait.cli.eval_runs import EvalConfig, build_indexes, cache_folder, evaluate_index, short_names

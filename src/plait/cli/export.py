@@ -14,51 +14,50 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from plait.train.export.export import ExportConfig, Exported
 
-NEEDED = ("torch", "transformers", "safetensors", "onnx")
+REQUIRED_PACKAGES = ("torch", "transformers", "safetensors", "onnx")
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of plait train.", show_default=False)],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.", show_default=False)],
     to: Annotated[Path, typer.Option(metavar="MODEL", help="The model folder to write.")],
     precision: Annotated[str, typer.Option(help="int8, fp32, or both.")] = "int8",
     weights: Annotated[
-        str, typer.Option(help="best or final; by default the best, or the last where none was measured.")
+        str, typer.Option(help="best or final; by default the best, or the final if none was measured.")
     ] = "",
-    name: Annotated[str, typer.Option(help="Of the model; by default the one in the recipe.")] = "",
-    licence: Annotated[str, typer.Option(help="Of the weights.")] = "not stated",
-    attribution: Annotated[str, typer.Option(help="Whom to name; by default the backbone.")] = "",
-    language: Annotated[list[str] | None, typer.Option(help="A code such as en; may be given more than once.")] = None,
+    name: Annotated[str, typer.Option(help="The name of the model; by default that of the recipe.")] = "",
+    licence: Annotated[str, typer.Option(help="The licence of the weights.")] = "not stated",
+    attribution: Annotated[str, typer.Option(help="The attribution; by default the backbone.")] = "",
+    language: Annotated[list[str] | None, typer.Option(help="A language code such as en; may be repeated.")] = None,
     data: Annotated[
-        str, typer.Option(metavar="FOLDER", help="A BEIR folder: search it with int8 and fp32, and compare nDCG@10.")
+        str, typer.Option(metavar="FOLDER", help="A BEIR folder: compare nDCG@10 of int8 and fp32 on it.")
     ] = "",
     split: Annotated[str, typer.Option(help="Which judgements of FOLDER to use.")] = "test",
     mcls: Annotated[
         int | None,
-        typer.Option(min=1, help="Read a [CLS] after so many tokens of a document too; dense is their mean."),
+        typer.Option(min=1, help="Insert a [CLS] after every N tokens of a document; dense is their mean."),
     ] = None,
     sparse_apart: Annotated[
         bool, typer.Option("--sparse-apart", help="Hybrid search leaves the sparse strand out unless weighed.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is at MODEL.")] = False,
-    length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker of transformers.")] = 256,
-    query_length: Annotated[int, typer.Option(min=1, help="Tokens that its query may always have.")] = 64,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; by default, all cores.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace MODEL if it exists.")] = False,
+    length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker from transformers.")] = 256,
+    query_length: Annotated[int, typer.Option(min=1, help="Tokens reserved for its query.")] = 64,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
 ) -> None:
-    """Turn a trained model into a model folder that plait searches with.
+    """Export a trained model to a model folder.
 
-    The graph is compared with torch on real text, int8 with fp32, and MODEL is written only if they agree. It holds the
-    graph, the tokeniser, plait.json and a page made from the run. Needs pip install 'plait[train]'; searching with
-    MODEL does not. RUN may also be of a cross-encoder, or a reranker of transformers: a sequence classifier with one
-    output.
+    The graph is compared with torch on real text, and int8 with fp32; MODEL is written only if they agree. It holds the
+    graph, the tokenizer, plait.json and a model page. Needs pip install 'plait[train]'; searching with MODEL does not.
+    RUN may also be a run of a cross-encoder, or a reranker from transformers: a sequence classifier with one output.
 
     \b
     Examples:
       plait export runs/tiny --to tiny-model
       plait export runs/cross-cls --to my-cross-encoder
-      plait export runs/m3 --to m3 --precision both --licence MIT --data scifact
+      plait export runs/m3 --to m3 --precision both --data scifact
       plait index documents.jsonl --to index --model m3
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export needs {', '.join(missing)}; install with: pip install 'plait[train]'")
     from plait.train.cross.export import cross_source
@@ -80,13 +79,13 @@ def export(
     )
     pairs = cross_source(run, weights)
     if pairs is None:
-        _tell(export_run(run, to, config, on_stage=say))
+        _print_exported(export_run(run, to, config, on_stage=say))
     else:
         _export_cross(pairs, to, config, length, query_length)
 
 
 def _export_cross(source: Path, to: Path, config: ExportConfig, length: int, query_length: int) -> None:
-    """Another kind of graph, with fewer checks: it is made by torch itself."""
+    """Exports a cross-encoder; torch writes the graph, so there are fewer checks."""
     from plait.train.cross.export import export_cross
 
     if config.data:
@@ -106,17 +105,17 @@ def _export_cross(source: Path, to: Path, config: ExportConfig, length: int, que
         languages=config.languages,
         force=config.force,
     )
-    told = ", ".join(f"{kind} differs by {value:.2g}" for kind, value in made.differences.items())
-    print(f"{to}: {made.card.fingerprint}; {told} of the spread of its scores")
+    differences = ", ".join(f"{kind} differs by {value:.2g}" for kind, value in made.differences.items())
+    print(f"{to}: {made.card.fingerprint}; {differences} of the spread of its scores")
 
 
-def _tell(exported: Exported) -> None:
+def _print_exported(exported: Exported) -> None:
     card, checks = exported.card, exported.checks
     sizes = ", ".join(f"{precision} {record.bytes / 1e6:.1f} MB" for precision, record in card.precisions.items())
     print(f"{exported.folder}: {card.fingerprint}, {sizes}")
-    for kind, seen in checks.fp32.embeddings.items():
+    for kind, difference in checks.fp32.embeddings.items():
         rounded = f"; int8 to fp32, mean cosine {checks.int8.embeddings[kind].cosine:.4f}" if checks.int8 else ""
-        print(f"  {kind}: {seen.largest:.1e} off torch at most{rounded}")
+        print(f"  {kind}: {difference.largest:.1e} off torch at most{rounded}")
     if checks.ranking is not None:
         for precision, values in checks.ranking.values.items():
             shown = "  ".join(f"{kind} {value:.4f}" for kind, value in values.items())

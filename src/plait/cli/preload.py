@@ -1,5 +1,7 @@
-"""A head start for `plait search`: its model loads while the command line itself is still being imported. Reads as
-little of the arguments as that takes; whatever it misreads costs nothing but the head start."""
+"""Loads the model of `plait search` in the background, while the command line is still being imported.
+
+Only --model, --threads and --mode are read here. A wrong guess costs nothing: the search then loads its own model.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _started: list[ModelPreload] = []
 
 
 def start(arguments: Sequence[str]) -> None:
-    """Begins to load the model of a search, unless the search needs none."""
+    """Starts to load the model if the command is a search that needs one."""
     if list(arguments[:1]) != ["search"] or {"bm25", "--mode=bm25", "-h", "--help"} & set(arguments):
         return
     from plait.encode.preload import ModelPreload
@@ -25,16 +27,16 @@ def start(arguments: Sequence[str]) -> None:
 
 
 def take(model: str | None, n_threads: int | None) -> ModelPreload | None:
-    """The model that was begun, if it is this one."""
-    matching = [ahead for ahead in _started if (ahead.model, ahead.n_threads) == (model, n_threads)]
+    """The model that is being loaded, if it is this one."""
+    matching = [loading for loading in _started if (loading.model, loading.n_threads) == (model, n_threads)]
     _started.clear()
     return matching[0] if matching else None
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
-    for place, argument in enumerate(arguments):
-        if argument == option and place + 1 < len(arguments):
-            return arguments[place + 1]
+    for number, argument in enumerate(arguments):
+        if argument == option and number + 1 < len(arguments):
+            return arguments[number + 1]
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]
     return None

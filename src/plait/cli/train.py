@@ -20,34 +20,35 @@ if TYPE_CHECKING:
     from plait.train.recipe import Recipe
     from plait.train.run import Result, Watch
 
-NEEDED = ("torch", "transformers", "accelerate", "safetensors")
-_LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors")
+_LINE_INTERVAL = 10.0  # seconds between lines if there is no terminal
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe: a file of TOML.", show_default=False)],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (TOML file).", show_default=False)],
     to: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The folder of the run; by default runs/ and the name of the recipe."),
+        typer.Option(metavar="RUN", help="The folder of the run; by default runs/RECIPE."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in RUN.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in RUN.")] = False,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the recipe and print it with every number; train nothing.")
+        bool, typer.Option("--dry-run", help="Check the recipe, print it with all defaults, and exit.")
     ] = False,
 ) -> None:
-    """Train a model by a recipe.
+    """Train a model with a recipe.
 
-    RUN gets the recipe with every number, the versions, curves.jsonl (and curves.png, with matplotlib), a checkpoint to
-    go on from, and the models: best, by the measure of the recipe, and final. Needs pip install 'plait[train]'.
+    RUN receives the recipe with all defaults, package versions, curves.jsonl (and curves.png, with matplotlib), a
+    checkpoint for --resume, and the models: best, by the measure of the recipe, and final. Needs pip install
+    'plait[train]'.
 
     \b
     Examples:
       plait train recipes/tiny.toml --to runs/tiny
-      plait train recipes/m3.toml --set optimiser.lr=1e-5 --set data.0.path=my-data
+      plait train recipes/m3.toml --set optimiser.lr=1e-5
       plait train recipes/m3.toml --to runs/m3 --resume
     """
     _check_installed()
@@ -60,17 +61,17 @@ def train(
         print(read.toml(), end="")
         return
     folder = to or Path("runs") / recipe.stem
-    _tell(_trained(read, folder, resumed=resume, command=_again(recipe, folder, change or [])))
+    _print_result(_trained(read, folder, resumed=resume, command=_resume_command(recipe, folder, change or [])))
 
 
 def _check_installed() -> None:
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(f"training needs {', '.join(missing)}; install with: pip install 'plait[train]'")
 
 
-def _again(recipe: Path, folder: Path, changes: list[str]) -> str:
-    """The command that goes on."""
+def _resume_command(recipe: Path, folder: Path, changes: list[str]) -> str:
+    """The command that continues the run."""
     words = ["plait", "train", str(recipe), "--to", str(folder)]
     for change in changes:
         words += ["--set", f"'{change}'"]
@@ -85,10 +86,10 @@ def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> Re
         try:
             return Run(recipe, folder, build, watch, resumed=resumed).train()
         except KeyboardInterrupt:
-            raise StoppedError(f"stopped; the run is safe in {folder}. To go on: {command}") from None
+            raise StoppedError(f"stopped; the run is saved in {folder}. To continue: {command}") from None
 
 
-def _tell(result: Result) -> None:
+def _print_result(result: Result) -> None:
     if not result.is_first:
         return
     state = result.state
@@ -100,8 +101,7 @@ def _tell(result: Result) -> None:
 
 @contextmanager
 def _watching() -> Iterator[Watch]:
-    """A line that tells loss, pairs a second and the time left: one that stays in place on a terminal, one now and then
-    elsewhere."""
+    """Shows step, loss, rate and time left: in a progress bar on a terminal, elsewhere as a line every ten seconds."""
     from plait.train.run import Watch
 
     if not sys.stderr.isatty():
@@ -129,7 +129,7 @@ def _watching() -> Iterator[Watch]:
 
 
 class _Lines:
-    """A line every so often."""
+    """Prints a line at intervals."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -139,7 +139,7 @@ class _Lines:
         now = time.monotonic()
         if self._first_step is None:
             self._first_step = report.step - 1
-        if now - self._last < _LINE_EVERY and report.step != report.n_steps:
+        if now - self._last < _LINE_INTERVAL and report.step != report.n_steps:
             return
         self._last = now
         left = (report.n_steps - report.step) * (now - self._began) / max(1, report.step - self._first_step)
