@@ -1,4 +1,4 @@
-"""A model folder in miniature: a tokeniser of some forty words, a card, and a session that computes by hand."""
+"""A model folder in miniature: a tokenizer of about forty words, a card, and a session that computes by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIM = 4
 
 
 def tiny_tokenizer() -> Tokenizer:
-    """One token for each letter that stands alone, framed by [CLS] and [SEP]."""
+    """One token for each single letter, between [CLS] and [SEP]."""
     tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
@@ -36,7 +36,7 @@ def tiny_tokenizer() -> Tokenizer:
 
 
 def tiny_card() -> dict[str, Any]:
-    """A card as JSON gives it, for a test to change."""
+    """A card as parsed JSON, which a test may change."""
     return {
         "format": 1,
         "name": "tiny",
@@ -60,7 +60,7 @@ def tiny_card() -> dict[str, Any]:
 
 
 class CountingSession:
-    """Every row says which token it is, where it stands and how many tokens it could see; `feeds` keeps what came."""
+    """Each vector has the id of its token, its position and the number of attended tokens; `feeds` records the inputs."""
 
     def __init__(self) -> None:
         self.feeds: list[dict[str, NDArray[np.int64]]] = []

@@ -1,4 +1,4 @@
-"""Batches hold every text once, stay in their budget, and waste little on padding."""
+"""Batches have every text once, keep their token budget, and waste little on padding."""
 
 from __future__ import annotations
 

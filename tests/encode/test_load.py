@@ -1,4 +1,4 @@
-"""Loading says what is wrong with a model folder, and imports nothing before it must."""
+"""Loading names what is wrong with a model folder, and imports model libraries late."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_a_precision_that_is_not_there_is_refused_with_a_way_out() -> None:
+def test_a_missing_precision_is_refused_with_a_hint() -> None:
     with pytest.raises(ModelError, match=r"no precision 'fp32'; it has int8.*docs/models.md"):
         load_model(precision="fp32")
 
@@ -76,14 +76,14 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         load_model(folder)
 
 
-def test_a_tokeniser_that_is_not_one_is_refused(folder: Path) -> None:
+def test_an_invalid_tokenizer_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     change(folder, tokenizer={"file": "tokenizer.json", "sha256": "0", "bytes": 2})
     with pytest.raises(ModelError, match=r"tokenizer.json cannot be read"):
         load_model(folder)
 
 
-def test_a_graph_that_is_not_one_is_refused(folder: Path) -> None:
+def test_an_invalid_graph_is_refused(folder: Path) -> None:
     (folder / "model.int8.onnx").write_bytes(b"onnx")
     change(folder, precisions={"int8": {"file": "model.int8.onnx", "sha256": "0", "bytes": 4}})
     with pytest.raises(ModelError, match="cannot be run"):
@@ -98,7 +98,7 @@ def test_a_graph_with_other_dimensions_than_its_card_is_refused(folder: Path) ->
         load_model(folder)
 
 
-def test_no_threads_are_refused() -> None:
+def test_zero_threads_are_refused() -> None:
     with pytest.raises(ConfigError, match="n_threads is 0"):
         load_model(n_threads=0)
 

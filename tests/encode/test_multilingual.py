@@ -42,7 +42,7 @@ def test_its_files_match_its_card_and_are_small_enough() -> None:
     assert sum(file.stat().st_size for file in find_model(NAME).iterdir() if file.is_file()) < MAX_BYTES
 
 
-def test_a_text_has_the_same_unit_vectors_alone_and_beside_others(encoder: OnnxEncoder) -> None:
+def test_a_text_has_the_same_unit_vectors_alone_and_in_a_batch(encoder: OnnxEncoder) -> None:
     texts = [
         *TEXTS.values(),
         *(question for question, _ in QUESTIONS.values()),
@@ -63,7 +63,7 @@ def test_a_text_has_the_same_unit_vectors_alone_and_beside_others(encoder: OnnxE
         np.testing.assert_allclose(alone.multi[0], found.multi[number], atol=1e-4)
 
 
-def test_questions_of_other_languages_find_the_text(tmp_path: Path) -> None:
+def test_questions_in_other_languages_find_the_text(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, model=NAME, n_threads=1) as index:
         index.add([Document(name, text) for name, text in TEXTS.items()])
         for mode in ("dense", "multi", "hybrid"):

@@ -1,4 +1,4 @@
-"""What the encoder does around the model: order, padding, skipping, cutting, expansion. The model itself is a fake."""
+"""What the encoder does around the model: order, padding, skipping, truncation, expansion. The model is a fake."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ def test_results_are_in_the_order_of_the_texts(make: Make) -> None:
     assert embeddings.dense[:, 3].tolist() == [9, 36, 16]  # the square of each length: nobody else's
 
 
-def test_padding_gives_no_rows(make: Make) -> None:
+def test_padding_gives_no_vectors(make: Make) -> None:
     encoder, session = make()
     embeddings = encoder.encode_documents(["a", "a b c d"])
     assert [feed["input_ids"].shape for feed in session.feeds] == [(2, 6)]
     assert np.diff(multi_of(embeddings).offsets).tolist() == [3, 6]
 
 
-def test_skipped_tokens_lose_their_rows_in_documents_only(make: Make) -> None:
+def test_skipped_tokens_have_no_vector_in_documents_only(make: Make) -> None:
     encoder, _ = make()
     assert ids_of(encoder.encode_documents(["a , b ."]), 0) == [CLS, A, A + 1, SEP]
     assert len(ids_of(encoder.encode_queries(["a , b ."]), 0)) == 6
 
 
-def test_special_rows_can_be_left_out(make: Make) -> None:
+def test_vectors_of_special_tokens_can_be_dropped(make: Make) -> None:
     encoder, _ = make(embeddings={"multi": {"dim": 4, "special_rows": False, "skip": ["."]}})
     embeddings = encoder.encode_documents(["a ."])
     assert ids_of(embeddings, 0) == [A]
     assert embeddings.dense is None
 
 
-def test_a_text_of_skipped_tokens_alone_keeps_its_rows(make: Make) -> None:
+def test_a_text_of_skipped_tokens_only_keeps_its_vectors(make: Make) -> None:
     encoder, _ = make(embeddings={"multi": {"dim": 4, "special_rows": False, "skip": ["."]}})
     assert len(ids_of(encoder.encode_documents([". ."]), 0)) == 4
 
 
-def test_a_text_that_is_too_long_is_cut_and_counted(make: Make) -> None:
+def test_a_text_that_is_too_long_is_truncated_and_counted(make: Make) -> None:
     encoder, _ = make()
     long = " ".join("abcdefghijklmnop")
     embeddings = encoder.encode_documents([long, "a", long])
@@ -74,7 +74,7 @@ def test_a_text_that_just_fits_is_not_counted(make: Make) -> None:
     assert encoder.encode_documents([" ".join("abcdefghij")]).truncated == 0
 
 
-def test_no_texts_give_empty_strands(make: Make) -> None:
+def test_no_texts_give_empty_embeddings(make: Make) -> None:
     encoder, session = make()
     for embeddings in (encoder.encode_documents([]), encoder.encode_queries([])):
         assert len(embeddings) == 0
@@ -89,7 +89,7 @@ def test_an_empty_text_does_not_crash(make: Make) -> None:
     assert ids_of(encoder.encode_documents(["", "a"]), 0) == [CLS, SEP]
 
 
-def test_prefixes_are_of_queries_or_documents(make: Make) -> None:
+def test_queries_and_documents_have_their_own_prefixes(make: Make) -> None:
     encoder, _ = make(
         query={"length": 8, "prefix": "query: ", "expansion": None},
         document={"length": 12, "prefix": "passage: ", "overlap": 2},
@@ -110,7 +110,7 @@ def test_short_queries_are_expanded(make: Make, attended: bool) -> None:
     assert len(encoder.tokens("a", is_query=True)) == 6
 
 
-def test_tokens_stand_beside_the_rows(make: Make) -> None:
+def test_there_is_one_token_for_each_vector(make: Make) -> None:
     encoder, _ = make()
     text = "a, b."
     tokens = encoder.tokens(text, is_query=False)
@@ -118,7 +118,7 @@ def test_tokens_stand_beside_the_rows(make: Make) -> None:
     assert len(tokens) == len(ids_of(encoder.encode_documents([text]), 0))
 
 
-def test_progress_is_told_after_each_batch(make: Make) -> None:
+def test_progress_is_reported_after_each_batch(make: Make) -> None:
     encoder, _ = make()
     told: list[tuple[int, int]] = []
     encoder.encode_documents(["a", "b", "c"], batch_tokens=6, on_batch=lambda done, total: told.append((done, total)))
@@ -133,7 +133,7 @@ def test_batches_can_be_taken_one_at_a_time(make: Make) -> None:
     assert [items for items, _ in batches] == [[0], [2]]
 
 
-def test_a_batch_counts_the_texts_that_were_cut_in_it(make: Make) -> None:
+def test_a_batch_counts_its_truncated_texts(make: Make) -> None:
     encoder, _ = make()
     texts = ["a", " ".join("abcdefghijklmnop")]
     assert [embeddings.truncated for _, embeddings in encoder.iterate_documents(texts, batch_tokens=12)] == [1, 0]
@@ -160,7 +160,7 @@ def test_a_text_that_is_not_a_string_is_refused(make: Make) -> None:
         encoder.encode_documents(["a", None])  # type: ignore[list-item]
 
 
-def test_half_a_character_is_refused_with_its_place(make: Make) -> None:
+def test_half_a_surrogate_pair_is_refused_with_its_position(make: Make) -> None:
     encoder, _ = make()
     with pytest.raises(InputError, match="text 1 has half of a surrogate pair at position 2"):
         encoder.encode_queries(["a", "a \ud83d b"])

@@ -1,4 +1,4 @@
-"""Token weights to weighted terms: equal to a plain twin, whatever the tokens and weights."""
+"""Token weights to sparse vectors: equal to a plain reference for any tokens and weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def items_of(rows: SparseVectors) -> list[dict[int, float]]:
 
 
 @given(texts=Texts, n_more=st.integers(0, 3), query_tf=st.sampled_from([0.0, 0.5, 1.0]))
-def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_more: int, query_tf: float) -> None:
+def test_terms_equal_the_reference(texts: list[list[tuple[int, float]]], n_more: int, query_tf: float) -> None:
     longest = max((len(text) for text in texts), default=0) + n_more
     weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
     for row, text in enumerate(texts):
@@ -45,7 +45,7 @@ def test_terms_equal_their_plain_twin(texts: list[list[tuple[int, float]]], n_mo
 
 
 @given(texts=Texts, power=st.sampled_from([0.2, 0.5, 1.0]))
-def test_damped_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tuple[int, float]]], power: float) -> None:
+def test_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tuple[int, float]]], power: float) -> None:
     items = [twin(text) for text in texts]
     rows = concatenate_terms([(np.array([*own], np.int32), np.array([*own.values()], np.float32)) for own in items])
     wanted = [{term: weight / sum(own.values()) ** power for term, weight in own.items()} for own in items]
@@ -55,11 +55,11 @@ def test_damped_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tup
 
 
 def test_a_graph_that_gives_too_few_weights_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"token weights of \(1, 2\) for 1 texts of up to 3"):
+    with pytest.raises(ModelError, match=r"token weights of shape \(1, 2\) for 1 texts of up to 3 tokens"):
         max_pool_terms([np.array([5, 6, 7])], np.zeros((1, 2), np.float32))
 
 
-def test_the_terms_of_texts_are_joined_in_their_order() -> None:
+def test_terms_are_concatenated_in_the_order_of_the_texts() -> None:
     one = (np.array([3, 9], np.int32), np.array([1, 2], np.float32))
     none = (np.zeros(0, np.int32), np.zeros(0, np.float32))
     assert items_of(concatenate_terms([none, one, none, one])) == [{}, {3: 1, 9: 2}, {}, {3: 1, 9: 2}]

@@ -1,1 +1,1 @@
-"""Text to strands: the model folder, the tokeniser, the ONNX session, and long texts in passages."""
+"""Text to embeddings: the model folder, tokenizer, ONNX session, and chunking of long texts."""

@@ -1,4 +1,4 @@
-"""Which texts go through the model together: texts of like length, so that little of a batch is padding."""
+"""Batches of texts of similar length, so that little of a batch is padding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 
 def by_length(lengths: Sequence[int], *, n_tokens: int) -> Iterator[list[int]]:
-    """Batches of item numbers, longest first, of at most `n_tokens` tokens each, padding included; a single text may
-    exceed it. The longest come first so that memory runs out at once or never, and the time left is not too rosy."""
+    """Batches of item numbers of at most `n_tokens` tokens each, padding included; a single text may be longer.
+
+    The longest texts come first: memory then runs out in the first batch or never, and estimates of the time left are
+    not too short.
+    """
     order = sorted(range(len(lengths)), key=lambda item: (-lengths[item], item))
     start = 0
     while start < len(order):
@@ -20,7 +23,7 @@ def by_length(lengths: Sequence[int], *, n_tokens: int) -> Iterator[list[int]]:
 
 
 def pad(ids: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token ids and attention mask, both (items, longest); padding is id 0 and mask 0."""
+    """Token ids and attention mask, both (items, longest); padding has id 0 and mask 0."""
     longest = max((len(item) for item in ids), default=0)
     padded = np.zeros((len(ids), longest), np.int64)
     mask = np.zeros((len(ids), longest), np.int64)

@@ -1,5 +1,5 @@
-"""From a name or a folder to an encoder. onnxruntime and tokenizers are imported here, when a model is loaded, and
-nowhere else."""
+"""From a model name or folder to an encoder. onnxruntime and tokenizers are imported when a model is loaded, not
+before."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ EXTERNAL = "arrays"  # the fingerprint of an index whose embeddings are made by 
 def load_model(
     model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
 ) -> OnnxEncoder:
-    """The encoder of a model: the bundled default, a bundled one by name, or a model folder by path.
+    """Loads the encoder of a model: the default model, a bundled or installed one by name, or a folder by path.
 
-    `precision` is by default int8, or what the folder has where it has no int8.
-    `n_threads` is how many threads the model may use; all that this process may run on, if None.
+    `precision` is int8 by default, or the first that the folder has. `n_threads` is the number of threads of the model;
+    None uses all processors of this process.
     """
     folder = find_model(model)
     card = read_card(folder)
@@ -52,7 +52,7 @@ def load_model(
 def find_model(model: str | Path | None = None) -> Path:
     """The folder of a model: bundled by name, a folder by path, or installed as a data package by name.
 
-    ModelError if there is none; for a model that is only not installed, it says how to install it.
+    ModelError if there is none; for a published model that is not installed, the message says how to install it.
     """
     if model is None:
         return BUNDLED / DEFAULT_MODEL
@@ -89,20 +89,20 @@ def installed_models() -> dict[str, Path]:
 
 
 def bundled_models() -> list[str]:
-    """The names of the encoders that come with plait. Cross-encoders stand beside them; `find_cross` finds those."""
+    """The names of the encoders in plait's wheel. `plait.rerank.cross_encoder.find_cross` has the cross-encoders."""
     cards = BUNDLED.glob(f"*/{CARD_NAME}")
     return sorted(card.parent.name for card in cards if f'"{CROSS_KIND}"' not in card.read_text(encoding="utf-8"))
 
 
 def known_models() -> set[str]:
-    """Every name that means a model of plait: bundled, installed, or published and not installed."""
+    """All model names: bundled, installed, and published but not installed."""
     return {*bundled_models(), *installed_models(), *MODEL_PACKAGES}
 
 
 def verify_model(model: str | Path | None = None) -> list[str]:
-    """Reads every file of a model and compares it with its recorded hash; gives the names of the files that are right.
+    """Compares the hash of every file of a model with the card; returns the names of the files.
 
-    ModelError for a file that differs. Loading checks sizes only: hashing a whole model is too slow for every start.
+    ModelError for a file that differs. Loading a model checks sizes only, because hashing is too slow for every start.
     """
     folder = find_model(model)
     card = read_card(folder)
@@ -122,22 +122,20 @@ def verify_model(model: str | Path | None = None) -> list[str]:
 def choose_precision(
     precisions: Mapping[str, FileRecord], name: str, folder: Path, precision: str | None
 ) -> FileRecord:
-    """The graph of a precision, the usual one if none is asked for; ModelError if the model does not have it."""
+    """The graph of a precision; None is the default. ModelError if the model does not have it."""
     if precision is None:
-        precision = next(
-            (usual for usual in (DEFAULT_PRECISION, *precisions) if usual in precisions), DEFAULT_PRECISION
-        )
+        precision = next((name for name in (DEFAULT_PRECISION, *precisions) if name in precisions), DEFAULT_PRECISION)
     if precision in precisions:
         return precisions[precision]
-    there = ", ".join(precisions) or "none"
+    available = ", ".join(precisions) or "none"
     raise ModelError(
-        f"the model {name} in {folder} has no precision {precision!r}; it has {there}. "
+        f"the model {name} in {folder} has no precision {precision!r}; it has {available}. "
         f"docs/models.md says how to build a model folder with more"
     )
 
 
 def model_file(folder: Path, record: FileRecord) -> Path:
-    """A file that a card names, of the size that it records."""
+    """The path of a file of the card; ModelError if it is missing or has another size."""
     path = folder / record.file
     try:
         seen = path.stat().st_size
@@ -151,7 +149,7 @@ def model_file(folder: Path, record: FileRecord) -> Path:
 
 
 def open_tokenizer(path: Path) -> Any:
-    """The tokeniser of a file."""
+    """The tokenizer in a file."""
     from tokenizers import Tokenizer
 
     try:
@@ -161,7 +159,7 @@ def open_tokenizer(path: Path) -> Any:
 
 
 def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) -> Any:
-    """A graph, ready to run. `optimise` lets onnxruntime rewrite it first."""
+    """A session of onnxruntime. `optimise` lets it rewrite the graph first."""
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
 
     options = session_options(n_threads, optimise=optimise)
@@ -172,7 +170,7 @@ def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) 
 
 
 def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
-    """How onnxruntime runs every graph here."""
+    """The options with which onnxruntime runs every graph."""
     if n_threads is not None and n_threads < 1:
         raise ConfigError(f"n_threads is {n_threads}; a model needs at least one thread")
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
@@ -182,40 +180,40 @@ def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.use_deterministic_compute = True
-    # plait's own graphs were written as they should run; rewriting takes time at every start and undoes choices made on
-    # purpose.
+    # plait exports graphs in the form in which they should run. Rewriting them takes time at every start and undoes
+    # some of that.
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
-    # Idle threads that spin take the time of whatever else runs: the other half of an index build, or another process.
+    # Idle threads that spin take processor time from other work, such as writing the index.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
-    seen = {found.name: found.shape for found in session.get_outputs()}
-    wanted = [] if card.sparse is None else ["sparse", TERMS_OUTPUT] if card.sparse.forms else ["sparse"]
-    for name in wanted:
-        if name not in seen:
-            raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {seen}")
+    outputs = {output.name: output.shape for output in session.get_outputs()}
+    required = [] if card.sparse is None else ["sparse", TERMS_OUTPUT] if card.sparse.forms else ["sparse"]
+    for name in required:
+        if name not in outputs:
+            raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {outputs}")
     fixed = card.spec.multi if card.spec.fixed else None
     for name, dim in (("dense", card.spec.dense), ("multi", card.spec.multi), ("fixed", fixed)):
-        if dim is not None and (name not in seen or seen[name][-1] != dim):
+        if dim is not None and (name not in outputs or outputs[name][-1] != dim):
             raise ModelError(
                 f"{graph} should have an output {name!r} of {dim} dimensions, as {CARD_NAME} says; its outputs are "
-                f"{seen}"
+                f"{outputs}"
             )
 
 
 def available_cpus() -> int:
-    """How many processors this process may use, which may be fewer than there are."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class LazyEncoder:
-    """The encoder of an index: given by the caller, or loaded when text is first encoded. Fingerprint and spec are known
-    before, from the model card, which is quick to read and needs no model library."""
+    """The encoder of an index: given by the caller, or loaded when text is first encoded. Fingerprint and spec are
+    known before, from the model card, which is quick to read and needs no model library."""
 
     def __init__(
         self,

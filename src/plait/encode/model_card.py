@@ -1,5 +1,5 @@
-"""`plait.json`: what a model folder says of itself. Parsed once into frozen records; an unknown key is an error,
-because a setting that is misspelt would otherwise be a setting that is silently not used."""
+"""`plait.json`, the card of a model folder. Parsed once into frozen records. An unknown key is an error, because a
+misspelt setting would otherwise be ignored silently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.errors import ModelError
 
 CARD_NAME = "plait.json"
 FORMAT = 1
-CROSS_KIND = "cross-encoder"  # the `kind` of cards that plait.rerank reads
+CROSS_KIND = "cross-encoder"  # the `kind` of the cards that `plait.rerank` reads
 POOLINGS = ("mean", "cls")
 SIMILARITIES = ("cosine",)
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A file of the folder, with what it must measure."""
+    """A file of the folder, with its hash and size."""
 
     file: str
     sha256: str
@@ -34,7 +34,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class DenseSpec:
-    """One vector a text; pooled and brought to length one inside the graph."""
+    """The dense vector: the graph pools the tokens and normalizes it to length 1."""
 
     dim: int
     pooling: str
@@ -42,43 +42,44 @@ class DenseSpec:
 
 @dataclass(frozen=True, slots=True)
 class SparseSpec:
-    """Weighted terms: the graph's output `sparse` of (texts, length) has a weight of 0 or more for each token, and 0
-    for tokens that are no terms, [CLS] and its like."""
+    """The sparse vector: the graph's output `sparse`, (texts, length), has the weight of each token; 0 for tokens that
+    are not terms, such as [CLS]."""
 
-    vocabulary: int  # ids of terms are below this
-    forms: bool = False  # whether forms of a word are one term: the graph's output `terms` then says which a token is
+    vocabulary: int  # term ids are below this number
+    forms: bool = False  # forms of a word share one term: the graph's output `terms` has the term id of each token
     exclude_from_hybrid: bool = False  # hybrid search leaves the sparse vector out unless it is given a weight
-    # The power of a passage's sum of weights that they are divided by: a long one shares more terms with any query.
+    # Weights of a passage are divided by this power of their sum, because a long passage shares more terms with any
+    # query.
     length_norm: float = 0.0
-    # The share that a query's repeated term has by the sum of its weights, and not by the largest of them alone.
+    # A repeated term of a query weighs (1 - query_tf) * its largest weight + query_tf * the sum of its weights.
     query_tf: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class MultiSpec:
-    """One vector a token; projected and brought to length one inside the graph."""
+    """Multi vectors, one for each token: the graph projects them and normalizes them to length 1."""
 
     dim: int
-    special_rows: bool  # whether the rows of special tokens such as [CLS] are kept
-    skip: tuple[str, ...]  # tokens whose rows are left out of documents: punctuation, mostly
-    # Rows of every document, where the graph gives always as many (ConstBERT's way): documents then take the graph's
-    # output `fixed` of (texts, rows, dim). None is a row a token; queries have that in any case.
+    special_rows: bool  # keep the vectors of special tokens such as [CLS]
+    skip: tuple[str, ...]  # tokens without a vector in documents, mostly punctuation
+    # The number of vectors of every document (ConstBERT), from the graph's output `fixed`, (texts, rows, dim). None is
+    # one vector for each token. Queries always have one for each token.
     fixed: int | None = None
-    first_row: bool = True  # False drops the row of the first token alone, as BGE-M3 does
+    first_row: bool = True  # False drops the vector of the first token, as BGE-M3 does
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Queries shorter than `length` tokens are filled up with `token`, and its rows are kept (ColBERT's way)."""
+    """Query expansion (ColBERT): shorter queries are padded to `length` with `token`, and its vectors are kept."""
 
     token: str
     length: int
-    attended: bool  # whether the other tokens may look at the filling
+    attended: bool  # whether the other tokens attend to the padding
 
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """How a query is read."""
+    """How a query becomes the input of the model."""
 
     length: int  # in tokens, special ones included
     prefix: str
@@ -87,19 +88,19 @@ class QueryInput:
 
 @dataclass(frozen=True, slots=True)
 class DocumentInput:
-    """How a document is read; a longer one is split into passages that overlap."""
+    """How a document becomes the input of the model; a longer one is split into passages that overlap."""
 
     length: int  # in tokens, special ones included
     prefix: str
-    overlap: int  # tokens that a passage shares with the one before it
-    # Tokens between one first token ([CLS]) and the next that is put into a long passage; the dense vector is the mean
-    # at all of them (BGE-M3's MCLS). None: only the one at the beginning.
+    overlap: int  # tokens that a passage shares with the previous one
+    # MCLS (BGE-M3): the first token ([CLS]) is repeated after every `mcls` tokens of a passage, and the dense vector is
+    # the mean over all of them. None: only one, at the beginning.
     mcls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """All of `plait.json`."""
+    """The content of `plait.json`."""
 
     name: str
     version: str
@@ -109,7 +110,7 @@ class ModelCard:
     query: QueryInput
     document: DocumentInput
     similarity: str
-    weights: str  # sha256 of the weights before any rounding, so that every precision has the same
+    weights: str  # sha256 of the weights before rounding, the same for every precision
     tokenizer: FileRecord
     precisions: Mapping[str, FileRecord]
     languages: tuple[str, ...]
@@ -129,27 +130,23 @@ class ModelCard:
 
     @property
     def fingerprint(self) -> str:
-        """The name and a short hash of the weights, the tokeniser and the reading of text. Not of the precision: an
-        index made with one precision may be searched with another."""
-        identity = {
-            "weights": self.weights,
-            "tokenizer": self.tokenizer.sha256,
-            "dense": asdict(self.dense) if self.dense else None,
-            "multi": _identity_of(self.multi) if self.multi else None,
-            "query": asdict(self.query),
-            "document": {key: value for key, value in asdict(self.document).items() if (key, value) != ("mcls", None)},
-        }
-        if self.sparse is not None:  # left out where there is none: models from before it keep their names
-            identity["sparse"] = _identity_of(self.sparse)
+        """The name and a short hash of all that vectors depend on: weights, tokenizer and settings. Not of the
+        precision: an index made with one precision may be searched with another."""
+        identity: dict[str, Any] = {"weights": self.weights, "tokenizer": self.tokenizer.sha256}
+        for name in ("dense", "sparse", "multi", "query", "document"):
+            settings = getattr(self, name)
+            identity[name] = None if settings is None else asdict(settings)
+        if self.sparse is not None:
+            del identity["sparse"]["exclude_from_hybrid"]  # vectors do not depend on it
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of a model folder; ModelError if there is none or it cannot be understood."""
+    """The card of a model folder; ModelError if it is missing or invalid."""
     path = folder / CARD_NAME
     if not folder.is_dir():
-        raise ModelError(f"there is no model folder {folder}; give the path of a folder that holds {CARD_NAME}")
+        raise ModelError(f"there is no model folder {folder}; give the path of a folder with a {CARD_NAME}")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -161,7 +158,7 @@ def read_card(folder: Path) -> ModelCard:
 
 
 def parse_card(raw: object, where: str) -> ModelCard:
-    """The card in `raw`, which json.loads gave; `where` names it in messages."""
+    """The card from parsed JSON; `where` names it in messages."""
     if isinstance(raw, dict) and raw.get("kind") == CROSS_KIND:
         raise ModelError(
             f"{where} is the card of a {CROSS_KIND}, which gives no vectors; rerank with it (--rerank-model)"
@@ -177,7 +174,7 @@ def parse_card(raw: object, where: str) -> ModelCard:
     dense, sparse, multi = (embeddings.section_or_none(name) for name in ("dense", "sparse", "multi"))
     embeddings.close()
     if dense is None and sparse is None and multi is None:
-        raise ModelError(f"{where} names no strand; a model gives dense, sparse, multi, or several of them")
+        raise ModelError(f"{where} has no embeddings; a model gives dense, sparse or multi vectors, or several of them")
     query, document = top.section("query"), top.section("document")
     expansion = query.section_or_none("expansion")
     card = ModelCard(
@@ -215,18 +212,18 @@ def parse_card(raw: object, where: str) -> ModelCard:
             "it must be less than half"
         )
     if card.document.mcls is not None and (card.dense is None or card.dense.pooling != "cls"):
-        raise ModelError(f"{where} has 'mcls', which is for a dense strand that is pooled as 'cls'; leave it out")
+        raise ModelError(f"{where} has 'mcls', which needs a dense vector with pooling 'cls'; remove 'mcls'")
     return card
 
 
 def _dense(section: Section) -> DenseSpec:
-    kind = DenseSpec(dim=section.take_count("dim"), pooling=section.take_one_of("pooling", POOLINGS))
+    spec = DenseSpec(dim=section.take_count("dim"), pooling=section.take_one_of("pooling", POOLINGS))
     section.close()
-    return kind
+    return spec
 
 
 def _sparse(section: Section) -> SparseSpec:
-    kind = SparseSpec(
+    spec = SparseSpec(
         vocabulary=section.take_count("vocabulary"),
         forms=section.take_or("forms", default=False),
         exclude_from_hybrid=section.take_or("exclude_from_hybrid", default=False),
@@ -234,11 +231,11 @@ def _sparse(section: Section) -> SparseSpec:
         query_tf=section.take_share_or("query_tf", default=0.0),
     )
     section.close()
-    return kind
+    return spec
 
 
 def _multi(section: Section) -> MultiSpec:
-    kind = MultiSpec(
+    spec = MultiSpec(
         dim=section.take_count("dim"),
         special_rows=section.take("special_rows", bool),
         skip=section.take_strings("skip"),
@@ -246,15 +243,7 @@ def _multi(section: Section) -> MultiSpec:
         first_row=section.take_or("first_row", default=True),
     )
     section.close()
-    return kind
-
-
-def _identity_of(kind: SparseSpec | MultiSpec) -> dict[str, Any]:
-    """What the vectors depend on, which is not how they are searched. What is as it always was is left out: models from
-    before these keys keep their names."""
-    as_before = {"fixed": None, "first_row": True, "forms": False, "length_norm": 0.0, "query_tf": 0.0}
-    given = {name: value for name, value in asdict(kind).items() if name != "exclude_from_hybrid"}
-    return {name: value for name, value in given.items() if name not in as_before or value != as_before[name]}
+    return spec
 
 
 def _expansion(section: Section) -> Expansion:
@@ -268,18 +257,20 @@ def _expansion(section: Section) -> Expansion:
 
 
 def file_record(section: Section) -> FileRecord:
-    """The file that a section names."""
+    """The file of a section."""
     record = FileRecord(
         file=section.take("file", str), sha256=section.take("sha256", str), bytes=section.take_count("bytes")
     )
     if Path(record.file).name != record.file:
-        raise ModelError(f"{section.where} names the file {record.file!r}; a model's files are inside its folder")
+        raise ModelError(
+            f"{section.where} names the file {record.file!r}; the files of a model must be inside its folder"
+        )
     section.close()
     return record
 
 
 class Section:
-    """A JSON object that is taken apart key by key; what is left at the end is unknown, and refused."""
+    """A JSON object whose keys are taken one by one; `close` refuses the keys that are left."""
 
     def __init__(self, raw: object, where: str) -> None:
         if not isinstance(raw, dict):
@@ -291,9 +282,9 @@ class Section:
     def take(self, key: str, kind: type[T]) -> T:
         self._known.append(key)
         if key not in self._left:
-            raise ModelError(f"{self.where} has no {key!r}; {self._near(key)}")
+            raise ModelError(f"{self.where} has no {key!r}; {self._hint(key)}")
         value = self._left.pop(key)
-        # In Python a bool is an int; in a card it is a mistake.
+        # In Python a bool is an int; in a card it is an error.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ModelError(f"{self.where}: {key!r} is {value!r}; it must be of type {kind.__name__}")
         return value
@@ -318,7 +309,7 @@ class Section:
         return self.take(key, type(default))
 
     def take_share_or(self, key: str, *, default: float) -> float:
-        """A number from 0 to 1, whole or not: JSON has one kind of number."""
+        """A number from 0 to 1; 0 and 1 may be written as integers."""
         if type(self._left.get(key)) is int:
             self._left[key] = float(self._left[key])
         value = self.take_or(key, default=default)
@@ -353,12 +344,12 @@ class Section:
         return {name: parse(Section(raw, f"{inner.where}, {name}")) for name, raw in inner._left.items()}
 
     def close(self) -> None:
-        """Refuse the keys that nothing asked for."""
+        """Raises ModelError for keys that were not taken."""
         for key in self._left:
-            raise ModelError(f"{self.where} has the unknown key {key!r}; {self._near(key, self._known)}")
+            raise ModelError(f"{self.where} has the unknown key {key!r}; {self._hint(key, self._known)}")
 
-    def _near(self, key: str, names: list[str] | None = None) -> str:
-        found = difflib.get_close_matches(key, list(self._left) if names is None else names, n=1)
-        if found:
-            return f"did you mean {found[0]!r}?" if names else f"is {found[0]!r} meant to be it?"
+    def _hint(self, key: str, names: list[str] | None = None) -> str:
+        similar = difflib.get_close_matches(key, list(self._left) if names is None else names, n=1)
+        if similar:
+            return f"did you mean {similar[0]!r}?" if names else f"is {similar[0]!r} misspelt?"
         return f"known keys: {', '.join(names)}" if names else "add it, or build the model again"

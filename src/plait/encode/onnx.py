@@ -1,5 +1,5 @@
-"""`OnnxEncoder`: a model folder at work. Reads texts, runs them through the graph in batches of like length, and gives
-ragged strands in the order of the texts."""
+"""`OnnxEncoder`: runs the ONNX graph of a model folder, in batches of texts of similar length. Embeddings come back in
+the order of the texts, without padding."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from plait.encode.tokenizer import ModelTokenizer, TokenizedTexts
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
 
-# How many tokens go through the model at once. More gains nothing and falls out of the cache.
+# Tokens in one batch. Larger batches are not faster and no longer fit the processor's cache.
 BATCH_TOKENS = 2048
 
 OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
 
 class Session(Protocol):
-    """The part of onnxruntime's InferenceSession that is used here."""
+    """The part of onnxruntime's InferenceSession that encoders use."""
 
     def get_inputs(self) -> Sequence[Any]: ...
 
@@ -35,7 +35,7 @@ class Session(Protocol):
 
 
 class OnnxEncoder:
-    """Text to strands with onnxruntime; `plait.encode.load.load_model` makes one from a model folder."""
+    """An encoder with onnxruntime; `plait.encode.load.load_model` makes one from a model folder."""
 
     def __init__(self, card: ModelCard, tokenizer: ModelTokenizer, session: Session) -> None:
         self._card, self._tokenizer, self._session = card, tokenizer, session
@@ -44,13 +44,13 @@ class OnnxEncoder:
         self._query_outputs = [name for name in ("dense", "sparse", "multi") if getattr(card, name) is not None]
         if card.sparse is not None and card.sparse.forms:
             self._query_outputs.append(TERMS_OUTPUT)
-        mixed = "multi" if self._fixed is None else "fixed"
-        self._document_outputs = [mixed if name == "multi" else name for name in self._query_outputs]
+        multi = "multi" if self._fixed is None else "fixed"
+        self._document_outputs = [multi if name == "multi" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else tokenizer.special_ids
         skipped = [tokenizer.token_id(token) for token in card.multi.skip] if card.multi else []
         self._first_row = card.multi is None or card.multi.first_row
-        self._dropped_of_queries = np.array(sorted(special), np.int64)
-        self._dropped_of_documents = np.array(sorted({*special, *skipped}), np.int64)
+        self._query_skip_ids = np.array(sorted(special), np.int64)
+        self._document_skip_ids = np.array(sorted({*special, *skipped}), np.int64)
         expansion = card.query.expansion
         self._expansion_id = tokenizer.token_id(expansion.token) if expansion else None
 
@@ -60,7 +60,7 @@ class OnnxEncoder:
 
     @property
     def card(self) -> ModelCard:
-        """What the model says of itself: lengths, licence, source."""
+        """The model card: lengths, licence, source."""
         return self._card
 
     @property
@@ -79,41 +79,43 @@ class OnnxEncoder:
         )
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
-        """(surface, where it is in the text) for each row of the multi strand of this text."""
+        """(token, span within the text) for each multi vector of this text."""
         if self._fixed is not None and not is_query:
-            raise ConfigError(f"{self.name} mixes all tokens of a document into {self._fixed} rows; none is a token's")
+            raise ConfigError(
+                f"{self.name} gives {self._fixed} vectors for every document; they do not belong to single tokens"
+            )
         ids = self._tokenizer.tokenize([text], is_query=is_query).ids[0]
         pieces = self._tokenizer.pieces(text, is_query=is_query)
         if is_query and (expansion := self._card.query.expansion) is not None:
             ids = self._expand(ids)
             pieces += [(expansion.token, Span(0, 0))] * (len(ids) - len(pieces))
-        return [pieces[place] for place in np.flatnonzero(self._kept(ids, is_query=is_query))]
+        return [pieces[position] for position in np.flatnonzero(self._has_vector(ids, is_query=is_query))]
 
     def term(self, number: int) -> str:
-        """What a term of the sparse strand is called: its token."""
+        """The token of a sparse term."""
         if self.spec.sparse is None:
-            raise ConfigError(f"{self.name} has no sparse strand, and so no terms")
+            raise ConfigError(f"{self.name} has no sparse vectors, so it has no terms")
         if not 0 <= number < self.spec.sparse:
-            raise InputError(f"term {number} is none of the {self.spec.sparse} of {self.name}")
+            raise InputError(f"term {number} is out of range: {self.name} has the terms 0 to {self.spec.sparse - 1}")
         return self._tokenizer.token(number)
 
     def encode_queries(self, texts: Sequence[str]) -> Embeddings:
-        """The strands of queries; a query that is too long is cut, and counted in `truncated`."""
+        """The embeddings of queries; a query that is too long is truncated, and counted in `truncated`."""
         return self._encode(texts, is_query=True, batch_tokens=BATCH_TOKENS, on_batch=None)
 
     def encode_documents(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None
     ) -> Embeddings:
-        """The strands of passages, title included; one that is too long is cut, and counted in `truncated`.
+        """The embeddings of passages; one that is too long is truncated, and counted in `truncated`.
 
-        `on_batch` is told after each batch how many texts are done, and of how many.
+        `on_batch(n_done, n_total)` is called after each batch.
         """
         return self._encode(texts, is_query=False, batch_tokens=batch_tokens, on_batch=on_batch)
 
     def iterate_documents(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[tuple[list[int], Embeddings]]:
-        """The same, a batch at a time and never all in memory: (which of the texts, their strands), longest first."""
+        """As `encode_documents`, one batch at a time, longest first: (numbers of the texts, their embeddings)."""
         if batch_tokens < 1:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
         tokenized = self._tokenizer.tokenize(texts, is_query=False)
@@ -133,12 +135,12 @@ class OnnxEncoder:
         for items, embeddings in self._run(tokenized, is_query=is_query, batch_tokens=batch_tokens):
             if dense is not None and embeddings.dense is not None:
                 dense[items] = embeddings.dense
-            for place, item in enumerate(items):
-                if embeddings.sparse is not None:
-                    own = slice(embeddings.sparse.offsets[place], embeddings.sparse.offsets[place + 1])
-                    terms[item] = embeddings.sparse.terms[own], embeddings.sparse.weights[own]
+            for position, item in enumerate(items):
+                if (vectors := embeddings.sparse) is not None:
+                    begin, end = vectors.offsets[position], vectors.offsets[position + 1]
+                    terms[item] = vectors.terms[begin:end], vectors.weights[begin:end]
                 if embeddings.multi is not None:
-                    rows[item] = embeddings.multi[place]
+                    rows[item] = embeddings.multi[position]
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(texts))
@@ -154,7 +156,7 @@ class OnnxEncoder:
             yield items, replace(embeddings, truncated=sum(tokenized.truncated[item] for item in items))
 
     def _forward(self, ids: Sequence[NDArray[np.int64]], *, is_query: bool) -> Embeddings:
-        """One pass of the model: every strand it has, without padding."""
+        """One forward pass: all embeddings of the model, without padding."""
         attended = [len(item) for item in ids]
         if is_query and self._card.query.expansion is not None:
             ids = [self._expand(item) for item in ids]
@@ -167,35 +169,36 @@ class OnnxEncoder:
         if "token_type_ids" in self._inputs:
             feed["token_type_ids"] = np.zeros_like(padded)
         outputs = self._query_outputs if is_query else self._document_outputs
-        found = dict(zip(outputs, self._session.run(outputs, feed), strict=True))
-        multi = self._mixed(found["fixed"], len(ids)) if "fixed" in found else None
-        if "multi" in found:
-            states: NDArray[np.float32] = found["multi"]
+        arrays = dict(zip(outputs, self._session.run(outputs, feed), strict=True))
+        multi = self._fixed_vectors(arrays["fixed"], len(ids)) if "fixed" in arrays else None
+        if "multi" in arrays:
+            states: NDArray[np.float32] = arrays["multi"]
             multi = MultiVectors.from_items(
-                [states[row, : len(item)][self._kept(item, is_query=is_query)] for row, item in enumerate(ids)]
+                [states[row, : len(item)][self._has_vector(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
-        terms = (
-            [own[: len(item)] for own, item in zip(found[TERMS_OUTPUT], ids, strict=True)]
-            if TERMS_OUTPUT in found
-            else ids
-        )
-        sparse, kind = None, self._card.sparse
-        if kind is not None:
-            settings = {"query_tf": kind.query_tf, "length_norm": kind.length_norm}
-            sparse = sparse_vectors(terms, found["sparse"], is_query=is_query, **settings)
-        return Embeddings(dense=found.get("dense"), sparse=sparse, multi=multi)
+        sparse, spec = None, self._card.sparse
+        if spec is not None:
+            terms: Sequence[NDArray[np.int64]] = ids
+            if TERMS_OUTPUT in arrays:
+                terms = [row[: len(item)] for row, item in zip(arrays[TERMS_OUTPUT], ids, strict=True)]
+            sparse = sparse_vectors(
+                terms, arrays["sparse"], is_query=is_query, query_tf=spec.query_tf, length_norm=spec.length_norm
+            )
+        return Embeddings(dense=arrays.get("dense"), sparse=sparse, multi=multi)
 
-    def _mixed(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
-        """The rows of documents of a model that gives each as many, whatever its length."""
-        wanted = (n_texts, self._fixed, self.spec.multi)
-        if states.shape != wanted:
-            raise ModelError(f"the graph of {self.name} gives documents {states.shape}; its card promises {wanted}")
+    def _fixed_vectors(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
+        """The multi vectors of documents, for a model that gives the same number for every document."""
+        expected = (n_texts, self._fixed, self.spec.multi)
+        if states.shape != expected:
+            raise ModelError(
+                f"the graph of {self.name} gives documents of shape {states.shape}; by its card they are {expected}"
+            )
         return MultiVectors.from_items(list(states))
 
-    def _kept(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
-        """Which tokens have a row in the multi strand. A text of skipped tokens alone keeps them: with no row at all
-        it could never be found."""
-        kept = ~np.isin(ids, self._dropped_of_queries if is_query else self._dropped_of_documents)
+    def _has_vector(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
+        """The tokens that have a multi vector. A text of skipped tokens only keeps them: without any vector it could
+        not be found."""
+        kept = ~np.isin(ids, self._query_skip_ids if is_query else self._document_skip_ids)
         if not self._first_row:
             kept[:1] = False
         kept[self._tokenizer.inner_cls_positions(len(ids), is_query=is_query)] = False

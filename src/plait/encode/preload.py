@@ -1,5 +1,5 @@
-"""A model that loads in the background while the rest of a program starts: most of loading happens in native code, and
-Python goes on importing beside it."""
+"""Loads a model in a background thread while the rest of a program starts. Most of loading is native code, so Python
+can go on importing meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ModelPreload:
-    """Starts loading when it is made; `encoder` waits for the end of it."""
+    """Starts loading at construction; `encoder` waits for the result."""
 
     def __init__(
         self, model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
@@ -20,17 +20,17 @@ class ModelPreload:
         self.model, self.precision, self.n_threads = model, precision, n_threads
         self._encoder: OnnxEncoder | None = None
         self._error: Exception | None = None
-        # Imports hold Python's lock wherever they run, so the libraries come first and here: then the thread is in
-        # native code at once, and what the caller imports next goes on beside it.
+        # An import holds Python's lock in any thread, so the libraries are imported here first. The thread is then in
+        # native code at once, while the caller goes on importing.
         import onnxruntime  # noqa: F401
         import tokenizers  # noqa: F401
 
-        # Not a daemon: a program that ends early must not pull the libraries away from under a thread that loads.
-        self._thread = threading.Thread(target=self._load, name="plait-load-ahead")
+        # Not a daemon: a program that ends early must not unload the libraries while the thread uses them.
+        self._thread = threading.Thread(target=self._load, name="plait-preload")
         self._thread.start()
 
     def encoder(self) -> OnnxEncoder:
-        """The model, or the error that loading it gave."""
+        """The model; raises the error if loading failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error

@@ -97,7 +97,7 @@ class ModelTokenizer:
         return np.array(offsets, np.int64).reshape(-1, 2)
 
     def pieces(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
-        """(token text, span) for each id that `tokenize` gives; special tokens and prefixes have the empty span (0, 0)."""
+        """(token, span) for each id that `tokenize` gives; special tokens and prefixes have the span (0, 0)."""
         self._check_texts([text], 0)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         max_tokens = self.max_tokens(is_query=is_query)

@@ -1,4 +1,4 @@
-"""A model that gives every document as many rows, whatever its length: ConstBERT's way. The model itself is a fake."""
+"""A model with the same number of vectors for every document (ConstBERT). The model is a fake."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STRANDS = {
 }
 
 
-def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
-    """Each of a document's rows says how many tokens were seen."""
+def fixed_encoder(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
+    """Every vector of a document has the number of its tokens."""
     encoder, session = make(embeddings=STRANDS)
     plain = session.run
 
@@ -35,8 +35,8 @@ def mixing(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
     return encoder
 
 
-def test_a_document_of_any_length_has_as_many_rows(make: Make) -> None:
-    encoder = mixing(make)
+def test_documents_of_any_length_have_the_same_number_of_vectors(make: Make) -> None:
+    encoder = fixed_encoder(make)
     assert encoder.spec == EmbeddingSpec(dense=4, multi=4, fixed=3)
     embeddings = encoder.encode_documents(["a", "a b c d e f g h", ".", "a b"])
     assert embeddings.multi is not None
@@ -44,27 +44,27 @@ def test_a_document_of_any_length_has_as_many_rows(make: Make) -> None:
     assert embeddings.multi.values[:, 0].tolist() == [3] * 3 + [10] * 3 + [3] * 3 + [4] * 3
 
 
-def test_padding_for_longer_neighbours_changes_nothing(make: Make) -> None:
-    encoder = mixing(make)
+def test_padding_changes_nothing(make: Make) -> None:
+    encoder = fixed_encoder(make)
     alone, among = encoder.encode_documents(["a b"]).multi, encoder.encode_documents(["a b c d e", "a b"]).multi
     assert alone is not None
     assert among is not None
     np.testing.assert_array_equal(among[1], alone[0])
 
 
-def test_queries_keep_a_row_a_token(make: Make) -> None:
-    encoder = mixing(make)
+def test_queries_have_one_vector_for_each_token(make: Make) -> None:
+    encoder = fixed_encoder(make)
     embeddings = encoder.encode_queries(["a", "a b c"])
     assert embeddings.multi is not None
     assert np.diff(embeddings.multi.offsets).tolist() == [3, 5]
     assert len(encoder.tokens("a b c", is_query=True)) == 5
 
 
-def test_rows_that_are_no_tokens_have_no_surface(make: Make) -> None:
-    with pytest.raises(ConfigError, match="mixes all tokens of a document into 3 rows"):
-        mixing(make).tokens("a b", is_query=False)
+def test_fixed_vectors_have_no_tokens(make: Make) -> None:
+    with pytest.raises(ConfigError, match="gives 3 vectors for every document"):
+        fixed_encoder(make).tokens("a b", is_query=False)
 
 
-def test_a_graph_that_gives_other_rows_than_its_card_promises_is_refused(make: Make) -> None:
-    with pytest.raises(ModelError, match=r"gives documents \(1, 4, 4\); its card promises \(1, 3, 4\)"):
-        mixing(make, n_rows=4).encode_documents(["a"])
+def test_a_graph_that_contradicts_its_card_is_refused(make: Make) -> None:
+    with pytest.raises(ModelError, match=r"gives documents of shape \(1, 4, 4\); by its card they are \(1, 3, 4\)"):
+        fixed_encoder(make, n_rows=4).encode_documents(["a"])

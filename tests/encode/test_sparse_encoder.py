@@ -1,4 +1,4 @@
-"""A model with a sparse strand: its card, its terms, their names. The model itself is a fake."""
+"""A model with sparse vectors: its card, its terms, their names. The model is a fake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRANDS: dict[str, dict[str, Any]] = {
 
 
 def weighing(make: Make, **sparse: float) -> OnnxEncoder:
-    """A token weighs its place in the text; [CLS] and [SEP] weigh nothing."""
+    """The weight of a token is its position in the text; [CLS] and [SEP] have weight 0."""
     encoder, session = make(embeddings={**STRANDS, "sparse": {**STRANDS["sparse"], **sparse}})
     plain = session.run
 
@@ -37,7 +37,7 @@ def weighing(make: Make, **sparse: float) -> OnnxEncoder:
     return encoder
 
 
-def test_a_term_has_its_largest_weight_and_special_tokens_are_none(make: Make) -> None:
+def test_a_term_has_its_largest_weight_and_special_tokens_are_no_terms(make: Make) -> None:
     encoder = weighing(make)
     sparse = encoder.encode_documents(["", "b a b", "a"], batch_tokens=5).sparse
     assert sparse is not None
@@ -65,13 +65,13 @@ def test_terms_have_names(make: Make) -> None:
     encoder = weighing(make)
     assert isinstance(encoder, TermReader)
     assert [encoder.term(number) for number in (A, A + 1, CLS, 36)] == ["a", "b", "[CLS]", ":"]
-    with pytest.raises(InputError, match="term 37 is none of the 37 of tiny"):
+    with pytest.raises(InputError, match="term 37 is out of range: tiny has the terms 0 to 36"):
         encoder.term(37)
-    with pytest.raises(ConfigError, match="tiny has no sparse strand"):
+    with pytest.raises(ConfigError, match="tiny has no sparse vectors"):
         make()[0].term(1)
 
 
-def test_the_row_of_the_first_token_can_be_left_out_alone(make: Make) -> None:
+def test_the_vector_of_the_first_token_can_be_dropped(make: Make) -> None:
     encoder = weighing(make)
     for embeddings in (encoder.encode_documents(["a b"]), encoder.encode_queries(["a b"])):
         assert embeddings.multi is not None
@@ -101,7 +101,7 @@ def test_the_card_names_the_size_of_the_vocabulary(card: dict[str, Any]) -> None
         parse_card(card, "card")
 
 
-def test_the_fingerprint_knows_whether_the_first_row_is_kept(card: dict[str, Any]) -> None:
+def test_the_fingerprint_depends_on_first_row(card: dict[str, Any]) -> None:
     plain = parse_card(card, "card").fingerprint
     card["embeddings"]["multi"]["first_row"] = True
     assert parse_card(card, "card").fingerprint == plain
