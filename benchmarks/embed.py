@@ -1,11 +1,11 @@
-"""Token vectors of a corpus, made once and kept: what every engine is given in `benchmarks.engine.run`.
+"""Writes the token vectors of a corpus once, for every benchmark that needs them.
 
     python -m benchmarks.embed --data wikipassages --cache cache --passages 15000 --model light-model
 
-`--data` is a BEIR folder, `--model` a model folder (the bundled one without it; `models/scripts/build_minilm.py` makes one
-that is twice as fast). Passages are encoded in the order of the corpus, a shard of 1,000 at a time; a run that was
-stopped goes on with the next shard, and a larger number later keeps the shards that are there. The dense strand is kept
-as well, where the model has one.
+`--data` is a BEIR folder. `--model` is a model folder, by default the bundled model; `models/scripts/build_minilm.py`
+builds one that is twice as fast. Passages are encoded in corpus order, 1,000 to a shard. A stopped run continues with
+the next shard, and a run for more passages keeps the shards that exist. Dense vectors are written too if the model has
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARD = 1000  # passages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingFiles:
-    """The vectors of some passages and queries; passage i owns values[offsets[i]:offsets[i + 1]]."""
+    """The vectors of passages and queries; passage i owns values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[np.float16]
     offsets: NDArray[np.int64]
@@ -46,7 +46,7 @@ class EmbeddingFiles:
 
 
 def read_embeddings(cache: Path, n_passages: int) -> EmbeddingFiles:
-    """The first passages of a cache, with all of its queries."""
+    """The first passages of a cache, and all of its queries."""
     values, lengths = [], []
     for number in range(-(-n_passages // SHARD)):
         own = np.load(shard(cache, "lengths", number))[: n_passages - number * SHARD]
@@ -64,7 +64,7 @@ def shard(cache: Path, kind: str, number: int) -> Path:
 
 
 def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_threads: int) -> None:
-    """Encodes what is missing."""
+    """Encodes the shards that are missing."""
     from plait.encode.load import load_model
 
     cache.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def make(data: Path, cache: Path, n_passages: int, *, model: Path | None, n_thre
 
 
 def save(values: Path, lengths: Path, multi: object) -> None:
-    """The lengths last: where they are, the shard is whole."""
+    """Writes the lengths last: a shard that has its lengths is complete."""
     from plait.embeddings import MultiVectors
 
     assert isinstance(multi, MultiVectors)

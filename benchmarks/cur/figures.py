@@ -1,4 +1,4 @@
-"""Tables and pictures of `benchmarks.cur` and `benchmarks.cur.heads`."""
+"""Tables and plots of `benchmarks.cur.recall` and `benchmarks.cur.heads`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.evaluate.plots import COLOURS, DASHES, MARKERS, style
 
 Curves = Mapping[int, Mapping[str, Mapping[str, float]]]  # budget, method, measure
 
-# What is drawn, in this order: as many as can be told apart. The tables have all.
+# The methods that are drawn, in this order; more could not be distinguished. The tables have all.
 DRAWN = (
     "rerank dense",
     "rerank distilled",
@@ -26,7 +26,7 @@ DRAWN = (
 
 
 def tables(curves: Curves, measures: Sequence[str], alone: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """One for each measure: a row for each method, a column for each budget that allows it."""
+    """One table for each measure: a row for each method, a column for each budget that allows it."""
     names = list(dict.fromkeys(name for own in curves.values() for name in own))
     for measure in measures:
         budgets = [budget for budget, own in curves.items() if any(measure in values for values in own.values())]
@@ -46,7 +46,7 @@ def tables(curves: Curves, measures: Sequence[str], alone: Mapping[str, Mapping[
 
 
 def draw_curves(curves: Curves, measures: Sequence[str], to: Path) -> None:
-    """Recall against calls, a panel for each k."""
+    """Recall against calls, one panel for each k."""
     with style():
         figure, axes = _panels(len(measures), 2.9, 3.1)
         for measure, axis in zip(measures, axes, strict=True):
@@ -70,7 +70,7 @@ def draw_curves(curves: Curves, measures: Sequence[str], to: Path) -> None:
 
 
 def draw_scores(matrices: Mapping[str, NDArray[np.floating]], to: Path) -> None:
-    """How scores are distributed, each around its mean and by its spread; and the singular values of each matrix."""
+    """The distribution of standardised scores, and the singular values of each matrix."""
     with style():
         figure, (left, right) = _panels(2, 3.8, 3.1)
         for place, (name, matrix) in enumerate(matrices.items()):

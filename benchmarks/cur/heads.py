@@ -1,10 +1,10 @@
-"""Cross-encoders side by side, by their score matrices: how accurate they are, and how smooth.
+"""Cross-encoders side by side, by their score matrices: accuracy and smoothness.
 
     python -m benchmarks.cur.heads matrix-cls matrix-emb --to results
 
-Matrices of the same queries and documents, as `benchmarks.cur.matrix` makes them. Accuracy is the share of queries
-whose best is judged relevant: of all documents, and of BM25's and the dense model's best 50. Differences from the first
-matrix have a 95% interval over queries. Writes heads.md and, with matplotlib, scores.png.
+The matrices have the same queries and documents; `benchmarks.cur.matrix` makes them. Accuracy is the share of queries
+whose best document is judged relevant: among all documents, and among the best 50 of BM25 and of the dense model.
+Differences from the first matrix have a 95% interval over queries. Writes heads.md and, with matplotlib, scores.png.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ DEPTH = 50
 
 
 def right(data: Data, n_rows: int, among: str = "") -> NDArray[np.float64]:
-    """For each judged query, 1 where the best of all, or of the first by another search, is relevant."""
+    """For each judged query, 1 if the best of all documents, or of the first documents of another search, is
+    relevant."""
     found = []
     for query, positives in enumerate(data.positives[:n_rows]):
         if positives:
@@ -35,13 +36,13 @@ def right(data: Data, n_rows: int, among: str = "") -> NDArray[np.float64]:
 
 
 def difference(own: NDArray[np.float64], base: NDArray[np.float64]) -> str:
-    """In points, with its interval."""
+    """The difference in points, with its interval."""
     (low, high), *_ = bootstrap_intervals((own - base)[:, None], n_resamples=2000)
     return f"{100 * float(np.mean(own - base)):+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def without_means(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What is left of a score when that of its query and that of its document with everything is taken away."""
+    """The scores minus the mean of their query and the mean of their document."""
     of_both = scores.mean(axis=1, keepdims=True) + scores.mean(axis=0, keepdims=True) - scores.mean()
     return np.asarray(scores - of_both, np.float32)
 

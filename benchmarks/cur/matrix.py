@@ -1,14 +1,15 @@
-"""Makes the score matrix that `benchmarks.cur` searches: queries by documents of a BEIR folder, and dense vectors.
+"""Makes the score matrix that `benchmarks.cur.recall` searches: queries by documents of a BEIR folder, and dense
+vectors.
 
     python -m benchmarks.cur.matrix path/to/beir --to matrix --model my-cross-encoder --documents 5000 --queries 500
     python -m benchmarks.cur.matrix path/to/beir --to matrix --model maxsim
     python -m benchmarks.cur.matrix path/to/beir --to matrix --model runs/tiny-cls/final
 
-`--model maxsim` is MaxSim of the bundled model's token vectors: a smooth and cheap stand-in for trying things out. A
-model that `plait train` left runs in torch, and reads once what it reads apart. Rows are written one query at a
-time; the same command goes on where it was stopped. `--items N` adds the scores of N documents as queries, for
-fixed-item search and item-CUR. Dense vectors are those of the bundled model, and of others that `--also NAME=FOLDER`
-names; BM25's best go beside them, and what is judged relevant where the folder says so.
+`--model maxsim` is MaxSim of the bundled model's token vectors: smooth and cheap, for trials. A model trained by `plait
+train` runs in torch, and encodes each text once where it can. Rows are written query by query; the same command
+continues after a stop. `--items N` adds the scores of N documents as queries, for fixed-item search and item-CUR. Dense
+vectors are those of the bundled model, and of others that `--also NAME=FOLDER` names; the best documents of BM25 and
+the relevance judgements are stored too.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from plait.train.cross.model import load_cross_checkpoint as load_trained
 from plait.train.cross.scorers import RowScorer, TorchPairScorer, reads_rows
 from plait.train.mining.negatives import WordsOnly
 
-ScoreRow = Callable[[str], NDArray[np.float32]]  # a query to its scores with all documents
+ScoreRow = Callable[[str], NDArray[np.float32]]  # from a query to its scores with all documents
 
 
 def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
-    """What fills a row."""
+    """The function that computes a row."""
     if model == "maxsim":
         encoder = load_model(n_threads=n_threads)
         documents = encoder.encode_documents(texts).multi
@@ -68,7 +69,7 @@ def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
 
 
 def fill(path: Path, queries: Sequence[str], n_items: int, row: ScoreRow) -> NDArray[np.float32]:
-    """The rows of all queries; those that are in the file already are not asked for again."""
+    """The rows of all queries; rows that are in the file already are not computed again."""
     width = 4 * n_items
     n_done = path.stat().st_size // width if path.is_file() else 0
     with path.open("r+b" if n_done else "wb") as file:
@@ -104,7 +105,7 @@ def main() -> None:
     order = np.sort(rng.permutation(len(documents))[: given.documents])
     kept = [documents[place] for place in order]
     texts = [with_title(document.title, document.text) for document in kept]
-    # By text, each once: a query that is asked twice must not be both an anchor and a test.
+    # Each text once: a repeated query must not be both an anchor and a test query.
     by_text = {text: name for name, text in read_queries(next(given.data.glob("queries.jsonl*"))).items()}
     asked = [(by_text[text], text) for text in sorted(by_text)]
     asked = [asked[place] for place in rng.permutation(len(asked))[: given.queries]]
@@ -131,7 +132,7 @@ def main() -> None:
 
 
 def relevant(data: Path, queries: Sequence[str], documents: Sequence[str]) -> list[list[int]]:
-    """The numbers of the documents that are judged relevant for each query, by any split of the folder."""
+    """The numbers of the relevant documents of each query, in any split of the folder."""
     places = {document: place for place, document in enumerate(documents)}
     found: dict[str, list[int]] = {}
     for file in sorted((data / "qrels").glob("*.tsv")):
@@ -142,7 +143,7 @@ def relevant(data: Path, queries: Sequence[str], documents: Sequence[str]) -> li
 
 
 def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) -> NDArray[np.int32]:
-    """(queries, depth): the numbers of BM25's best, best first; -1 where it found no more."""
+    """(queries, depth): the numbers of BM25's best documents, best first; -1 where it found fewer."""
     places = {document.id: place for place, document in enumerate(documents)}
     found = np.full((len(queries), depth), -1, np.int32)
     with (
@@ -157,7 +158,7 @@ def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) 
 
 
 def _name(model: str) -> str:
-    """That of a run is not the name of the folder of its weights."""
+    """The name of the model; for a run, not the name of its weights folder."""
     path = Path(model)
     return path.parent.name if path.name in ("best", "final") else path.name
 
@@ -168,7 +169,7 @@ def _dense(embeddings: Embeddings) -> NDArray[np.float32]:
 
 
 def _same(path: Path, described: dict[str, object]) -> None:
-    """Refuses to go on with a matrix of something else."""
+    """Refuses to continue a matrix of other data."""
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != described:
         raise SystemExit(f"{path} is of {path.read_text(encoding='utf-8')}; name another folder")
     path.write_text(json.dumps(described), encoding="utf-8")

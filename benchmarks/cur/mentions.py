@@ -1,11 +1,11 @@
-"""A small BEIR folder of a set for entity linking, with queries that a tiny cross-encoder can read: the mention and the
+"""A small BEIR folder from an entity-linking set, with queries that a tiny cross-encoder can read: the mention and the
 name of its table.
 
     python -m benchmarks.cur.mentions path/to/wikitables-el --to wiki-train --split train --queries 2500
     python -m benchmarks.cur.mentions path/to/wikitables-el --to wiki-test --split test --queries 260 --documents 1000
 
-The corpus is what the queries are judged on, and others at random up to `--documents`. Sets whose queries mark no
-mention keep them as they are.
+The corpus is the judged documents of the queries and random others up to `--documents`. Queries without a marked
+mention stay as they are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shortened(text: str) -> str:
 
 
 def cut(row: dict[str, Any], n_words: int) -> dict[str, Any]:
-    """A document with the first so many words of its text; 0 is all."""
+    """A document with the first `n_words` words of its text; 0 for all."""
     return row | {"text": " ".join(row["text"].split()[:n_words])} if n_words else row
 
 

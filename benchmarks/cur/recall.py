@@ -1,12 +1,12 @@
-"""Recall against budget: every way to search with a cross-encoder, on a score matrix that is known whole.
+"""Recall against budget: every method of search with a cross-encoder, on a complete score matrix.
 
     python -m benchmarks.cur.matrix path/to/beir --to matrix --model my-cross-encoder
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.cur.recall matrix --to results
 
 Queries are divided into anchors, dev and test. Split, cut and lambda are chosen on dev for each budget and k, and test
-queries are measured; "oracle split" is ANNCUR with the best split and cut for the test queries themselves, as the
-papers' scripts report it. The truth is the k best by the whole row. Accuracy (the first is judged relevant) and nDCG@10
-are of the setting that dev chose for k = 10. Writes curves.md, curves.json and, with matplotlib, pictures.
+queries are measured. "oracle split" is ANNCUR with the best split and cut for the test queries themselves, as the
+papers' scripts report it. The truth is the k best of the whole row. Accuracy (the first hit is relevant) and nDCG@10
+are those of the setting that dev chose for k = 10. Writes curves.md, curves.json and, with matplotlib, plots.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CUTS = (1e-4, 1e-3, 1e-2, 5e-2)
 AXN_CUTS = (1e-2,)
 MIXES = (0.0, 0.8)
 N_DEV = 30
-KNOWN = 50  # items of each anchor query that the factors know the scores of
+KNOWN = 50  # known items of each anchor query for the factors
 ACCURACY, NDCG = "accuracy", "nDCG@10"
-DOWNSTREAM_K = 10  # whose setting is measured downstream
+DOWNSTREAM_K = 10  # the k whose setting is measured downstream
 
 Search = Callable[[Calls, int, int], TopItems]  # calls, k, number of the query
 Orders = Mapping[int, NDArray[np.int64]]  # by query: items, best first
@@ -46,7 +46,7 @@ Values = dict[str, float]  # by measure: top_name(k), ACCURACY, NDCG
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with one setting; it is made when it is measured, for many together would fill the memory."""
+    """A method with one setting. It is built when it is measured: all of them at once would fill the memory."""
 
     name: str
     setting: str
@@ -55,17 +55,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Data:
-    """A matrix in three parts, with vectors and other searches."""
+    """A matrix in three parts, with dense vectors and other searches."""
 
     matrix: ScoreMatrix
     scores: NDArray[np.float32]  # all queries
     dev: Sequence[int]
     test: Sequence[int]
     vectors: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by model: of items, of queries
-    firsts: Mapping[str, NDArray[np.integer]]  # by search: (queries, depth), best first; -1 is none
+    firsts: Mapping[str, NDArray[np.integer]]  # by search: (queries, depth), best first; -1 for none
     item_scores: NDArray[np.float32] | None
     item_anchors: NDArray[np.int64] | None
-    positives: Sequence[Sequence[int]]  # by query: items that are judged relevant
+    positives: Sequence[Sequence[int]]  # by query: relevant items
 
     @property
     def all(self) -> list[int]:
@@ -115,7 +115,7 @@ def top_name(k: int) -> str:
 
 
 def values(data: Data, search: Search, queries: Sequence[int], budget: int) -> Values:
-    """Top-k-Recall for every k and the measures of the answer, from one search of each query."""
+    """Top-k recall for every k, and the measures of the answer, from one search per query."""
     ks = [k for k in KS if k <= budget and k <= data.matrix.n_items]
     judged = [query for query in queries if data.positives[query]]
     sums = dict.fromkeys(map(top_name, ks), 0.0) | (dict.fromkeys((ACCURACY, NDCG), 0.0) if judged else {})
@@ -132,7 +132,7 @@ def values(data: Data, search: Search, queries: Sequence[int], budget: int) -> V
 
 
 def downstream(items: NDArray[np.int64], positives: Sequence[int]) -> Values:
-    """Whether the first is relevant, and nDCG@10; nothing for a query without judgements."""
+    """Whether the first item is relevant, and nDCG@10; empty for a query without judgements."""
     if not positives:
         return {}
     gains = np.isin(items[:10], positives) / np.log2(np.arange(2, 2 + len(items[:10])))
@@ -214,7 +214,7 @@ def _factors(data: Data, scale: ScoreScale) -> NDArray[np.float32]:
 
 
 def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dict[str, str]]:
-    """Test values of every method, each with what dev chose for that k; and what it chose."""
+    """Test values of every method with the setting that dev chose for each k, and that setting."""
     best: dict[tuple[str, int], tuple[float, Candidate]] = {}
     found: dict[str, Values] = {"anncur, oracle split": {}}
     for candidate in candidates(data, budget, seed):
@@ -243,12 +243,12 @@ def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dic
 
 
 def exact(data: Data, query: int) -> NDArray[np.int64]:
-    """Items by the cross-encoder itself, best first."""
+    """Items by the cross-encoder, best first."""
     return np.argsort(-data.scores[query], kind="stable").astype(np.int64)
 
 
 def without_calls(data: Data) -> dict[str, Values]:
-    """Accuracy and nDCG@10 of the exact search, and of the others as they are."""
+    """Accuracy and nDCG@10 of exact search, and of the other searches without the cross-encoder."""
     ways: dict[str, Callable[[int], NDArray[np.int64]]] = {"exact cross-encoder": partial(exact, data)}
     for name in (*data.vectors, *data.firsts):
         ways[f"{name} alone"] = partial(data.first, name)

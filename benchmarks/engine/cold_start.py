@@ -1,10 +1,10 @@
-"""What a cold `plait search` costs over the least that any program with the same model must pay.
+"""Time of a first `plait search` in a new process, against the least that any program with the same model needs.
 
     python -m benchmarks.engine.cold_start [--rounds 15]
 
-Both sides start a new Python. The bare one imports numpy, onnxruntime and tokenizers, loads the bundled model's
-tokeniser and graph, and runs the graph once on the query; the other is `plait search` on a small index. Rounds
-alternate, and the medians are compared.
+Both programs start a new Python. The minimal one imports numpy, onnxruntime and tokenizers, loads the tokenizer and the
+graph of the bundled model, and runs the graph once on the query. The other is `plait search` on a small index. Rounds
+alternate; the result is the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ session.run(None, {{given.name: feed[given.name] for given in session.get_inputs
 
 
 def bare_program() -> str:
-    """A script that pays for the libraries and the model, and for nothing else."""
+    """A script that loads the libraries and the model and runs the query once."""
     folder = find_model()
     card = read_card(folder)
     return BARE.format(
@@ -64,7 +64,7 @@ def main() -> None:
             "plait search --mode bm25": [sys.executable, "-m", "plait", "search", str(path), QUERY, "--mode", "bm25"],
         }
         for command in commands.values():
-            seconds(command)  # the first run reads the files from disk
+            seconds(command)  # warm-up: the first run reads the files from disk
         taken: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(rounds):
             for name, command in commands.items():

@@ -1,6 +1,6 @@
-"""Token vectors on the disk, a shard at a time. Needs NumPy alone, because the engines' own interpreters read it too.
+"""Token vectors on disk, read one shard at a time. Needs only NumPy: the interpreters of other engines import it too.
 
-A folder is what `embeddings.py` writes, or what `extend.py` writes: the latter may hold only how its shards are made.
+`benchmarks.embed` or `benchmarks.engine.extend` writes the folder; the latter may store only the recipe of its shards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIM = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """Some passages in a row; passage i owns values[offsets[i]:offsets[i + 1]]."""
+    """Consecutive passages; passage i owns values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[np.float16]
     offsets: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The first passages of a folder, with its queries."""
+    """The first passages of a folder, and its queries."""
 
     folder: Path
     n_passages: int
@@ -46,7 +46,7 @@ class Corpus:
         return f"{self.folder.name}-{self.n_passages}"
 
     def shards(self) -> Iterator[Shard]:
-        """All passages, in order; one shard is in memory at a time."""
+        """All passages in order, one shard in memory at a time."""
         extension = read_extension(self.folder)
         for number in range(-(-self.n_passages // SHARD)):
             most = self.n_passages - number * SHARD
@@ -59,7 +59,7 @@ class Corpus:
             yield Shard(values[: offsets[-1]], offsets)
 
     def whole(self) -> Shard:
-        """All passages at once."""
+        """All passages in memory."""
         shards = list(self.shards())
         lengths = np.concatenate([np.diff(part.offsets) for part in shards])
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -83,7 +83,7 @@ class Queries:
         return self.values[self.offsets[number] : self.offsets[number + 1]]
 
     def order(self) -> NDArray[np.int64]:
-        """All queries shuffled, the same way always: fewer queries are the first of more."""
+        """A fixed shuffle of all queries; a shorter list is a prefix of a longer one."""
         return np.random.default_rng(0).permutation(len(self))
 
 

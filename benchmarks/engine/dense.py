@@ -1,10 +1,9 @@
-"""Dense search in cells beside the exact one: milliseconds, rows read and recall, with and without a filter.
+"""Dense IVF search against exact search: milliseconds, rows read and recall, with and without a filter.
 
     python -m benchmarks.engine.dense --segment made/segments/000028 --vectors vectors
 
-`--segment` is a folder of a compacted index that has `cells.plait`, for instance one that `hybrid.py` made;
-`--vectors` is the folder of `embeddings.py` that its vectors came from, which has the queries' too. Milliseconds are of
-the thread's time on the processor.
+`--segment` is a segment of a compacted index with an IVF file, such as one that `benchmarks.quality.hybrid` built.
+`--vectors` is the `benchmarks.embed` folder with its vectors and the queries. Milliseconds are thread CPU time.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Passages made from real ones, for sizes that nobody has encoded. What they are good for, and what not:
+"""A corpus of any size, generated from real token vectors.
 
-The first passages are the real ones, untouched. Each one after them is put together from stretches of two to four real
-passages, so that its length, its mix of common and rare tokens and the way neighbouring vectors resemble each other
-are real; a small rotation, another for each shard, then moves all of its vectors, and noise moves each, so that no
-vector is a copy. The vectors therefore crowd where real ones do, which random vectors would not. Rotation and noise
-are such that a made vector is as far from the real ones as a real vector that was held out: the inner product with
-the nearest of 100,000 has quartiles of 0.862, 0.896 and 0.924, against 0.857, 0.893 and 0.921 (random vectors: 0.204,
-0.245, 0.289). But a made passage has no subject, and no query was asked for it: the sizes and times of an engine are
-those of a real corpus of that size, its recall is nearer to that of the real corpus it was made from.
+    python -m benchmarks.engine.extend --vectors vectors --from-passages 50000 --to million
 
-Shards are made from the seed and their number alone: nothing need be on the disk, and any may be made first.
+Without --write the folder stores only the recipe, and every reader generates the passages again: a million passages of
+125 vectors are 32 GB as float16. With --write they are generated once, shard by shard.
+
+The first passages are the real ones. Every further passage joins pieces of two to four real passages, so its length,
+its mix of frequent and rare tokens and the similarity of neighbouring vectors are realistic. A small rotation per shard
+then moves all of its vectors, and noise moves each one, so that no vector is a copy. Generated vectors are as far from
+the real ones as held-out real vectors are: the inner product with the nearest of 100,000 has quartiles 0.862, 0.896 and
+0.924, against 0.857, 0.893 and 0.921 (random vectors: 0.204, 0.245, 0.289).
+
+Use it for sizes and times: those match a real corpus of that size. Recall is closer to that of the source corpus,
+because a generated passage has no subject and no query asks for it. A shard depends only on the seed and its number.
 """
 
 from __future__ import annotations
@@ -34,14 +37,14 @@ EXTENSION = "extension.json"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """How the shards of a made corpus come from those of a real one."""
+    """How the shards of a generated corpus are made from a real one."""
 
     source: Path
     n_source: int  # passages
     seed: int = 0
-    angle: float = 0.3  # radians that a rotation moves a vector, about
-    noise: float = 0.24  # length of the noise beside a vector of length 1, in the mean
-    longest: int | None = None  # vectors of a passage; the rest is cut off
+    angle: float = 0.3  # radians; how far the rotation moves a vector, about
+    noise: float = 0.24  # mean norm of the noise added to a unit vector
+    longest: int | None = None  # vectors per passage; the rest is cut off
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Extension:
@@ -67,7 +70,7 @@ class Extension:
 
 
 def _composed(offsets: NDArray[np.int64], rng: np.random.Generator, longest: int | None) -> NDArray[np.int64]:
-    """The rows of one made passage: it is as long as some real one, and has a stretch of each of two to four."""
+    """The rows of one generated passage: as long as a random real passage, with a piece of each of two to four."""
     length = int(np.diff(offsets)[rng.integers(len(offsets) - 1)])
     length = length if longest is None else min(length, longest)
     n_parts = min(int(rng.integers(2, 5)), length)
@@ -82,16 +85,16 @@ def _composed(offsets: NDArray[np.int64], rng: np.random.Generator, longest: int
 
 
 def _rotation(dim: int, angle: float, rng: np.random.Generator) -> NDArray[np.float32]:
-    """A random rotation that moves vectors by about this angle: the exponential of a small skew matrix."""
+    """A random rotation by about this angle: the exponential of a small skew-symmetric matrix."""
     skew = rng.standard_normal((dim, dim)) * (angle / (2 * dim) ** 0.5)
     skew = skew - skew.T
-    # Cayley's form is exactly a rotation, and agrees with the exponential to the second order.
+    # The Cayley transform is an exact rotation and agrees with the exponential to second order.
     return np.asarray(np.linalg.solve(np.eye(dim) + skew / 2, np.eye(dim) - skew / 2), np.float32)
 
 
 @lru_cache(maxsize=1)
 def _source(folder: Path, n_passages: int) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
-    """The real passages, held once: each shard draws from all of them."""
+    """The real passages; loaded once, because every shard draws from all of them."""
     numbers = range(n_passages // SHARD)
     lengths = np.concatenate([np.load(shard(folder, "lengths", number)) for number in numbers])
     values = np.concatenate([np.load(shard(folder, "values", number)) for number in numbers])
@@ -120,7 +123,7 @@ def main() -> None:
 
 
 def write(extension: Extension, to: Path, n_passages: int) -> None:
-    """As `embeddings.py` writes; the lengths last, because where they are the shard is whole."""
+    """Writes shards in the format of `benchmarks.embed`, lengths last: a shard that has its lengths is complete."""
     for name in ("query-values.npy", "query-lengths.npy"):
         shutil.copyfile(extension.source / name, to / name)
     (to / "about.json").write_text(json.dumps({"made": extension.record()}) + "\n")

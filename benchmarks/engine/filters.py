@@ -1,16 +1,16 @@
-"""What a filter does to a search, by how much it keeps: its time as a ratio to the same search without one, and its
-recall against the exhaustive answer among what it keeps. Filters keep documents at random, or a topic; then queries are
-about what is kept (topic), or about something else (elsewhere).
+"""Cost and recall of a filter, by the share of documents that it keeps: search time as a ratio to the same search
+without a filter, and recall against the exhaustive answer among the kept documents.
 
     python -m benchmarks.engine.filters --data wikipassages --vectors cache --model light --passages 25000
     python -m benchmarks.engine.filters --documents 100000 --out filters.json
 
-The first is of real passages and questions (`topical.py`): a topic is a cluster of their dense vectors, a question is
-about it if five or more of its best ten are there, and elsewhere if none is. The second makes documents up
-(`grouped.py`), and needs no data.
+A filter keeps random documents, or one topic. With a topic, queries are about it (topic) or about something else
+(elsewhere). The first command uses real passages and questions (`topical_corpus.py`): a topic is a cluster of dense
+vectors; a question is about it if at least five of its ten best passages are in it, and elsewhere if none is. The
+second command generates documents (`grouped_corpus.py`) and needs no data.
 
-Each query is searched without and with the filter in turn, so that a busy machine disturbs both alike; a ratio is one
-of medians of processor time. A filter is resolved once before, as for any that is used again.
+Every query is searched without and with the filter in turn, so other load affects both. A ratio is one of median CPU
+times. Each filter is resolved once before the timing, as a repeated filter would be.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ K = 10
 SHARES = (0.001, 0.01, 0.1, 0.5, 1.0)
 MODES = ("dense", "sparse", "multi", "bm25", "hybrid")
 REAL_MODES = ("multi", "dense", "bm25", "hybrid")
-FIELDS = {"random": "place", "topic": "group", "elsewhere": "group"}  # each of them from 0 to 999
-N_TOPICS = 3  # of each share; clusters differ
-MANY, NONE = 5, 0  # of the best ten within a topic: a question is about it, or elsewhere
+FIELDS = {"random": "place", "topic": "group", "elsewhere": "group"}  # all have values from 0 to 999
+N_TOPICS = 3  # per share, because clusters differ
+MANY, NONE = 5, 0  # of the ten best passages in the topic: the question is about it, or elsewhere
 Query = tuple[str, Embeddings]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Filters of one kind that keep about one share, each with the queries that are asked with it."""
+    """Filters of one kind that keep about the same share, each with its queries."""
 
     kind: str
     share: float
@@ -62,7 +62,7 @@ def search(index: plait.Index, query: Query, mode: str, filter: str | None, *, e
 
 
 class Recall:
-    """The share of the exhaustive answer that is found, under a filter or without any; each is worked out once."""
+    """Recall against the exhaustive answer, with a filter or without; each exhaustive answer is computed once."""
 
     def __init__(self, index: plait.Index) -> None:
         self._index = index
@@ -82,7 +82,7 @@ class Recall:
 
 
 def times(index: plait.Index, case: Case, mode: str, n_rounds: int) -> tuple[float, float]:
-    """The medians without and with the filter, in turn."""
+    """Median times without and with the filter, measured in turn."""
     plain: list[float] = []
     kept: list[float] = []
     for filter, queries in case.asked:

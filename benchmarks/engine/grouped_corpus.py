@@ -1,5 +1,6 @@
-"""A corpus that needs no data, for the benchmarks of changing and filtering an index: documents in groups, with vectors
-near those of their group, weighted terms that the group favours, and texts of words as frequent as a language's."""
+"""A generated corpus for the benchmarks of updates and filters; needs no data. Documents belong to groups: their
+vectors are near those of their group, half of their sparse terms are the group's, and their words follow Zipf's law.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 
 DENSE, MULTI, N_TOKENS, N_GROUPS = 64, 64, 24, 1000
-TERMS, N_TERMS = 5000, 40  # of the sparse strand: in all, of a document
+TERMS, N_TERMS = 5000, 40  # sparse terms: in all, and per document
 VOCABULARY, N_WORDS = 20_000, 100
-BATCH = 2000  # documents of a segment
+BATCH = 2000  # documents per segment
 QUERY_TOKENS, QUERY_TERMS, QUERY_WORDS = 16, 12, 4
 NOISE = 0.8
 
 
 class Corpus:
-    """Documents by number, the same whenever they are asked for; number n is of group n % N_GROUPS."""
+    """Documents by number, the same at every call; document n is in group n % N_GROUPS."""
 
     def __init__(self, seed: int, *, sparse: bool = False) -> None:
         rng = np.random.default_rng(seed)
@@ -47,7 +48,7 @@ class Corpus:
                 "text": text,
                 "n": int(number),
                 "group": int(number) % N_GROUPS,
-                "place": zlib.crc32(str(number).encode()) % 1000,  # from 0 to 999, whatever the group
+                "place": zlib.crc32(str(number).encode()) % 1000,  # from 0 to 999, independent of the group
                 "lang": ("en", "de", "fr")[int(number) % 3],
                 "author": {"name": f"a{int(number) % 500}"},
             }
@@ -58,7 +59,7 @@ class Corpus:
         return documents, Embeddings(dense=dense, sparse=sparse, multi=MultiVectors(multi, offsets))
 
     def queries(self, n_queries: int, first: int = 0, end: int = N_GROUPS) -> list[tuple[str, Embeddings]]:
-        """Texts and vectors of queries of random groups, from `first` to before `end`."""
+        """Texts and vectors of queries about random groups in range(first, end)."""
         rng = np.random.default_rng([self._seed, 77])
         groups = rng.integers(first, end, n_queries)
         dense, multi = _near(rng, self._dense[groups]), _near(rng, self._multi[groups][:, :QUERY_TOKENS])
@@ -80,7 +81,7 @@ class Corpus:
         return [" ".join(f"w{word}" for word in own) for own in chosen]
 
     def _sparse(self, rng: np.random.Generator, groups: NDArray[np.int64], n_terms: int) -> SparseVectors | None:
-        """Half of the terms are the group's, half are any."""
+        """Half of the terms are the group's, half are random."""
         if self._terms is None:
             return None
         own = rng.permuted(self._terms[groups], axis=1)[:, : n_terms // 2]
@@ -105,7 +106,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 
 
 def add(index: plait.Index, corpus: Corpus, first: int, n_documents: int, *, merge: bool = True) -> tuple[float, float]:
-    """Adds documents in batches; the time of plait alone, by the clock and of the processor."""
+    """Adds documents in batches; returns plait's wall time and CPU time."""
     total = cpu = 0.0
     for start in range(first, first + n_documents, BATCH):
         documents, embeddings = corpus.batch(np.arange(start, min(start + BATCH, first + n_documents)))

@@ -1,4 +1,4 @@
-"""What a run was made on."""
+"""The machine of a run, for the report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"
 
 
 def processor_times() -> tuple[int, int]:
-    """Time that was taken by other machines on the same processors, and all time, in ticks since the start; zeros where
-    the system does not tell."""
+    """Ticks since boot that other virtual machines took from these processors (steal), and all ticks; zeros where the
+    system does not report them."""
     path = Path("/proc/stat")
     if not path.exists():
         return 0, 0

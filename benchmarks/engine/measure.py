@@ -1,7 +1,7 @@
-"""Building indexes once, and asking all engines in turns.
+"""Builds each index once, then queries all engines in turn.
 
-Every worker stays up for the whole run. A round asks the first setting of each engine, then the second of each, and so
-on; what disturbs the machine for a while then disturbs neighbours alike, and medians over rounds leave it out.
+Every worker runs for the whole benchmark. A round queries the first setting of each engine, then the second of each,
+and so on. A disturbance of the machine then affects all engines, and medians over rounds remove it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from benchmarks.engine.worker import Worker, WorkerError
 
 OPEN_LIMIT = 600.0  # seconds
 WARM, WARM_SLOW = 50, 5  # queries
-FEWEST = 20  # queries that a setting must answer within its time; fewer say nothing about recall
+FEWEST = 20  # queries that a setting must answer in time; fewer say nothing about recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """What one run is told."""
+    """The options of one run."""
 
     corpus: Corpus
     cache: Path
@@ -50,7 +50,7 @@ class RunConfig:
 
 @dataclass(slots=True)
 class Point:
-    """One setting of one variant, as it is measured round after round."""
+    """One setting of one variant, measured in every round."""
 
     settings: Settings
     seconds: list[list[float]] = field(default_factory=list)  # by round, by query
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass(slots=True)
 class Entry:
-    """A variant with all that came of it."""
+    """A variant and its results."""
 
     variant: Variant
     built: dict[str, Any]
@@ -72,7 +72,7 @@ class Entry:
 
 
 def run(config: RunConfig, variants: Sequence[Variant]) -> dict[str, Any]:
-    """Everything that was measured, as one record."""
+    """Runs everything and returns it as one record."""
     queries = read_queries(config.corpus.folder)
     order = queries.order()
     n_vectors = config.corpus.n_vectors()
@@ -107,12 +107,12 @@ def run(config: RunConfig, variants: Sequence[Variant]) -> dict[str, Any]:
 
 
 def build(config: RunConfig, variant: Variant, home: Path) -> dict[str, Any]:
-    """What building the variant's index took, now or when it was built; or the error that it ended with."""
+    """Time and size of the variant's index, from this build or an earlier one; or the error that ended the build."""
     index = home / variant.index_name
     kept = index.with_suffix(".json")
     if kept.exists():
         built: dict[str, Any] = json.loads(kept.read_text())
-        # A build that ran out of time is tried again when it is given more.
+        # A build that timed out is tried again with a longer limit.
         if "error" not in built or built["limit"] >= config.build_limit:
             return built
     say(f"building {variant.index_name}")
@@ -182,7 +182,7 @@ def _measure(config: RunConfig, entry: Entry, point: Point, order: NDArray[np.in
             limit=20 * config.search_limit,
         )
     except WorkerError as error:
-        # The worker is gone: its later settings cannot be asked, its earlier ones stand.
+        # The worker has died: its remaining settings are skipped, earlier results stay.
         point.error = entry.error = f"search: {error}"
         say(f"  {entry.variant.name} {point.settings}: {error}")
         return
@@ -199,7 +199,7 @@ def _record(entry: Entry, true: NDArray[np.int64], config: RunConfig, n_vectors:
     record: dict[str, Any] = {"name": variant.name, "engine": variant.engine, "build": entry.built}
     record |= {"opened": entry.opened, "error": entry.error}
     if "disk_bytes" in entry.built:
-        # An engine that keeps more than vectors says what these take.
+        # An engine that stores more than vectors reports the bytes of the vectors.
         own = entry.built.get("bytes_a_vector") or entry.built["disk_bytes"] / n_vectors
         record["bytes_a_vector"] = own + variant.beside
     points = [measured(point, true, config.k) for point in entry.points if point.seconds and point.ids is not None]

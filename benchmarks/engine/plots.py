@@ -1,7 +1,7 @@
-"""Pictures of a report: recall against time, one picture for each run, as PNG and SVG.
+"""Plots of a report: recall against time, one PNG and one SVG for each run.
 
-Read in print, in grey and by those who see few colours: the palette is Okabe and Ito's, each engine has its own marker
-and line besides, and its name stands beside the end of its curve.
+They must be readable in print, in grey and with colour blindness: the palette is that of Okabe and Ito, every engine
+has its own marker and line style, and its name stands at the end of its curve.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STYLES = {
     "torch": ("#000000", "X", ":"),
     "numpy": ("#777777", "*", ":"),
 }
-LOWEST_RECALL = 0.4  # below it, nobody would choose an engine
+LOWEST_RECALL = 0.4  # lower recalls are not shown
 
 
 def draw(report: dict[str, Any], folder: Path) -> list[Path]:
-    """The files written."""
+    """Draws all plots and returns their files."""
     folder.mkdir(parents=True, exist_ok=True)
     return [file for run in report["runs"] for file in _draw(run, folder)]
 
@@ -61,7 +61,7 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
     low, high = axes.get_xlim()
     axes.set_xlim(low, high * 8)  # room for the names
     heights = spread([recall for _, recall, _, _ in labels])
-    column = 1.4 * max(time for time, _, _, _ in labels)  # beyond every point, so that no name covers one
+    column = 1.4 * max(time for time, _, _, _ in labels)  # to the right of every point, so that no name covers one
     for (time, recall, name, colour), height in zip(labels, heights, strict=True):
         axes.annotate(
             name, (time, recall), xytext=(column, height), color=colour, va="center", fontsize=8,
@@ -74,7 +74,7 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def spread(heights: list[float], gap: float = 0.022) -> list[float]:
-    """Heights for names, near those given and at least `gap` apart, from the top down."""
+    """Heights for labels: near the given ones and at least `gap` apart, from the top down."""
     order = sorted(range(len(heights)), key=lambda place: -heights[place])
     placed = list(heights)
     above = 1.02 + gap

@@ -1,4 +1,7 @@
-"""Recall against latency: fronts, and the latency of an engine at a recall that it may not have been measured at."""
+"""Tables of a report for the terminal and for a documentation page: latency at recall levels, ratios, builds, failures.
+
+Latency at a recall is read from the front: the measured points that no other point beats in both recall and time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Front = list[tuple[float, float]]  # (recall, milliseconds), both rising
 
 
 def front(points: Sequence[dict[str, Any]], by: str = "p50") -> Front:
-    """The points that no other beats in both recall and time; `by` is p50, or processor."""
+    """The points that no other beats in both recall and time; `by` is "p50" or "processor"."""
     kept: Front = []
     for point in sorted(points, key=lambda point: (point[by], -point["recall"])):
         if not kept or point["recall"] > kept[-1][0]:
@@ -24,10 +27,10 @@ def front(points: Sequence[dict[str, Any]], by: str = "p50") -> Front:
 
 
 def measure_of(run: dict[str, Any]) -> str:
-    """What a run is judged by: p50, or processor time where other work disturbed a run of one thread.
+    """The time that a run is judged by: p50, or CPU time if other load disturbed a run of one thread.
 
-    A short query fits between two turns of a busy processor and a long one does not, so that the clock would flatter
-    the faster engine. One engine works at a time: a load well above its threads is others' work.
+    A short query fits between two time slices of a busy processor and a long one does not, so wall time would favour
+    the faster engine. One engine runs at a time: a load well above its threads comes from other work.
     """
     return "processor" if run["threads"] == 1 and is_busy(run) else "p50"
 
@@ -37,10 +40,10 @@ def is_busy(run: dict[str, Any]) -> bool:
 
 
 def latency_at(curve: Front, level: float) -> float | None:
-    """Milliseconds for a recall of at least `level`; None if the front never gets there.
+    """Milliseconds for a recall of at least `level`; None if the front never reaches it.
 
-    Between two measured points the logarithm of the time is taken to be linear. Below the first point it is that
-    point's: nothing faster was measured.
+    Between two points, the logarithm of the time is interpolated. Below the first point, its time is used: nothing
+    faster was measured.
     """
     before: tuple[float, float] | None = None
     for recall, milliseconds in curve:
@@ -63,8 +66,8 @@ def title(run: dict[str, Any]) -> str:
 
 
 def latency_rows(run: dict[str, Any]) -> Rows:
-    """A header and a row for each variant: its time in ms at each level, "never" where it does not get there, and
-    "unknown" where a setting that was too slow to measure might."""
+    """A header, then one row per variant: milliseconds at each level; "never" if it does not reach the level, "unknown"
+    if a setting that was too slow to measure might."""
     by = measure_of(run)
     rows = [["engine", "bytes a vector", *(f"recall {level:g}" for level in LEVELS), "highest recall"]]
     for variant in run["variants"]:
@@ -76,8 +79,8 @@ def latency_rows(run: dict[str, Any]) -> Rows:
 
 
 def ratio_rows(run: dict[str, Any]) -> Rows:
-    """How many times longer each other engine takes than plait's best index at that recall, and than its best index
-    that is no larger than theirs. Below 1, the other is faster."""
+    """How many times longer each other engine takes than the best plait index at that recall, and than the best plait
+    index that is no larger than theirs. Below 1 the other engine is faster."""
     by = measure_of(run)
     ours = [variant for variant in run["variants"] if is_plait(variant) and variant["points"]]
     rows = [["engine", "beside", *(f"recall {level:g}" for level in LEVELS)]]
@@ -97,7 +100,7 @@ def ratio_rows(run: dict[str, Any]) -> Rows:
 
 
 def build_rows(run: dict[str, Any]) -> Rows:
-    """An index that its engine did not build has no time of building; `notes` says how it was made."""
+    """Build time and size. An index that its engine did not build has no time; `notes` says how it was built."""
     rows = [["engine", "build s", "processor s", "peak MB", "disk MB", "bytes a vector", "MB while searching"]]
     for variant in run["variants"]:
         built, opened = variant["build"], variant["opened"]
@@ -114,14 +117,14 @@ def build_rows(run: dict[str, Any]) -> Rows:
 
 
 def notes(run: dict[str, Any]) -> list[str]:
-    """What an engine's rows do not say of its index."""
+    """What the tables do not say about an index."""
     return [
         f"{variant['name']}: {variant['build']['note']}" for variant in run["variants"] if "note" in variant["build"]
     ]
 
 
 def failures(run: dict[str, Any]) -> list[str]:
-    """What has no place in the tables, and why."""
+    """Variants that are not in the tables, and why."""
     lines = [f"{variant['name']}: {variant['error']}" for variant in run["variants"] if variant["error"]]
     return lines + [
         f"{variant['name']} {point['settings']}: {point['queries']} queries in its time, p50 {cell(point['p50'])} ms"
@@ -131,8 +134,8 @@ def failures(run: dict[str, Any]) -> list[str]:
 
 
 def is_plait(variant: dict[str, Any]) -> bool:
-    """plait's engine with the best instruction set; a forced one, or a call with documents, is a row but no measure
-    for others."""
+    """plait's engine with the best instruction set. A forced instruction set, or a call that loads documents, is a row
+    but not a baseline."""
     return variant["engine"] == "plait" and "," not in variant["name"]
 
 

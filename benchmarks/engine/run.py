@@ -1,14 +1,14 @@
-"""Multi-vector engines side by side, on the same vectors: recall of the exact top ten against time.
+"""Multi-vector engines side by side on the same vectors: recall of the exact top ten against time.
 
     python -m benchmarks.embed --data wikipassages --cache vectors --passages 15000
     python -m benchmarks.engine.run --vectors vectors --passages 15000 --cache indexes --json engine.json \\
         --python fast-plaid=plaid/bin/python --python xtr-warp-rs=plaid/bin/python --python faiss=other/bin/python
 
-Each engine runs in an interpreter of its own, given with --python; docs/performance.md says how to make them. An engine
-that has none, or that fails, is in the report with its error. Indexes are kept under --cache and used again. Two
-engines multiply in float16 to build, and take hours where the processor does not; with --quick-rivals their indexes are
-made by rivals/quick.py, and the report says so in the place of a time. With --plots and --page the report becomes
-pictures and a page; --from makes them from a report of before.
+Each engine runs in its own interpreter, given with --python; docs/measurements/engine.md says how to make them. An
+engine without one, or one that fails, appears in the report with its error. Indexes are saved under --cache. Two
+engines build with float16 products and take hours on a processor without them; with --quick-rivals this benchmark
+writes their indexes (rivals/residual_maker.py), and the report says so. --plots and --page turn the report into plots
+and fill a page; --from reads an earlier report instead of measuring.
 """
 
 from __future__ import annotations
@@ -48,34 +48,36 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vectors", type=Path, help="a folder of embeddings.py or extend.py")
+    parser.add_argument("--vectors", type=Path, help="a folder of benchmarks.embed or benchmarks.engine.extend")
     parser.add_argument("--passages", type=int, default=15_000)
-    parser.add_argument("--cache", type=Path, help="where indexes and true answers are kept")
+    parser.add_argument("--cache", type=Path, help="a folder for indexes and exact answers")
     parser.add_argument("--data", type=Path, help="a BEIR folder with the passages' texts, for plait's catalogue")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help=f"of {', '.join(MODULES)}")
-    parser.add_argument("--only", nargs="+", help="variants whose names start so; all if left out")
-    parser.add_argument("--quick-rivals", action="store_true", help="make the indexes of fast-plaid and xtr-warp-rs")
-    parser.add_argument("--targets", nargs="*", default=[], help="instruction sets to force plait to as well")
+    parser.add_argument("--only", nargs="+", help="prefixes of variant names; all variants by default")
+    parser.add_argument(
+        "--quick-rivals", action="store_true", help="write the indexes of fast-plaid and xtr-warp-rs here"
+    )
+    parser.add_argument("--targets", nargs="*", default=[], help="also force plait to these instruction sets")
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--build-threads", type=int, default=2)
     parser.add_argument("--queries", type=int, default=300)
-    parser.add_argument("--slow-queries", type=int, default=100, help="for engines that take long")
+    parser.add_argument("--slow-queries", type=int, default=100, help="queries for slow engines")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--build-limit", type=float, default=1800, help="seconds")
     parser.add_argument("--search-limit", type=float, default=60, help="seconds for one setting in one round")
-    parser.add_argument("--cpus", type=int, nargs="+", help="pin the engines to these while they search")
-    parser.add_argument("--json", type=Path, help="where to write the report")
-    parser.add_argument("--from", type=Path, nargs="+", dest="reports", help="reports to show; nothing is measured")
-    parser.add_argument("--plots", type=Path, help="a folder for pictures; needs matplotlib")
-    parser.add_argument("--page", type=Path, help="a page to fill in, such as docs/performance.md")
+    parser.add_argument("--cpus", type=int, nargs="+", help="pin the engines to these processors while they search")
+    parser.add_argument("--json", type=Path, help="write the report to this file")
+    parser.add_argument("--from", type=Path, nargs="+", dest="reports", help="show these reports; measure nothing")
+    parser.add_argument("--plots", type=Path, help="write plots to this folder; needs matplotlib")
+    parser.add_argument("--page", type=Path, help="fill in this page, such as docs/measurements/engine.md")
     arguments = parser.parse_args()
     if not arguments.reports and (arguments.vectors is None or arguments.cache is None):
-        parser.error("--vectors and --cache are needed to measure, or --from to show what was measured")
+        parser.error("give --vectors and --cache to measure, or --from to show earlier reports")
     return arguments
 
 
 def measured(arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
-    """One run. plait and NumPy have this interpreter if they are given no other."""
+    """One run. plait and NumPy use this interpreter unless another is given."""
     pythons = {"plait": sys.executable, "numpy": sys.executable}
     for given in arguments.python:
         engine, _, path = given.partition("=")
@@ -106,7 +108,7 @@ def measured(arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
 
 
 def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several reports as one; they must be of one machine."""
+    """Several reports of one machine as one."""
     for report in reports[1:]:
         if report["machine"] != reports[0]["machine"]:
             sys.exit("these reports are of different machines; show them one at a time")

@@ -1,11 +1,11 @@
-"""Sparse search beside others: the same impacts, the same queries, one thread, exact top k.
+"""Sparse search against other libraries: the same impacts and queries, one thread, exact top k.
 
     python -m benchmarks.engine.sparse --data wikipassages --cache cache --passages 50000
     python -m benchmarks.engine.sparse --data wikipassages --cache cache --rivals scipy bm25s seismic
 
-Weights are those of BM25 over the word pieces of the bundled tokeniser, since no model is needed for that; the query
-weighs each piece by how often it stands there. Times are of the thread's CPU, so a busy machine disturbs them less.
-The rivals need scipy, bm25s (and numba) and pyseismic-lsr; they get the impacts as plait stores them, as float32.
+Weights are BM25 over the word pieces of the bundled tokenizer, so no model is needed; a query weighs each piece by its
+count. Times are thread CPU time. The rivals need scipy, bm25s (and numba) and pyseismic-lsr; they get the impacts that
+plait stores, as float32.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def approximate(index: Impacts, k: int, reach: float, query: SparseQuery) -> Fou
 
 
 def tokens(data: Path, cache: Path, name: str) -> dict[str, NDArray[Any]]:
-    """Word pieces of each text and how often they stand there."""
+    """The word pieces of each text, and their counts."""
     file = cache / f"{data.name}-{name}.npz"
     if not file.exists():
         from tokenizers import Tokenizer
@@ -152,7 +152,7 @@ def recall(found: list[Found], exact: list[Found]) -> float:
 
 
 def loss(rows: SparseVectors, queries: list[SparseQuery], exact: list[Found], k: int) -> None:
-    """Of the k best by the weights as they were, the share that the stored impacts keep."""
+    """Recall of the stored impacts: the share of the k best by unrounded weights that they keep."""
     by_weights = scipy_search(rows_by_term(rows), len(rows), k)
     true = [by_weights(query) for query in queries[:100]]
     for at in (10, k):
@@ -218,7 +218,7 @@ def of_bm25s(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
 
 
 def of_numba(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
-    """bm25s by its compiled backend."""
+    """bm25s with its compiled backend."""
     from bm25s.numba.retrieve_utils import _retrieve_numba_functional as retrieve  # type: ignore[import-not-found]
 
     weights, rows, offsets = stored_by_term(index)

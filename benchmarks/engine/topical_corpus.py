@@ -1,5 +1,6 @@
-"""Real passages with topics, for the benchmark of filters: vectors of a cache that `embeddings.py` made, texts of the
-data it was made from, and for each passage the cluster of its dense vector among 10, 100 and 1,000."""
+"""Real passages with topics, for the benchmark of filters: the vectors of a `benchmarks.embed` cache, the texts of its
+data, and for each passage the cluster of its dense vector among 10, 100 and 1,000.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ Query = tuple[str, Embeddings]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A filter that keeps about one topic, and what it keeps."""
+    """A filter that keeps about one topic, and the passages that it keeps."""
 
     filter: str
     ids: frozenset[str]
@@ -47,7 +48,7 @@ class Passages:
         return len(self._dense)
 
     def build(self, path: Path) -> None:
-        """The index, compacted, as `plait compact` makes it without being told anything."""
+        """The index, compacted with default options."""
         lines = read_lines(self._data / "corpus.jsonl")
         spec = EmbeddingSpec(dense=self._dense.shape[1], multi=self._vectors.values.shape[1])
         with plait.open(path, create=True, spec=spec, n_threads=1) as index:
@@ -60,7 +61,7 @@ class Passages:
             index.compact()
 
     def _document(self, number: int, line: dict[str, str]) -> dict[str, Any]:
-        place = zlib.crc32(str(number).encode()) % 1000  # from 0 to 999, whatever it is about
+        place = zlib.crc32(str(number).encode()) % 1000  # from 0 to 999, independent of the topic
         topics = {f"topic{n}": int(own[number]) for n, own in self._topics.items()}
         title, text = line.get("title") or "", line["text"]
         return {"id": f"p{number}", "title": title, "text": text, "place": place, **topics}
@@ -73,7 +74,7 @@ class Passages:
         )
 
     def topics(self, share: float, n_topics: int) -> list[Topic]:
-        """Topics that keep about this share: clusters of the nearest size, or of several as many as are needed."""
+        """Topics that keep about this share: clusters of the nearest size, or unions of several."""
         n = min(self._topics, key=lambda n: abs(np.log(n * min(share, 0.1))))
         own = self._topics[n]
         sizes = np.bincount(own, minlength=n)

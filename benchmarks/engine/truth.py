@@ -1,4 +1,4 @@
-"""The true answers: every passage scored in float32, the hundred best kept. Worked out once for each corpus."""
+"""The exact answers: every passage scored in float32, the best hundred saved. Computed once for each corpus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEPTH = 100
 def truth(
     corpus: Corpus, queries: Queries, numbers: NDArray[np.int64], cache: Path, *, n_threads: int
 ) -> NDArray[np.int64]:
-    """(queries, 100) passages, best first, for the queries named; equal scores in the order of the passages."""
+    """(queries, 100) passage numbers, best first; ties in passage order."""
     file = cache / "truth.npz"
     known: dict[int, NDArray[np.int64]] = {}
     if file.exists():
@@ -33,7 +33,7 @@ def truth(
 
 
 def _best(corpus: Corpus, queries: Queries, numbers: list[int], n_threads: int) -> NDArray[np.int64]:
-    """One pass over the corpus, whatever its size: the best so far of each query are kept."""
+    """One pass over the corpus that keeps each query's best so far."""
     ids = np.zeros((len(numbers), 0), np.int64)
     scores = np.zeros((len(numbers), 0), np.float32)
     first = 0
@@ -54,6 +54,6 @@ def _best(corpus: Corpus, queries: Queries, numbers: list[int], n_threads: int) 
 
 
 def recall(found: NDArray[np.int64], true: NDArray[np.int64], k: int) -> float:
-    """The mean share of the true k best that are among the k found; rows of both are the same queries."""
+    """The mean share of the true k best among the k found; both have one row per query."""
     hits = [len(np.intersect1d(row[:k], own[:k])) for row, own in zip(found, true, strict=True)]
     return float(np.mean(hits)) / k

@@ -1,10 +1,10 @@
-"""What changing an index costs, as ratios: deleting one document in ten against building them all, and searching before
-and after an addition of one in a hundred is merged. Vectors are synthetic, so it needs no data.
+"""Cost of changing an index, as ratios: deleting one document in ten against building them all, and search time before
+and after an addition of one in a hundred is merged. Vectors are generated, so it needs no data.
 
     python -m benchmarks.engine.updates --documents 100000 --out updates.json
 
-Ratios, not seconds: each is of two things measured in the same run. Searches of the states compared are made in turn,
-each of them on an index of its own, and a ratio is one of medians. `filters.py` has what filters cost.
+Both parts of a ratio are medians from the same run. The states that are compared are separate indexes, searched in
+turn. `benchmarks.engine.filters` measures filters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plait.embeddings import Embeddings
 Query = tuple[str, Embeddings]
 K = 10
 MODES = ("dense", "multi", "bm25", "hybrid")
-N_PARTS = 5  # segments that an addition comes in
+N_PARTS = 5  # segments of the addition
 STATES = ("before", "apart", "merged")
 
 
@@ -54,8 +54,8 @@ def measure(folder: Path, n_documents: int, n_queries: int, n_rounds: int) -> di
 
 
 def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) -> dict[str, float]:
-    """One in a hundred more: the time of a search with it as small segments, and with all merged, over that without.
-    And the recall of each."""
+    """Adds one document in a hundred: search time with the addition as small segments, and with all merged, over the
+    time without; and the recall of each."""
     told = {}
     with ExitStack() as stack:
         indexes = {state: stack.enter_context(plait.open(path, n_threads=1)) for state, path in paths.items()}
@@ -66,7 +66,7 @@ def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) ->
                     order = np.roll(list(indexes), turn + number)
                     for state in order:
                         spent[state].append(seconds(partial(search, indexes[state], query, mode), time.process_time))
-            # The first round reads what was not in memory.
+            # Warm-up: the first round reads files into memory.
             medians = {state: median(own[len(queries) :]) for state, own in spent.items()}
             told[f"{mode}_ms"] = 1000 * medians["before"]
             told[f"{mode}_before_merge"] = medians["apart"] / medians["before"]
@@ -81,7 +81,7 @@ def search(index: plait.Index, query: Query, mode: str, *, exact: bool = False) 
 
 
 def recall(index: plait.Index, queries: Sequence[Query], mode: str) -> float:
-    """The share of what an exhaustive search of the same state finds."""
+    """Recall against an exhaustive search of the same state."""
     shares = []
     for query in queries:
         truth = search(index, query, mode, exact=True)
@@ -90,7 +90,7 @@ def recall(index: plait.Index, queries: Sequence[Query], mode: str) -> float:
 
 
 def delete(path: Path, build: float, build_cpu: float) -> dict[str, Any]:
-    """One document in ten, chosen at random."""
+    """Deletes one random document in ten."""
     with plait.open(path, n_threads=1) as index:
         n_documents = len(index)
         gone = [f"d{number}" for number in np.random.default_rng(1).permutation(n_documents)[: n_documents // 10]]

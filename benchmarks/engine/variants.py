@@ -1,7 +1,7 @@
-"""What is compared: each engine as it can be built, with the settings that its curve is made of.
+"""The variants that are compared: every engine with its builds, and the settings of its curve.
 
-Settings go from fast to thorough along the engine's own knobs. Those of other engines span from below their defaults
-to where more of the same brings nothing; where a library chooses for itself, that choice is one of the points.
+Settings go from fast to thorough. For other engines they range from below the defaults to where recall no longer rises;
+where a library chooses a setting itself, that choice is one point.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One curve. Those with the same engine and build share an index."""
+    """One curve. Variants with the same engine and build share an index."""
 
     name: str
-    engine: str  # a file of rivals/
+    engine: str  # a module of rivals/
     build: Mapping[str, Any]
     sweep: Sequence[Settings]
-    slow: bool = False  # asked fewer queries
-    open: Mapping[str, Any] | None = None  # options of opening that are not of the build
-    beside: int = 0  # bytes a vector that a search reads and the index does not hold
+    slow: bool = False  # gets fewer queries
+    open: Mapping[str, Any] | None = None  # options for opening the index, not for building it
+    beside: int = 0  # bytes per vector that a search reads from outside the index
 
     @property
     def index_name(self) -> str:
@@ -41,9 +41,8 @@ MODULES = {
     "numpy": "numpy_exhaustive",
 }
 
-# n_probe, n_candidates, n_code_scored, n_rescored. More cells a row bring little once the first few were read: what limits recall is
-# how many items get their codes read, and close to 1 how many get their fine codes read. Where n_code_scored is n_candidates,
-# what many cells found goes to its codes at once.
+# n_probe, n_candidates, n_code_scored, n_rescored. After the first few cells, more cells add little: recall is limited
+# by n_code_scored, and close to 1 by n_rescored. With n_code_scored = n_candidates the centroid stage keeps everything.
 PROBES = [
     (4, 200, 48, 16),
     (8, 300, 64, 20),
@@ -71,29 +70,30 @@ PROBES = [
 
 
 def probes(level: str = "engine") -> list[Settings]:
-    """plait's curve."""
+    """The settings of plait's curve."""
     names = ("n_probe", "n_candidates", "n_code_scored", "n_rescored")
     return [{"level": level, **dict(zip(names, numbers, strict=True))} for numbers in PROBES]
 
 
 EXACT: Settings = {"level": "exact"}
+TWO_BIT = {"bits": 2, "keep_8bit": True}
 
 
 def variants(targets: Sequence[str], *, quick: bool = False) -> list[Variant]:
-    """All of them; two of plait's once more for each instruction set that is named. With `quick`, the indexes that
-    take others hours to build are made by rivals/quick.py."""
+    """All variants; two of plait are repeated for each named instruction set. With `quick`, slow-to-build indexes of
+    other engines are written by rivals/residual_maker.py."""
     made = {"quick": True} if quick else {}
     return [
         *(
             Variant(f"plait {bits}-bit", "plait", {"bits": bits, "keep_8bit": False}, [*probes(), EXACT])
             for bits in (1, 2, 4)
         ),
-        Variant("plait 2-bit + fine", "plait", {"bits": 2, "keep_8bit": True}, [*probes(), EXACT]),
-        Variant("plait 2-bit + fine, call", "plait", {"bits": 2, "keep_8bit": True}, probes("call")),
+        Variant("plait 2-bit + 8-bit", "plait", TWO_BIT, [*probes(), EXACT]),
+        Variant("plait 2-bit + 8-bit, call", "plait", TWO_BIT, probes("call")),
         *(
             Variant(f"plait {name}, {target}", "plait", build, probes(), open={"target": target})
             for target in targets
-            for name, build in (("2-bit + fine", {"bits": 2, "keep_8bit": True}), ("4-bit", {"bits": 4, "keep_8bit": False}))
+            for name, build in (("2-bit + 8-bit", TWO_BIT), ("4-bit", {"bits": 4, "keep_8bit": False}))
         ),
         *(
             Variant(f"fast-plaid {nbits}-bit", "fast-plaid", {"nbits": nbits, **made}, PLAID, slow=True)
@@ -127,8 +127,8 @@ PLAID: list[Settings] = [
     {"n_ivf_probe": n_probe, "n_full_scores": n_full}
     for n_probe, n_full in [(1, 64), (2, 256), (4, 512), (8, 1024), (8, 4096), (16, 4096), (32, 8192)]
 ]
-# Left to itself the library has a t_prime, from which it guesses what was not read, for the few cells that it would
-# choose. With more cells a larger one finds more; from 5,000 to 400,000 were tried.
+# The library's default t_prime, which imputes the scores of unread vectors, suits the few cells of its default nprobe.
+# With more cells a larger t_prime has more recall; values from 5,000 to 400,000 were tried.
 WARP: list[Settings] = [
     {},
     *({"nprobe": n_probe} for n_probe in (1, 2, 4, 8, 16, 32)),

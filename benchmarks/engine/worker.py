@@ -1,4 +1,4 @@
-"""The side of the worker protocol that asks; `rivals/serve.py` is the other."""
+"""The client of an engine process; `rivals/serve.py` is the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# Each of these is read by some library when it is loaded; what none of them reads is told to the engine itself.
+# Libraries read these variables when they are loaded; an engine that reads none gets the number as an option.
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -23,11 +23,11 @@ THREADS = (
 
 
 class WorkerError(Exception):
-    """An engine could not do what it was asked; the message is its own."""
+    """An engine failed; the message is its own."""
 
 
 class Worker:
-    """One engine in a process of its own, up until it is closed."""
+    """One engine in its own process, until it is closed."""
 
     def __init__(self, python: str, module: str, *, threads: int, log: Path, cpus: list[int] | None) -> None:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -45,7 +45,7 @@ class Worker:
                 raise WorkerError(f"{python} does not start: {error}") from error
 
     def ask(self, question: dict[str, Any], *, limit: float) -> dict[str, Any]:
-        """The answer; a worker that takes longer than `limit` seconds is ended."""
+        """Sends a request and returns the answer; a worker that takes longer than `limit` seconds is killed."""
         process, late = self._process, threading.Event()
 
         def end() -> None:
@@ -67,7 +67,7 @@ class Worker:
         if late.is_set():
             raise WorkerError(f"not done after {limit:g} seconds")
         if not line:
-            last = self._log.read_text().strip().splitlines()[-1:] or ["nothing was said"]
+            last = self._log.read_text().strip().splitlines()[-1:] or ["no message"]
             raise WorkerError(f"the process ended: {last[0]}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

@@ -1,6 +1,8 @@
-"""How long MaxSim takes for each document row: every instruction set, against NumPy. Run: python -m benchmarks.kernels.maxsim
+"""Time of MaxSim per document row: every instruction set against NumPy.
 
-The ways take turns within a round, so that a busy machine slows them alike; medians of processor time are shown. NumPy
+    python -m benchmarks.kernels.maxsim
+
+The methods take turns within a round, so other load slows all of them; medians of CPU time are printed. NumPy
 multiplies all rows by the query at once and takes maxima with `reduceat`.
 """
 
@@ -22,7 +24,7 @@ from plait.scoring.maxsim import maxsim
 
 
 def numpy_maxsim(query: NDArray[np.float32], documents: MultiVectors) -> NDArray[np.float32]:
-    """Documents here have at least one row each: `reduceat` has no answer for an empty stretch."""
+    """Every document must have a row: `reduceat` has no answer for an empty segment."""
     products = documents.values.astype(np.float32, copy=False) @ query.T
     best = np.maximum.reduceat(products, documents.offsets[:-1], axis=0)
     return np.asarray(best.sum(axis=1), np.float32)
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # NumPy's own threads would make the comparison unfair to one thread; they are fixed when NumPy is loaded.
+    # NumPy reads its number of threads when it is loaded; the comparison is one thread against one.
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         print("note: run with OPENBLAS_NUM_THREADS=1 to give NumPy one thread too")
     main()

@@ -1,9 +1,8 @@
-"""How fast this machine reads memory in order: the limit that a kernel over large data cannot pass.
+"""Sequential read bandwidth of this machine: the limit of a kernel over large data.
 
-Several ways of reading are tried, and the fastest counts, because none of them is sure to keep the memory busy. Time is
-processor time, as for the kernels: a thread that waits for memory uses its processor all the same, and one that waits
-for a processor does not count. Where others keep the machine busy, two threads may seldom run at once, and their figure
-is then too good.
+Several ways of reading are tried and the fastest counts, because none is sure to saturate the memory. Time is CPU time,
+as for the kernels: a thread that waits for memory uses CPU time, one that waits for a processor does not. On a busy
+machine two threads may rarely run at once, and the figure is then too high.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ WAYS: tuple[Read, ...] = (
 
 
 def read_gb_per_second(n_threads: int, *, n_bytes: int = 1 << 28, n_rounds: int = 5) -> float:
-    """Each thread reads n_bytes of its own, far more than caches hold; the best round of the best way, for them all."""
+    """Every thread reads n_bytes, far more than the caches hold; the best round of the best way, all threads
+    together."""
     parts = [np.zeros(n_bytes // 8, np.uint64) + number for number in range(n_threads)]
 
     def rate(way: Read, part: NDArray[np.uint64]) -> float:

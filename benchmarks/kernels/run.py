@@ -1,9 +1,11 @@
-"""What the kernels cost: every instruction set, against NumPy and NumKong. Run: python -m benchmarks.kernels
+"""Time of the kernels: every instruction set against NumPy and NumKong.
 
-The ways take turns within a round, so that a busy machine slows them alike; medians of processor time are shown, of one
-thread. The last column is how far the best is from the limit of memory: how many times longer it takes than reading its
-stored data and writing its results in order, at the speed measured in the same run. Below 1, the data was in a cache.
-NumKong is timed where it is installed (pip install numkong).
+    python -m benchmarks.kernels.run
+
+The methods take turns within a round, so other load slows all of them; medians of CPU time of one thread are printed.
+The last column compares the best with the memory limit: how many times longer it takes than reading its stored data and
+writing its results sequentially, at the bandwidth measured in the same run. Below 1 the data was in a cache. NumKong is
+timed if it is installed (pip install numkong).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Result:
     kernel: str
     unit: str
     n_bytes: int
-    ns: dict[str, float]  # of each way, for each unit
+    ns: dict[str, float]  # by method, per unit
 
 
 def on_target(target: str, way: Way) -> Way:
@@ -42,7 +44,7 @@ def on_target(target: str, way: Way) -> Way:
 
 def median_seconds(ways: dict[str, Way], n_rounds: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for round_number in range(n_rounds + 1):  # the first warms up, and is left out
+    for round_number in range(n_rounds + 1):  # the first is a warm-up
         for name, way in ways.items():
             start = time.process_time()
             way()
@@ -114,7 +116,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # NumPy's own threads would make the comparison unfair to one thread; they are fixed when NumPy is loaded.
+    # NumPy reads its number of threads when it is loaded; the comparison is one thread against one.
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     main()

@@ -1,7 +1,8 @@
-"""What benchmarks.kernels.run times: each kernel on data of a given size, and others' ways to the same answer.
+"""The tasks of `benchmarks.kernels.run`: each kernel on data of a given size, and other libraries' ways to the same
+answer.
 
-Documents and cells are random, which is harder on caches than real ones. NumPy multiplies in float32, exact for these
-sizes, because its whole-number products are far slower.
+Documents and cells are random, which is harder on caches than real data. NumPy multiplies in float32, which is exact
+for these sizes; its integer products are far slower.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ Way = Callable[[], object]
 
 @dataclass(frozen=True)
 class Task:
-    """One kernel, how many of what it handles, and others' ways to the same, where there are any worth timing."""
+    """One kernel, the number of units that it handles, and the alternatives to time beside it."""
 
     name: str
     unit: str
     n_units: int
-    n_bytes: int  # of stored data and of results, for each unit; what random access adds is not counted
+    n_bytes: int  # stored data and results per unit; the cost of random access is not counted
     kernel: Way
     with_numpy: Way | None
     with_numkong: Way | None = None
@@ -49,7 +50,7 @@ class Sizes:
 
 
 def whole_numbers(rng: np.random.Generator, n_rows: int, dim: int) -> NDArray[np.int8]:
-    """As the codec rounds a query: the largest value of all becomes 127."""
+    """Rounded as the codec rounds a query: the largest absolute value becomes 127."""
     values = rng.standard_normal((n_rows, dim))
     rounded: NDArray[np.int8] = np.rint(values / np.abs(values).max() * 127).astype(np.int8)
     return rounded
@@ -176,7 +177,7 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
 
 
 def fixed_tasks(sizes: Sizes, query: integer.ResidualQuery, rng: np.random.Generator) -> Iterator[Task]:
-    """Documents of 32 rows each, drawn at random from many: once by their bounds, once by their numbers."""
+    """Random documents of 32 rows each: once by offsets, once by document numbers."""
     stride, n_docs = 32, 4 * sizes.n_docs
     n_rows = stride * n_docs
     codes = rng.integers(0, 256, (n_rows, sizes.dim // 4), np.uint8)
@@ -230,7 +231,7 @@ def residual_task(
         return np.maximum.reduceat(scores, np.arange(0, len(some), sizes.rows_per_doc), axis=0).sum(axis=1)
 
     n_rows = len(begins) * sizes.rows_per_doc
-    share = len(some) / n_rows  # NumPy's time is for fewer rows, and is scaled up
+    share = len(some) / n_rows  # NumPy is timed on fewer rows, and its time scaled up
     return Task(
         f"residual_maxsim, {rows.bits} bits",
         "row",
@@ -242,7 +243,7 @@ def residual_task(
 
 
 def float_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
-    """Exact MaxSim. NumKong scores one document a call, from rows packed beforehand, and rounds on the way."""
+    """Exact MaxSim. NumKong scores one document per call, from rows packed beforehand, and rounds."""
     query = rng.standard_normal((sizes.n_query, sizes.dim), np.float32)
     values = rng.standard_normal((sizes.n_candidates * sizes.rows_per_doc, sizes.dim), np.float32)
     offsets = np.arange(sizes.n_candidates + 1) * sizes.rows_per_doc

@@ -1,11 +1,10 @@
-"""Pairs a second of a cross-encoder: plait (int8 and fp32, onnxruntime) beside torch fp32, with the same weights.
+"""Pairs per second of a cross-encoder: plait (int8 and fp32, onnxruntime) against torch fp32 with the same weights.
 
     python -m benchmarks.quality.cross_speed path/to/reranker --data path/to/beir --pairs 256 --threads 2
 
-The reranker is a sequence classifier of transformers, which is exported first. The other side is sentence-transformers'
-CrossEncoder where it is installed, else the same loop in transformers: pairs sorted by length, 32 at a time. They run
-in turns, and the best round of each counts: on a machine that does other work, that is what is left of it. There
-`--cpu-time` is fairer, which counts the processor's time and not the clock's; with one thread they are the same.
+The reranker is a sequence classifier of transformers, which is exported first. The other side is the CrossEncoder of
+sentence-transformers if it is installed, else the same loop in transformers: pairs sorted by length, 32 in a batch.
+They run in turns, and the best round of each counts. On a busy machine `--cpu-time` is fairer: it counts CPU time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Score = Callable[[list[Pair]], NDArray[np.float32]]
 
 
 def read_pairs(data: Path, n: int, seed: int) -> list[Pair]:
-    """Queries and documents at random."""
+    """Random queries and documents."""
     rng = np.random.default_rng(seed)
     documents = list(documents_from([next(data.glob("corpus.jsonl*"))], on_error="skip"))
     queries = list(read_queries(next(data.glob("queries.jsonl*"))).values())

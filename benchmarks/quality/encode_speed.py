@@ -1,10 +1,11 @@
-"""Passages a second: plait's encoder against sentence-transformers with the same weights, length and threads.
+"""Passages per second: plait's encoder against sentence-transformers with the same weights, length and threads.
 
-    python -m benchmarks.quality.encode_speed --data scifact --baseline-python other-venv/bin/python --baseline-model gte-small-hf
+    python -m benchmarks.quality.encode_speed --data scifact --baseline-python other-venv/bin/python \\
+        --baseline-model gte-small-hf
 
-`--data` is a folder with corpus.jsonl or corpus.jsonl.gz. The baseline runs in another interpreter, one that has
-torch and sentence-transformers, on a folder in their layout (`models/scripts/gte_small_to_hf.py` writes it). The two take turns,
-round by round, so that both meet the same load; the medians and their ratio are printed, and kept with --json.
+`--data` is a folder with corpus.jsonl or corpus.jsonl.gz. The baseline runs in another interpreter, which has torch and
+sentence-transformers, on a model folder that `models/scripts/gte_small_to_hf.py` writes. The two take turns, so both
+meet the same load; the medians and their ratio are printed, and saved with --json.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 def read_texts(folder: Path, n_texts: int) -> Iterator[str]:
-    """The first texts of a corpus, titles included."""
+    """The first texts of a corpus, with titles."""
     path = folder / "corpus.jsonl"
     compressed = not path.exists()
     with gzip.open(f"{path}.gz", "rt", encoding="utf-8") if compressed else path.open(encoding="utf-8") as lines:
@@ -120,7 +121,7 @@ def ask(process: subprocess.Popen[str], line: str, *, parse: bool = True) -> Any
 
 
 def rates(rounds: list[list[float]], n_texts: int) -> dict[str, float]:
-    """Passages a second of wall time, and of processor time, which other load disturbs less."""
+    """Passages per second of wall time and of CPU time, which other load disturbs less."""
     wall, used = (statistics.median(times) for times in zip(*rounds, strict=True))
     return {"passages_per_second": round(n_texts / wall, 2), "per_processor_second": round(n_texts / used, 2)}
 

@@ -1,19 +1,18 @@
-"""A model against what it has to beat, on judged sets: BM25, its base's dense vectors, MaxSim over its base's own token
-states, and the model before it.
+"""A model against its baselines on judged sets: BM25, the dense vectors of its base model, MaxSim over the token states
+of its base model, and the previous model.
 
-    python -m benchmarks.quality.encoder --data data --indexes new --before old --base states --sets scifact cranfield cacm
+    python -m benchmarks.quality.encoder --data data --indexes new --before old --base states --sets scifact cranfield
 
 `--indexes` and `--before` are folders with an index of each set (`plait eval --data SET --indexes DIR --model MODEL`
-builds those that are missing), `--base` is a model folder whose multi strand is the base's whole states
-(`models/scripts/build_gte_small.py --projection` with the identity). Those score what `--before` finds, its best 20, because
-whole states of every passage are a large index; that flatters them. Where `--base-indexes` has an index of the set by
-that model, they score every passage. The base's dense vectors are those of `--before`. `--unshared` leaves out queries
-that share a passage with the train split: a model that was trained on it knows what that passage answers.
-`--drop-self` names the sets whose queries are texts of their own corpus (birco-arguana): what has the id of its query
-is no answer to it.
+builds missing ones). `--base` is a model folder whose multi vectors are the whole token states of the base
+(`models/scripts/build_gte_small.py --projection` with the identity). Those rescore the best 20 of `--before`, because
+an index of whole states is large; that favours them. Where `--base-indexes` has an index of the set by that model, they
+score every passage. The base's dense vectors are those of `--before`. `--unshared` leaves out queries that share a
+passage with the train split: a model trained on it knows what that passage answers. `--drop-self` names the sets whose
+queries are texts of their own corpus (birco-arguana): a hit with the id of its query is dropped.
 
-nDCG@10. In the columns before `hybrid`, `<` and `>` say that hybrid is above or below with p < 0.05: paired
-randomisation test over the queries, corrected by Holm for the four of a row.
+nDCG@10. In the columns before `hybrid`, `<` and `>` mean that hybrid is above or below with p < 0.05: paired
+randomisation test over the queries, Holm-corrected for the four of a row.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def main() -> None:
         if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
             with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
                 (runs["base states"],) = found_by_plan(index, judged, ("exhaustive",), drop_self=drop_self).values()
-        means[name], sure[name] = told(runs, judged)
+        means[name], sure[name] = compare_with_hybrid(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
         row(name, len(judged.queries), *(cells.get(run, "") for run in (*RIVALS, *OWN)))
     pairs = [("hybrid", rival) for rival in RIVALS] + [("sparse", "bm25"), ("multi", "dense")]
@@ -82,7 +81,7 @@ def main() -> None:
 
 
 def unshared(judged: Dataset, folder: Path) -> Dataset:
-    """Without the queries that a passage answers which answers a query of the train split too."""
+    """Drops queries with a relevant passage that is also relevant to a query of the train split."""
     if not (folder / "qrels" / "train.tsv").is_file():
         return judged
     seen = {id for own in load_dataset(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
@@ -98,7 +97,7 @@ def unshared(judged: Dataset, folder: Path) -> Dataset:
 def runs_of(
     new: Path, old: Path | None, base: OnnxEncoder | None, judged: Dataset, n_threads: int, *, drop_self: bool
 ) -> dict[str, Run]:
-    """What each finds, by name."""
+    """The runs, by name."""
     with plait.open(new, n_threads=n_threads, read_only=True) as index:
         runs = found_by_plan(index, judged, plans=("bm25", *OWN), drop_self=drop_self)
     if old is None:
@@ -113,7 +112,7 @@ def runs_of(
 
 
 def rescored(base: OnnxEncoder, index: plait.Index, judged: Dataset) -> Run:
-    """MaxSim over whole states of the passages that the index finds."""
+    """MaxSim over whole token states of the passages that the index finds."""
     texts = list(judged.queries.values())
     found = [index.search(text, k=DEPTH) for text in texts]
     passages = sorted({(hit.title or "", hit.text) for hits in found for hit in hits})
@@ -140,8 +139,8 @@ def maxsim(query: Rows, document: NDArray[np.float16]) -> float:
     return float((query.astype(np.float32) @ document.astype(np.float32).T).max(axis=1).sum())
 
 
-def told(runs: dict[str, Run], judged: Dataset) -> tuple[dict[str, float], dict[str, int]]:
-    """The mean of each run, and for each rival 1 where hybrid is surely above it, 2 where it is surely below."""
+def compare_with_hybrid(runs: dict[str, Run], judged: Dataset) -> tuple[dict[str, float], dict[str, int]]:
+    """The mean of each run, and for each baseline 1 if hybrid is significantly above it, 2 if significantly below."""
     means = {run: one.value for run, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
     rivals = {"hybrid": runs["hybrid"], **{name: runs[name] for name in RIVALS if name in runs}}
     differences = compare(rivals, judged.qrels, [MEASURE], baseline="hybrid").differences

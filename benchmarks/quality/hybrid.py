@@ -1,15 +1,14 @@
-"""The default hybrid by stages, beside what encoding the query takes: one thread, medians. And how good it is.
+"""Default hybrid search by stage, against the time of encoding the query: one thread, medians. With --judged, its
+quality too.
 
     python -m benchmarks.quality.hybrid --data wikipassages --vectors vectors --cache cache --index made
-    python -m benchmarks.quality.hybrid --data wikipassages --vectors vectors --cache cache --index made --passages 267610
+    python -m benchmarks.quality.hybrid --data wikipassages --vectors vectors --cache cache --index made \\
+        --passages 267610
 
-Texts and queries are real, and so are the times of BM25 and of encoding, which is by the bundled model. `--vectors` is
-a folder of `embeddings.py`, of any model with a dense and a multi strand: no passage is encoded here. The sparse strand
-has BM25's weights over word pieces, for want of better ones; the bundled model has none, so by default it is left out
-(`sparse=0`). An index that is there already is measured as it is. `--judged` asks all judged queries as well and says
-what nDCG@10 each way to find candidates gives.
-
-Milliseconds are of the processor's time, which other programs on the machine disturb less than the clock's.
+Texts and queries are real, and so are the times of BM25 and of encoding with the bundled model. `--vectors` is a
+`benchmarks.embed` folder of any model with dense and multi vectors: no passage is encoded here. Sparse vectors are BM25
+weights over word pieces, and are excluded by default (`sparse=0`). An existing index is measured as it is. `--judged`
+also runs all judged queries and prints nDCG@10 of each way to find candidates. Milliseconds are CPU time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.evaluate import compare, load_dataset
 
 VOCABULARY = 30_522
-WARM = 20  # queries that are not counted
+WARM = 20  # warm-up queries
 MEASURE = "nDCG@10"
 WAYS: dict[str, dict[str, object]] = {
     "as it is": {},
@@ -71,7 +70,7 @@ def main() -> None:
 
 
 def build(asked: argparse.Namespace) -> None:
-    """Adds the passages a shard at a time, then compacts."""
+    """Adds the passages shard by shard, then compacts."""
     weights = bm25_weights(tokens(asked.data, asked.cache, "corpus"), asked.passages)
     documents = read_lines(asked.data / "corpus.jsonl")
     n_dims = np.load(shard(asked.vectors, "dense", 0), mmap_mode="r").shape[1]
@@ -87,7 +86,7 @@ def build(asked: argparse.Namespace) -> None:
 
 
 def passages(folder: Path, weights: SparseVectors, number: int, n_passages: int) -> Embeddings:
-    """The strands of the first passages of a shard."""
+    """The embeddings of the first passages of a shard."""
     values, lengths = np.load(shard(folder, "values", number)), np.load(shard(folder, "lengths", number))
     offsets = np.concatenate([[0], np.cumsum(lengths[:n_passages], dtype=np.int64)])
     dense = np.load(shard(folder, "dense", number))[:n_passages].astype(np.float32)
@@ -106,7 +105,7 @@ def part(rows: SparseVectors, first: int, n_rows: int) -> SparseVectors:
 
 
 def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Embeddings]]:
-    """Ids, texts, and what the index is asked with."""
+    """Ids, texts and embeddings of the queries."""
     pieces = tokens(asked.data, asked.cache, "queries")
     values, dense = np.load(asked.vectors / "query-values.npy"), np.load(asked.vectors / "query-dense.npy")
     ends = np.cumsum(np.load(asked.vectors / "query-lengths.npy"))
@@ -128,7 +127,7 @@ def settings(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Medians over queries. Each query is encoded right before it is searched for, as it would be."""
+    """Medians over queries. Each query is encoded right before its search."""
     stages: dict[str, list[float]] = {}
     totals, encoding, encoder = [], [], load_model(n_threads=1)
     queries = queries_of(asked)[: asked.queries + WARM]
@@ -160,7 +159,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def judged(asked: argparse.Namespace) -> dict[str, float]:
-    """nDCG@10 over all judged queries whose passages are there, by the way that candidates are found."""
+    """nDCG@10 over all judged queries whose passages are indexed, by the way that candidates are found."""
     qrels = load_dataset(str(asked.data), "test").qrels
     queries = [query for query in queries_of(asked) if query[0] in qrels]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {way: {} for way in WAYS}

@@ -1,12 +1,12 @@
-"""Search in many languages: full text on judged sets, questions of one language on texts of another, and sentences.
+"""Search in many languages: full text on judged sets, questions in one language on texts of another, and sentences.
 
-    python -m benchmarks.quality.languages bm25 --data data --sets scifact jaquad xquad/de@de afriqa/en afriqa/fr@fr+translation
+    python -m benchmarks.quality.languages bm25 --data data --sets scifact jaquad xquad/de@de afriqa/fr@fr+translation
     python -m benchmarks.quality.languages cross --data data/xquad --asked en de zh --corpus en --mode bm25 dense hybrid
-    python -m benchmarks.quality.languages sentences --data data/flores200 --pairs deu_Latn-eng_Latn --mode bm25 dense --model M
+    python -m benchmarks.quality.languages sentences --data data/flores200 --pairs deu_Latn-eng_Latn --mode bm25 dense
 
-A set is a BEIR folder below --data; `@de` gives its index that language, `:dev` names another split than test, and
-`+field` asks with a field of the queries file in the place of their text. `cross` needs folders that share their ids.
-BM25 needs no model, so its indexes have no vectors. Times are of the thread's CPU.
+A set is a BEIR folder below --data; `@de` sets the language of its index, `:dev` names a split other than test, and
+`+field` takes queries from another field of the queries file. `cross` needs folders that share their ids. BM25 needs no
+model, so its indexes have no vectors. Times are thread CPU time.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def bm25(asked: argparse.Namespace) -> None:
 
 
 def cross(asked: argparse.Namespace) -> None:
-    """Questions of each language on texts of each: nDCG@10."""
+    """nDCG@10 of questions in each language on texts of each."""
     row("texts", "mode", *asked.asked)
     for texts in asked.corpus:
         judged = load_dataset(str(asked.data / texts), "test")
@@ -106,7 +106,7 @@ def cross(asked: argparse.Namespace) -> None:
 
 
 def sentences(asked: argparse.Namespace) -> None:
-    """Each sentence is to find its translation: the share that is found first."""
+    """The share of sentences whose translation is found first."""
     row("pair", "sentences", *asked.mode)
     for pair in asked.pairs:
         origin, target = pair.split("-")
@@ -125,7 +125,7 @@ def sentences(asked: argparse.Namespace) -> None:
 def any_index(
     folder: Path, documents: Iterable[Document], asked: argparse.Namespace, language: str | None
 ) -> plait.Index:
-    """With a model where a mode needs it."""
+    """An index, with a model if a mode needs one."""
     if asked.mode == ["bm25"]:
         return text_index(folder, documents, language)
     index = plait.open(folder / "index", create=True, model=asked.model, language=language, n_threads=1)
@@ -134,7 +134,7 @@ def any_index(
 
 
 def text_index(folder: Path, documents: Iterable[Document], language: str | None) -> plait.Index:
-    """An index of words alone."""
+    """An index for full text only."""
     index = plait.open(folder / "index", create=True, spec=plait.EmbeddingSpec(), language=language)
     rest = iter(documents)
     while some := list(itertools.islice(rest, BATCH)):
@@ -159,7 +159,7 @@ def asking_with(judged: Dataset, folder: Path, field: str) -> Dataset:
 
 
 def translations(data: Path, origin: str, target: str) -> Iterable[tuple[str, str]]:
-    """Pairs of sentences from FLORES (one line for all languages) or Tatoeba (pairs with English)."""
+    """Sentence pairs of FLORES (one line for all languages) or Tatoeba (pairs with English)."""
     if (data / "pairs.tsv.gz").exists():
         with gzip.open(data / "pairs.tsv.gz", "rt", encoding="utf-8") as lines:
             for line in lines:
@@ -173,7 +173,7 @@ def translations(data: Path, origin: str, target: str) -> Iterable[tuple[str, st
 
 
 def read_figures(page: Path) -> dict[str, float]:
-    """The column nDCG@10 of a Markdown table whose first column is the set's name."""
+    """The nDCG@10 column of a Markdown table whose first column is the name of the set."""
     figures: dict[str, float] = {}
     place = None
     for line in page.read_text(encoding="utf-8").splitlines():

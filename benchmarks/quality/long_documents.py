@@ -1,11 +1,11 @@
-"""Long documents by their best passage and by their best three, on sets of long documents: MRR@10 and success at 1.
+"""Long documents ranked by their best passage and by their best three: MRR@10 and success at 1.
 
     python -m benchmarks.quality.long_documents --data qmsum-long --documents 30 --index made
     python -m benchmarks.quality.long_documents --data qmsum-long --mode bm25
 
-Encoding is what takes time: a meeting of `qmsum-long` is some 30 passages. With --documents, only so many documents
-that have a query are indexed, and only their queries asked; ranks among fewer documents are better, so compare the
-lines of one run and not of two. BM25 needs no model and takes the whole set.
+Encoding takes the time: a meeting of `qmsum-long` has some 30 passages. --documents limits the index to that many
+documents with a query, and the queries to theirs. Ranks among fewer documents are better, so compare lines of one run
+only. BM25 needs no model and takes the whole set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.Index:
-    """The index at the path, made if it is not there."""
+    """The index at the path; built if there is none."""
     only_words = asked.mode == ["bm25"]
     if (path / "catalogue.sqlite").exists():
         return plait.open(path, n_threads=asked.threads)
@@ -75,7 +75,7 @@ def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.I
 
 
 def rank(index: plait.Index, text: str, answer: str, mode: str, options: dict[str, object]) -> int:
-    """Where the answer stands among ten; 0 if it does not."""
+    """The rank of the answer among ten; 0 if it is not there."""
     ids = [hit.id for hit in index.search(text, 10, mode=mode, options=options)]
     return ids.index(answer) + 1 if answer in ids else 0
 

@@ -1,12 +1,12 @@
-"""All plans of an index on judged sets, and whether weaving beats the best single strand by more than chance.
+"""All search modes of an index on judged sets, and whether hybrid beats the best single kind by more than chance.
 
     python -m benchmarks.quality.modes --data data --indexes indexes --sets scifact cranfield cacm npl boolq medquad
 
-`INDEXES/SET` is the index of each set: `plait eval --data SET --indexes INDEXES` builds those that are missing. Queries
-are encoded once for all plans. A plan that needs a strand which the index does not have is left out of its row.
-`+` and `-` say that a plan differs from the best single strand of its row (in brackets) with p < 0.05: paired
-randomisation test, corrected by Holm for the number of plans. `--drop-self` names the sets whose queries are texts of
-their own corpus (birco-arguana): what has the id of its query is no answer to it.
+`INDEXES/SET` is the index of each set; `plait eval --data SET --indexes INDEXES` builds missing ones. Queries are
+encoded once for all modes. A mode that needs a kind of embedding which the index lacks is left out. `+` and `-` mean
+that a mode differs from the best single kind of its row (in brackets) with p < 0.05: paired randomisation test,
+Holm-corrected for the number of modes. `--drop-self` names the sets whose queries are texts of their own corpus
+(birco-arguana): a hit with the id of its query is dropped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def add_drop_self(parser: argparse.ArgumentParser) -> None:
 
 
 def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
-    """Refuses a set that is not measured: a misspelt one would count its own queries as answers."""
+    """Refuses a set that is not measured: a misspelt name would count queries as their own answers."""
     if unknown := [name for name in asked.drop_self if name not in asked.sets]:
         parser.error(f"--drop-self names {', '.join(unknown)}, which --sets does not; it has {', '.join(asked.sets)}")
 
@@ -66,8 +66,7 @@ def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) 
 def found_by_plan(
     index: plait.Index, judged: Dataset, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
 ) -> dict[str, Run]:
-    """What each plan that the index has the strands for finds: the best K, none of them the query itself where those
-    are dropped."""
+    """The best K of each mode that the index supports, without the query itself if `drop_self`."""
     held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
     plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
@@ -84,7 +83,7 @@ def found_by_plan(
 
 
 def compared(runs: Mapping[str, Run], judged: Dataset) -> tuple[dict[str, str], bool]:
-    """A cell for each plan, and whether `hybrid` or `all` is best or tied."""
+    """A cell for each mode, and whether `hybrid` or `all` is best or tied."""
     means = {plan: one.value for plan, one in compare(runs, judged.qrels, [MEASURE]).means[MEASURE].items()}
     best = max((plan for plan in SINGLE if plan in runs), key=lambda plan: means[plan])
     cells = {plan: f"{mean:.3f}" for plan, mean in means.items()}

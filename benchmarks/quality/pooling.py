@@ -1,10 +1,10 @@
-"""What pooling costs and saves: recall of the ten best against MaxSim over all vectors, and bytes a passage.
+"""Cost and saving of pooling: recall of the top ten against MaxSim over all vectors, and bytes per passage.
 
     python -m benchmarks.quality.pooling --cache cache --passages 5000 --queries 300
 
-`--cache` holds vectors made by `benchmarks.embed`. Both sides are exact MaxSim in floats, so that what is lost
-is lost by pooling alone. Bytes are those of codes of 2 bits with their cells and factors, and of offsets where there
-are any; the codebook and the postings come on top of that.
+`--cache` is a `benchmarks.embed` folder. Both sides are exact MaxSim in floats, so only pooling loses recall. Bytes
+count 2-bit codes with their cells and factors, and offsets where there are any; the codebook and the postings come on
+top.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim, top_k
 
 K, BITS = 10, 2
-CELL_LENGTH_AND_FACTOR = 4  # bytes of a vector besides its codes
-OFFSET = 8  # bytes of a passage, where passages differ in length
+CELL_LENGTH_AND_FACTOR = 4  # bytes per vector besides its codes
+OFFSET = 8  # bytes per passage, where passages differ in length
 
 
 def best_of(data: EmbeddingFiles, items: MultiVectors, n_queries: int, n_threads: int) -> NDArray[np.int64]:

@@ -1,12 +1,12 @@
-"""What a cross-encoder adds to the best of hybrid search, by how much the first scores count.
+"""What a cross-encoder adds to the top of hybrid search, by the weight of the first scores.
 
     python -m benchmarks.quality.rerank --data data --indexes indexes --sets scifact cranfield --queries 200
     python -m benchmarks.quality.rerank --data data --indexes indexes --sets scifact --model my-cross-encoder --depth 20
 
-`--indexes` is a folder with an index of each set, such as `plait eval --data SET --indexes DIR` builds. Every pair is
-scored once, and all blends are made of it. nDCG@10; `<` and `>` say that the blend is surely below or above hybrid
-(paired randomisation test over the queries, p < 0.05, corrected by Holm for the blends of a row). `--split` names the
-judgements, so that a blend can be chosen on others than it is told of.
+`--indexes` is a folder with an index of each set; `plait eval --data SET --indexes DIR` builds them. Every pair is
+scored once and all blends are computed from it. nDCG@10; `<` and `>` mean that the blend is significantly below or
+above hybrid (paired randomisation test over queries, p < 0.05, Holm-corrected for the blends of a row). `--split` names
+the judgements, so that a blend can be chosen on other queries than those it is reported on.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def blend_name(blend: float) -> str:
 
 
 def reranked(index: plait.Index, cross: CrossEncoder, judged: Dataset, depth: int) -> tuple[dict[str, Run], float]:
-    """What hybrid finds and each blend makes of it; and the pairs a second."""
+    """The run of hybrid and of each blend, and the pairs per second."""
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in (HYBRID, *map(blend_name, BLENDS))}
     n_pairs, seconds = 0, 0.0
     for query, text in judged.queries.items():

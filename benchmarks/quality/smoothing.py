@@ -1,9 +1,9 @@
-"""What neighbours are worth: hybrid search with several shares, on judged sets.
+"""What score smoothing adds: hybrid search with several weights of the nearest candidates, on judged sets.
 
     python -m benchmarks.quality.smoothing --data data --indexes indexes --sets scifact cranfield cacm
 
-`INDEXES/SET` is the index of each set, as for `strands.py`. `+` and `-` say that a share differs from none with
-p < 0.05: paired randomisation test, corrected by Holm for the number of shares.
+`INDEXES/SET` is the index of each set, as for `benchmarks.quality.modes`. `+` and `-` mean that a weight differs from
+none with p < 0.05: paired randomisation test, Holm-corrected for the number of weights.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def found_by_share(index: plait.Index, judged: Dataset) -> dict[str, Run]:
         for share in SHARES:
             found = index.search_embeddings(embeddings, 11, texts=texts, options={"neighbours": share})
             runs[str(share)] |= {
-                # Where queries are documents of the set, they do not count.
+                # A query that is a document of the set is not its own answer.
                 query: [(hit.id, hit.score) for hit in own if hit.id != query][:10]
                 for (query, _), own in zip(some, found, strict=True)
             }

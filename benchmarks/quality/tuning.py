@@ -1,10 +1,12 @@
-"""Does a tuned search reach its recall on real queries? Compares what tuning predicts from queries it makes up with
-what real ones get, against exhaustive search over the same codes and over the vectors as they were.
+"""Whether a tuned search reaches its recall on real queries: the recall that tuning predicts from synthetic queries,
+against the recall of real ones, both relative to exhaustive search over the same codes and over the unquantised
+vectors.
 
     python -m benchmarks.quality.tuning --cache cache --passages 10000 --work /tmp/tune --data wikipassages
 
-`--cache` is made by `benchmarks.embed`. Indexes are built in `--work` once, one with 2 bits a dimension and one
-with fine codes beside them. With `--data`, the BEIR folder of the cache, queries of words are tried as well as rows.
+`--cache` is a `benchmarks.embed` folder. Indexes are built once in `--work`, one with 2 bits per dimension and one with
+8-bit codes beside them. With `--data`, the BEIR folder of the cache, synthetic queries of words are tried as well as
+rows.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from plait.tune.synthetic_queries import Queries, few_words
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Queries of people, and their true answers."""
+    """Real queries and their exact answers."""
 
     queries: list[NDArray[np.float32]]
     by_vectors: list[set[str]]
@@ -56,12 +58,12 @@ def real_queries(corpus: EmbeddingFiles, n_queries: int, k: int) -> Real:
 
 
 def made_of_words(data: Path, n_passages: int, n_queries: int) -> Queries:
-    """What an index that has texts and an encoder tunes with."""
+    """Synthetic queries as an index with texts and an encoder makes them."""
     rng = np.random.default_rng(0)
     texts = [document["text"] for document in islice(read_lines(data / "corpus.jsonl"), n_passages)]
     drawn = rng.choice(len(texts), n_queries, replace=False)
     encoded = load_model(n_threads=2).encode_queries([few_words(texts[number], rng) for number in drawn])
-    return Queries.of("words", encoded.multi, [int(number) + 1 for number in drawn])  # documents count from 1
+    return Queries.of("words", encoded.multi, [int(number) + 1 for number in drawn])  # document numbers start at 1
 
 
 def found(index: plait.Index, query: NDArray[np.float32], k: int, *, exact: bool) -> tuple[set[str], float]:
@@ -109,8 +111,8 @@ def report(
         else f"{plan.n_probe}/{plan.n_candidates}/{plan.n_code_scored}/{plan.n_rescored}"
     )
     print(
-        f"| {name} | {plan.target_recall} of {plan.recall_of} | {kind} | {done.predicted:.3f} | {plan.recall_in_codes:.3f} | {recall_in_codes:.3f} "
-        f"| {of_vectors:.3f} | {p50:.1f} | {settings} | {took:.0f} |",
+        f"| {name} | {plan.target_recall} of {plan.recall_of} | {kind} | {done.predicted:.3f} "
+        f"| {plan.recall_in_codes:.3f} | {recall_in_codes:.3f} | {of_vectors:.3f} | {p50:.1f} | {settings} | {took:.0f} |",
         flush=True,
     )
 

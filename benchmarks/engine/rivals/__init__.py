@@ -1,3 +1,3 @@
-"""One file for each engine that is compared, run in an interpreter that has it. They share `serve.py`."""
+"""One module for each engine, run in an interpreter that has it. They share `serve.py`."""
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Holds the index files of the quick way against those of an engine's own builder, from the same centroids.
+"""Compares the index files that this benchmark writes with those of an engine's own builder, from the same centroids.
 
-    PYTHONPATH=benchmarks plaid/bin/python -m rivals.check_makers fast-plaid --vectors vectors --cache scratch
-    PYTHONPATH=benchmarks plaid/bin/python -m rivals.check_makers xtr-warp-rs --vectors vectors --cache scratch
+    PYTHONPATH=. plaid/bin/python -m benchmarks.engine.rivals.check_makers fast-plaid --vectors vectors --cache scratch
+    PYTHONPATH=. plaid/bin/python -m benchmarks.engine.rivals.check_makers xtr-warp-rs --vectors vectors --cache scratch
 
-Run it by hand in the engine's interpreter; the builder takes a minute or two for these few passages. It ends with an
-error where a code differs for which the two centroids are not equally near in half, where bytes of a vector with the
-same code differ, where the lists of passages do not follow from the codes, or where answers differ in more than one
-of a hundred. fast-plaid trains its codec on passages that cannot be drawn again: both indexes have the builder's.
+Run it by hand in the engine's interpreter; the builder takes a minute or two for these few passages. It fails if a code
+differs although its two centroids are not equally near in half precision, if the bytes of a vector with the same code
+differ, if the passage lists do not follow from the codes, or if more than one answer in a hundred differs. fast-plaid
+trains its codec on a sample that cannot be drawn again, so both indexes use the builder's codec.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.engine.corpus import DIM, Corpus, Queries, Shard, read_queries
 from benchmarks.engine.rivals.residual_maker import SEED, Clusters, Codec, clusters
 
 K = 10
-HALF = 2.0**-11  # between neighbours in half, from 1/2 to 1
+HALF = 2.0**-11  # spacing of half-precision numbers from 1/2 to 1
 TABLES = ("bucket_cutoffs", "bucket_weights", "avg_residual", "cluster_threshold")
 
 
@@ -136,7 +136,7 @@ def compare_chunks(whole: Shard, made: Clusters, theirs: Path, ours: Path, n_chu
 
 
 def compare_files(theirs: Path, ours: Path, skip: tuple[str, ...]) -> None:
-    """The same names, and the same numbers in those files that follow from centroids and codec alone."""
+    """The same names, and the same numbers in the files that follow from centroids and codec alone."""
     names = [
         sorted(file.name for file in index.iterdir() if file.suffix in (".npy", ".json")) for index in (theirs, ours)
     ]
@@ -150,7 +150,7 @@ def compare_files(theirs: Path, ours: Path, skip: tuple[str, ...]) -> None:
 
 
 def agreement(ask: Callable[..., list[int]], queries: Queries, n: int, theirs: Path, ours: Path) -> float:
-    """The share of passages found in one index that are found in the other."""
+    """The share of the passages found in one index that are found in the other."""
     kept: dict[Path, Any] = {}
     shared = [
         len(set(ask(theirs, queries[int(q)], kept)) & set(ask(ours, queries[int(q)], kept)))

@@ -1,9 +1,9 @@
-"""faiss: product-quantised token vectors in inverted lists, and XTR's merge in NumPy: the sum over query rows of the
-best token found of each passage, where a row that found none counts as the worst it found. Settings:
+"""faiss: product-quantised token vectors in inverted lists, and XTR's scoring in NumPy: the sum over query rows of the
+best token found of each passage; a row that found none counts as the worst it found. Settings:
 
     nprobe    lists read for each query row
-    n_tokens  tokens found for each query row
-    n_rerank  passages scored again with their float16 vectors, which are kept beside the index; 0 is none
+    n_tokens  tokens retrieved for each query row
+    n_rerank  passages scored again with their float16 vectors, which are stored beside the index; 0 for none
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.engine.corpus import Corpus
 from benchmarks.engine.rivals.serve import Options, serve
 
-TRAINED_ON = 64  # vectors for each list
+TRAINED_ON = 64  # training vectors for each list
 CODE_BYTES = 32
 
 
@@ -28,7 +28,7 @@ class Faiss:
         faiss.omp_set_num_threads(options["threads"])
         whole = corpus.whole()
         n_lists = 1 << round(np.log2(4 * np.sqrt(len(whole.values))))
-        # Not by the factory, which also trains codes for Hamming distances: that takes minutes and is not used here.
+        # Not with the factory, which also trains codes for Hamming distances: that takes minutes and is not used here.
         dim = whole.values.shape[1]
         lists = faiss.IndexFlatIP(dim)
         made = faiss.IndexIVFPQ(lists, dim, n_lists, CODE_BYTES, 8, faiss.METRIC_INNER_PRODUCT)
@@ -77,7 +77,7 @@ class Faiss:
 def merged(
     scores: NDArray[np.float32], tokens: NDArray[np.int64], owner: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The passages met and their sums; tokens of a row come best first, so a passage's first is its best."""
+    """The retrieved passages and their sums. A row's tokens come best first, so a passage's first token is its best."""
     n_rows, n_tokens = tokens.shape
     there = tokens >= 0
     missing = np.where(there, scores, np.inf).min(axis=1)

@@ -1,4 +1,4 @@
-"""fast-plaid: PLAID on libtorch. Build options: nbits, and quick, for an index that `fast_plaid_maker.py` writes.
+"""fast-plaid: PLAID on libtorch. Build options: nbits, and quick for an index that `fast_plaid_maker.py` writes.
 Settings: n_ivf_probe, n_full_scores."""
 
 from __future__ import annotations

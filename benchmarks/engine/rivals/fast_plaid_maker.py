@@ -1,6 +1,6 @@
-"""Writes fast-plaid's index as its builder would, the quick way; `quick.py` says what differs.
+"""Writes fast-plaid's index files faster than its builder; `residual_maker.py` says what differs.
 
-The builder also keeps the vectors of an index of up to 1,000 passages, to build it anew when passages are added. This
+The builder also stores the vectors of an index of up to 1,000 passages, to rebuild it when passages are added. This
 does not: searching does not read them.
 """
 
@@ -23,7 +23,7 @@ CHUNK = 25_000  # passages
 
 
 def make(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
-    """All files, and then what its builder does at the end: chunks are put together into one file."""
+    """All files; then, as the builder does, the chunks are joined into one file."""
     n_chunks = write_chunks(whole, made, index, codec)
     numbers = {
         "centroids": made.centroids.numpy(),
@@ -50,7 +50,7 @@ def make(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
 
 
 def trained(whole: Shard, made: Clusters, nbits: int) -> Codec:
-    """The codec is trained on the end of a sample of passages in a random order."""
+    """The codec, trained on the end of a sample of passages in random order."""
     n_sampled = int(min(1 + 16 * math.sqrt(120 * len(whole)), len(whole)))
     rows = rows_of(whole, np.random.default_rng(SEED).permutation(len(whole))[:n_sampled])
     rows = rows[-n_held_out(len(rows)) :]
@@ -72,7 +72,7 @@ def write_chunks(whole: Shard, made: Clusters, index: Path, codec: Codec) -> int
 
 
 def inverted(whole: Shard, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The passages of each centroid, each once and in order, one centroid after the other; and how many each has."""
+    """The passages of each centroid, each once and in order, and the number of each."""
     passages = np.repeat(np.arange(len(whole)), np.diff(whole.offsets))
     pairs = np.unique(codes * len(whole) + passages)
     lengths = np.bincount(pairs // len(whole), minlength=n_centroids(len(codes)))

@@ -1,4 +1,5 @@
-"""NumPy, every passage in float32: a matrix product for each block of passages, and a maximum over runs of rows."""
+"""NumPy, every passage in float32: a matrix product for each block of passages, and a maximum over the rows of each
+passage."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from numpy.typing import NDArray
 from benchmarks.engine.corpus import Corpus, Shard
 from benchmarks.engine.rivals.serve import Options, serve
 
-TOGETHER = 256  # passages of one block: its products stay in the cache
+TOGETHER = 256  # passages per block: its products stay in the cache
 
 
 class NumPy:
     packages = ("numpy",)
 
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
-        """Nothing is built: the vectors are the index."""
+        """Builds nothing: the vectors are the index."""
         del index, options
         return {"disk_bytes": 512 * corpus.n_vectors()}
 
     def open(self, corpus: Corpus, index: Path, options: Options) -> Options:
-        del index, options  # the number of threads was fixed when NumPy was loaded
+        del index, options  # NumPy read the number of threads when it was loaded
         self._shards = [Shard(part.values.astype(np.float32), part.offsets) for part in corpus.shards()]
         return {}
 

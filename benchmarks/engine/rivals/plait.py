@@ -1,6 +1,6 @@
-"""plait, through an index on the disk as `plait.open` makes it. Settings:
+"""plait, through an index on disk. Settings:
 
-level     "engine" ranks passages, as the other engines do; "call" also fetches documents from the catalogue, as
+level     "engine" ranks passages, as the other engines do; "call" also loads documents from the catalogue, as
           `Index.search_embeddings` does; "exact" scores every passage by its codes
 n_probe, n_candidates, n_code_scored, n_rescored   a `ProbeConfig`
 """
@@ -55,7 +55,7 @@ class Plait:
         self._snapshot: Snapshot = self._store.snapshot()
         self._n_threads = options["threads"]
         self._target = options.get("target") or available_targets()[-1]
-        self._forced = force_target(self._target)  # kept: dropping it would undo it
+        self._forced = force_target(self._target)  # held: releasing it would undo it
         self._forced.__enter__()
         return {"target": current_target(), "targets": available_targets(), "plait": plait.__version__}
 
@@ -82,7 +82,7 @@ class Plait:
 
 
 def read_texts(data: str | None) -> Iterator[str]:
-    """The texts of a corpus in their order, and then, or without one, passages that say nothing."""
+    """The texts of a corpus in order, then placeholder texts; placeholders only without a corpus."""
     if data is not None:
         path = Path(data) / "corpus.jsonl"
         with path.open() if path.exists() else gzip.open(f"{path}.gz", "rt", encoding="utf-8") as lines:

@@ -1,4 +1,4 @@
-"""qdrant-edge: Qdrant's core in the process, with MaxSim between points. Build options: m (0 is no graph) and
+"""qdrant-edge: Qdrant's core in the process, with MaxSim between points. Build options: m (0 for no graph) and
 ef_construct. Settings: exact, hnsw_ef."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.engine.corpus import DIM, Corpus
 from benchmarks.engine.rivals.serve import Options, serve
 
-BATCH = 100  # points of one update
+BATCH = 100  # points per update
 
 
 class Qdrant:

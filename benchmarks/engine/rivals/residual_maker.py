@@ -1,18 +1,17 @@
-"""What fast-plaid and xtr-warp-rs keep of a corpus, worked out the quick way: centroids, codes and packed residuals.
+"""Centroids, codes and packed residuals for the indexes of fast-plaid and xtr-warp-rs, computed faster than they do.
 
-Both build with one recipe: k-means of a sample, the nearest centroid of every vector, and what remains of it in a few
-bits a number. Their builders multiply in float16, which most processors cannot: hours for 50,000 passages.
-Here the recipe is the same, and so are the files that come of it; `check_makers.py` holds them against those of the
-builders themselves. What differs:
+Both build with one recipe: k-means of a sample, the nearest centroid of every vector, and the residual in a few bits
+per dimension. Their builders multiply in float16, which most processors emulate: hours for 50,000 passages. Here the
+recipe and the files are the same; `check_makers.py` compares them with those of the builders. What differs:
 
-- Products are in float32. Theirs are rounded to half, so that where two centroids are equally near in half they take
-  the first and this takes the nearer: one to three vectors in a thousand.
-- K-means has at most 2^21 points. That is all of the builders' own sample at 15,000 passages, and half of it, 64
-  points a centroid, at 50,000.
-- Random draws are others: some of theirs cannot be repeated outside Rust.
-- Both engines share the centroids and the codes, kept beside their indexes: they ask for the same ones.
+- Products are float32. Theirs are rounded to half precision: where two centroids are equally near in half precision,
+  they take the first and this takes the nearer one; one to three vectors in a thousand.
+- K-means uses at most 2^21 points: all of the builders' sample at 15,000 passages, and half of it, 64 points per
+  centroid, at 50,000.
+- Random draws differ: some of theirs cannot be repeated outside Rust.
+- Both engines share centroids and codes, which are saved beside their indexes.
 
-What is measured of such an index is searching. The time it took is not the engine's time to build.
+Use such an index to measure searching. Its build time is not that of the engine.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from benchmarks.engine.corpus import Corpus, Shard
 NOTE = (
     "its index was made by the benchmark in its own format (float32 products; see rivals/quick.py), not by its builder"
 )
-MOST_POINTS = 2**21  # of k-means
+MAX_POINTS = 2**21  # of k-means
 N_ITERATIONS = 4
-TILE = 2048  # vectors that meet all centroids at once
+TILE = 2048  # vectors multiplied with all centroids at once
 SEED = 42
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """Centroids of length 1, and the nearest of them for every vector of the corpus."""
+    """Unit centroids, and the nearest one of every vector of the corpus."""
 
     centroids: Tensor  # (centroids, dim), half
     codes: NDArray[np.int64]
@@ -47,17 +46,17 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """How what remains of a vector beside its centroid becomes bits."""
+    """How the residual of a vector becomes bits."""
 
     nbits: int
     cutoffs: Tensor  # (2 ** nbits - 1,), between buckets
-    weights: Tensor  # (2 ** nbits,), the middle of each bucket
-    average: Tensor  # (dim,), of the absolute remainders
-    threshold: Tensor  # the length that three remainders in four do not exceed
+    weights: Tensor  # (2 ** nbits,), the centre of each bucket
+    average: Tensor  # (dim,), mean absolute residual
+    threshold: Tensor  # third quartile of the residual norms
 
 
 def clusters(corpus: Corpus, whole: Shard, folder: Path) -> Clusters:
-    """Those of the corpus; made once and then read from the folder."""
+    """The clusters of the corpus, computed once and then read from the folder."""
     file = folder / f"clusters-{corpus.name}.npz"
     if not file.exists():
         centroids = cluster(whole)
@@ -68,12 +67,12 @@ def clusters(corpus: Corpus, whole: Shard, folder: Path) -> Clusters:
 
 
 def cluster(whole: Shard) -> Tensor:
-    """As many centroids as the builders would make, from as many passages; of length 1, in half."""
+    """As many centroids as the builders make, from as many passages; unit length, half precision."""
     generator = torch.Generator().manual_seed(SEED)
     n_sampled = min(1 + int(16 * math.sqrt(120 * len(whole))), len(whole))
     chosen = torch.randperm(len(whole), generator=generator)[:n_sampled].numpy()
     rows = rows_of(whole, np.sort(chosen))
-    kept = torch.randperm(len(rows), generator=generator)[:MOST_POINTS].numpy()
+    kept = torch.randperm(len(rows), generator=generator)[:MAX_POINTS].numpy()
     points = torch.from_numpy(whole.values[rows[kept]]).float()
     centroids = lloyd(points, min(n_centroids(len(whole.values)), len(points)), generator)
     return torch.nn.functional.normalize(centroids, dim=1).half()
@@ -84,7 +83,7 @@ def n_centroids(n_vectors: int) -> int:
 
 
 def lloyd(points: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """(k, dim) means after a few rounds from random points; an empty cluster gets a random point."""
+    """(k, dim) means after a few iterations from random points; an empty cluster gets a random point."""
     centroids = points[torch.randperm(len(points), generator=generator)[:k]]
     for _ in range(N_ITERATIONS):
         # The nearest has the highest x.c - |c|^2 / 2.
@@ -98,7 +97,7 @@ def lloyd(points: Tensor, k: int, generator: torch.Generator) -> Tensor:
 
 
 def nearest(rows: Tensor, centroids: Tensor, bias: Tensor | None = None) -> NDArray[np.int64]:
-    """(rows,) the centroid of the highest inner product, with a bias of each centroid added; the first of equals."""
+    """(rows,) the centroid with the highest inner product plus bias; the first of equals."""
     codes = np.empty(len(rows), np.int64)
     products = torch.empty(TILE, len(centroids))
     added = torch.zeros(len(centroids)) if bias is None else bias
@@ -110,7 +109,7 @@ def nearest(rows: Tensor, centroids: Tensor, bias: Tensor | None = None) -> NDAr
 
 
 def train(rows: NDArray[np.float16], codes: NDArray[np.int64], centroids: Tensor, nbits: int) -> Codec:
-    """Cutoffs and weights are quantiles of the remainders of vectors that were held out for it."""
+    """Cutoffs and weights: quantiles of the residuals of held-out vectors."""
     remainders = (torch.from_numpy(rows) - centroids[torch.from_numpy(codes)]).float()
     lengths = remainders.norm(dim=1)
     buckets = torch.arange(2**nbits) / 2**nbits
@@ -124,7 +123,7 @@ def train(rows: NDArray[np.float16], codes: NDArray[np.int64], centroids: Tensor
 
 
 def pack(rows: NDArray[np.float16], codes: NDArray[np.int64], centroids: Tensor, codec: Codec) -> NDArray[np.uint8]:
-    """(rows, dim * nbits / 8): the bucket of each number, its lowest bit first, from the highest bit of a byte down."""
+    """(rows, dim * nbits / 8): the bucket of each number, lowest bit first, from the highest bit of a byte down."""
     packed = np.empty((len(rows), rows.shape[1] * codec.nbits // 8), np.uint8)
     bits = np.arange(2**codec.nbits)[:, None] >> np.arange(codec.nbits) & 1
     reversed_bucket = (bits << np.arange(codec.nbits)[::-1]).sum(axis=1).astype(np.uint8)
@@ -140,10 +139,10 @@ def pack(rows: NDArray[np.float16], codes: NDArray[np.int64], centroids: Tensor,
 
 
 def rows_of(whole: Shard, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of some passages, in the passages' order."""
+    """The rows of these passages, in their order."""
     return np.concatenate([np.arange(whole.offsets[one], whole.offsets[one + 1]) for one in passages])
 
 
 def n_held_out(n_sampled: int) -> int:
-    """How many vectors of a sample the codec is trained on; they are its last."""
+    """How many vectors at the end of a sample train the codec."""
     return round(min(0.05 * n_sampled, 50_000))

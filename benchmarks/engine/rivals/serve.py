@@ -1,11 +1,11 @@
-"""The worker's side of the side-by-side: an engine behind JSON lines, one question and one answer at a time.
+"""The server of an engine process: JSON lines, one request and one answer at a time.
 
     {"do": "build", "corpus": folder, "n_passages": N, "index": folder, "options": {...}}
     {"do": "open", "corpus": folder, "n_passages": N, "index": folder, "options": {...}}
     {"do": "search", "settings": {...}, "queries": [numbers], "warm": [numbers], "k": 10, "to": file, "limit": seconds}
 
-Answers are records; one with "error" ends the worker. Queries go one at a time, each timed on its own. Libraries that
-print are kept away from the answers: what they write goes to the standard error.
+Answers are records; one with "error" ends the worker. Queries are searched and timed one at a time. Output of libraries
+goes to standard error, away from the answers.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Options = dict[str, Any]
 
 
 class Engine(Protocol):
-    """What an engine's file gives. Passages are known by their number."""
+    """The interface of an engine module. Passages are identified by number."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Whose versions are reported."""
+        """Packages whose versions are reported."""
 
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
-        """Writes the index; what is returned is added to the report."""
+        """Writes the index; the returned record is added to the report."""
 
     def open(self, corpus: Corpus, index: Path, options: Options) -> Options:
-        """Makes it ready for `search`; what is returned is added to the report."""
+        """Makes the index ready for `search`; the returned record is added to the report."""
 
     def prepare(self, query: NDArray[np.float32]) -> Any:
-        """The query in the type that the engine takes, made outside the timing."""
+        """The query in the type that the engine takes; not timed."""
 
     def search(self, query: Any, k: int, settings: Options) -> Any:
-        """What is timed."""
+        """The timed call."""
 
     def numbers(self, found: Any) -> list[int]:
-        """The passages of an answer, best first, made outside the timing."""
+        """The passages of an answer, best first; not timed."""
 
 
 def serve(engine: Engine) -> None:
-    """Answers until the standard input ends."""
+    """Answers until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     state: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def _answer(engine: Engine, asked: Options, state: dict[str, Any]) -> Options:
 
 
 def _search(engine: Engine, asked: Options, queries: Queries) -> Options:
-    """Stops early where `limit` is reached, after the first query at least: the answer says how many were asked."""
+    """Stops early at `limit` seconds, but not before the first query; the answer says how many queries ran."""
     k, settings = asked["k"], asked["settings"]
     for number in asked["warm"]:
         engine.search(engine.prepare(queries[number]), k, settings)
@@ -122,7 +122,7 @@ def _processor_seconds() -> float:
 
 
 def _status(name: str) -> int:
-    """A size from the process's own status, in bytes."""
+    """A size from the process's status file, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024

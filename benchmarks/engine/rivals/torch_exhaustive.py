@@ -1,5 +1,5 @@
-"""torch, every passage in float32: passages of nearly the same length share one tensor, filled up with rows of their
-own, which changes no maximum; then a matrix product and a maximum for each tensor. No settings."""
+"""torch, every passage in float32: passages of similar length share one tensor, padded with copies of their own rows,
+which changes no maximum; then a matrix product and a maximum for each tensor. No settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from benchmarks.engine.corpus import Corpus
 from benchmarks.engine.rivals.serve import Options, serve
 
-TOGETHER = 32  # passages of one tensor: its products stay in the cache
+TOGETHER = 32  # passages per tensor: its products stay in the cache
 
 
 class Torch:
     packages = ("torch", "numpy")
 
     def build(self, corpus: Corpus, index: Path, options: Options) -> Options:
-        """Nothing is built: the vectors are the index."""
+        """Builds nothing: the vectors are the index."""
         del index, options
         return {"disk_bytes": 512 * corpus.n_vectors()}
 
@@ -44,7 +44,7 @@ class Torch:
     def search(self, query: Any, k: int, settings: Options) -> Any:
         del settings
         with torch.inference_mode():
-            # Query rows first: the maximum over a passage's rows is then over neighbours, which torch does fastest.
+            # Query rows first: the maximum over a passage's rows is then over adjacent values: fastest.
             scores = torch.cat(
                 [(query @ rows.T).view(len(query), n, -1).amax(dim=2).sum(dim=0) for n, rows in self._tensors]
             )

@@ -1,6 +1,6 @@
-"""xtr-warp-rs: WARP in Rust on libtorch. Build options: nbits, and quick, for an index that `xtr_warp_maker.py` writes.
-Settings: nprobe, t_prime, bound, max_candidates, centroid_score_threshold; those left out are chosen by the library
-from the index and the query."""
+"""xtr-warp-rs: WARP in Rust on libtorch. Build options: nbits, and quick for an index that `xtr_warp_maker.py` writes.
+Settings: nprobe, t_prime, bound, max_candidates, centroid_score_threshold; the library chooses those that are not
+given."""
 
 from __future__ import annotations
 

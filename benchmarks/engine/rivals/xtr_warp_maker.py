@@ -1,7 +1,7 @@
-"""Writes xtr-warp-rs's chunks as its builder would, the quick way; the builder itself makes the index of them.
+"""Writes xtr-warp-rs's chunks faster than its builder; the builder then makes the index of them.
 
-Its builder can go on after it was stopped: it then takes the codec and the chunks that it finds, and makes the rest.
-Here it finds all of them. `quick.py` says what differs in them.
+Its builder can resume: it takes the codec and the chunks that it finds and makes the rest. Here it finds all of them.
+`residual_maker.py` says what differs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from xtr_warp.search import XTRWarp, xtr_warp_rs
 from benchmarks.engine.corpus import Shard
 from benchmarks.engine.rivals.residual_maker import SEED, Clusters, Codec, n_centroids, n_held_out, pack, rows_of, train
 
-# The builder's own; what it finds must have been made with the same.
+# The builder's constants; chunks made with others would not fit.
 CHUNK = 256  # passages
 BATCH = 32_768  # vectors
-MOST_SAMPLED = 1_000_000  # vectors
+MAX_SAMPLED = 1_000_000  # vectors
 
 
 def make(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
@@ -29,7 +29,7 @@ def make(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
 
 
 def build(whole: Shard, made: Clusters, index: Path, nbits: int, *, resume: bool) -> None:
-    """The builder, from these centroids. Without `resume` it does all of the work itself."""
+    """Runs the builder from these centroids. Without `resume` it does all of the work."""
     xtr_warp_rs.create(
         index=str(index),
         torch_path=XTRWarp(index=str(index))._ensure_torch_initialized("cpu"),
@@ -41,29 +41,29 @@ def build(whole: Shard, made: Clusters, index: Path, nbits: int, *, resume: bool
         seed=SEED,
         indexing_chunk_size=CHUNK,
         compression_batch_size=BATCH,
-        codec_sample_max_tokens=MOST_SAMPLED,
+        codec_sample_max_tokens=MAX_SAMPLED,
         resume=resume,
         show_progress=False,
     )
 
 
 def trained(whole: Shard, made: Clusters, nbits: int) -> Codec:
-    """The codec is trained on the end of a sample of passages in the corpus's order."""
+    """The codec, trained on the end of a sample of passages in corpus order."""
     rows = rows_of(whole, sampled(whole))
     rows = rows[-n_held_out(len(rows)) :]
     return train(whole.values[rows], made.codes[rows], made.centroids, nbits)
 
 
 def sampled(whole: Shard) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Random passages with at most so many vectors, in the corpus's order."""
+    """Random passages with at most MAX_SAMPLED vectors, in corpus order."""
     order = np.random.default_rng(SEED).permutation(len(whole))
-    return np.sort(order[np.cumsum(np.diff(whole.offsets)[order]) <= MOST_SAMPLED])
+    return np.sort(order[np.cumsum(np.diff(whole.offsets)[order]) <= MAX_SAMPLED])
 
 
 def write_plan(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
     plan = {
         "avg_doc_len": len(whole.values) / len(whole),
-        "codec_sample_max_tokens": MOST_SAMPLED,
+        "codec_sample_max_tokens": MAX_SAMPLED,
         "compression_batch_size": BATCH,
         "embedding_dim": made.centroids.shape[1],
         "est_total_embs": n_centroids(len(whole.values)),
