@@ -112,7 +112,8 @@ def report(
     )
     print(
         f"| {name} | {plan.target_recall} of {plan.recall_of} | {kind} | {done.predicted:.3f} "
-        f"| {plan.recall_in_codes:.3f} | {recall_in_codes:.3f} | {of_vectors:.3f} | {p50:.1f} | {settings} | {took:.0f} |",
+        f"| {plan.recall_in_codes:.3f} | {recall_in_codes:.3f} | {of_vectors:.3f} "
+        f"| {p50:.1f} | {settings} | {took:.0f} |",
         flush=True,
     )
 

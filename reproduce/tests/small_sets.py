@@ -1,4 +1,4 @@
-"""Small sets in the layout of BEIR, made of words, and experiments that take no time."""
+"""Small generated BEIR folders, and experiments that take no time."""
 
 from __future__ import annotations
 

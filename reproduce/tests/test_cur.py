@@ -24,19 +24,19 @@ def low_rank() -> cur.Bench:
     )
 
 
-def test_anchors_tell_every_score_of_a_low_rank_matrix(low_rank: cur.Bench) -> None:
+def test_anchors_recover_a_low_rank_matrix(low_rank: cur.Bench) -> None:
     search, chosen = cur.anncur(low_rank, n_queries=30, budget=20, k=5)
     assert set(low_rank.recalls(search, budget=20, k=5).values()) == {1.0}
     assert RANK <= chosen["anchors"] < 20
 
 
-def test_rounds_find_what_a_poor_retriever_does_not(low_rank: cur.Bench) -> None:
+def test_adaptive_rounds_find_items_that_a_poor_retriever_misses(low_rank: cur.Bench) -> None:
     poor = low_rank.recalls(cur.rerank(low_rank, low_rank.dense_order), budget=20, k=5)
     rounds = low_rank.recalls(cur.adacur(low_rank, n_queries=30, n_rounds=4, cut=1e-3), budget=20, k=5)
     assert np.mean(list(rounds.values())) > np.mean(list(poor.values())) + 0.3
 
 
-def test_dev_queries_choose_and_test_queries_are_measured(low_rank: cur.Bench) -> None:
+def test_settings_are_chosen_on_dev_and_measured_on_test(low_rank: cur.Bench) -> None:
     assert not set(low_rank.dev) & set(low_rank.test)
     searches = {0.0: cur.rerank(low_rank, lambda query: low_rank.words[query]),
                 1.0: cur.adacur(low_rank, n_queries=30, n_rounds=4, cut=1e-3)}  # fmt: skip

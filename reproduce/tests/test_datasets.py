@@ -9,7 +9,7 @@ from plait_reproduce.datasets import Cut, load_cut, named
 from small_sets import write_set
 
 
-def test_a_cut_holds_every_answer_to_its_queries_and_is_always_the_same(tmp_path: Path) -> None:
+def test_a_subset_holds_every_answer_to_its_queries_and_is_reproducible(tmp_path: Path) -> None:
     write_set(tmp_path / "made")
     cut = Cut(folder="made", documents=(9, 24), queries=(5, 12))
     quick = load_cut("made", cut, tmp_path, "quick")
@@ -20,7 +20,7 @@ def test_a_cut_holds_every_answer_to_its_queries_and_is_always_the_same(tmp_path
     assert quick.key != load_cut("made", cut, tmp_path, "full").key
 
 
-def test_documents_that_are_drawn_first_bring_their_own_queries(tmp_path: Path) -> None:
+def test_documents_drawn_first_bring_their_queries(tmp_path: Path) -> None:
     write_set(tmp_path / "made")
     found = load_cut(
         "made", Cut(folder="made", documents=(6, 6), queries=(99, 99), documents_first=True), tmp_path, "full"
@@ -29,7 +29,7 @@ def test_documents_that_are_drawn_first_bring_their_own_queries(tmp_path: Path) 
     assert {id for grades in found.qrels.values() for id in grades} <= {document.id for document in found.documents}
 
 
-def test_documents_that_are_joined_answer_what_their_parts_answer(tmp_path: Path) -> None:
+def test_joined_documents_answer_what_their_parts_answer(tmp_path: Path) -> None:
     write_set(tmp_path / "made")
     short = load_cut("made", Cut(folder="made", documents=(24, 24), queries=(12, 12)), tmp_path, "quick")
     long = load_cut("made", Cut(folder="made", documents=(24, 24), queries=(12, 12), joined=5), tmp_path, "quick")
@@ -53,7 +53,7 @@ def test_queries_may_come_from_another_language(tmp_path: Path) -> None:
     assert own.queries != other.queries
 
 
-def test_a_set_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_set_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--data"):
         load_cut("made", Cut(folder="made", documents=(1, 1), queries=(1, 1)), tmp_path, "quick")
     with pytest.raises(ConfigError, match="the sets are"):

@@ -1,4 +1,4 @@
-"""Real experiments on made sets with the bundled model: everything from texts to the report."""
+"""Real experiments on generated sets: from texts to the report."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def test_vectors_are_encoded_once(folder: Path, workbench: Workbench) -> None:
     np.testing.assert_array_equal(found.document_rows.values, workbench.encoded("clapnq").document_rows.values)
 
 
-def test_retrieving_every_token_gives_the_order_of_maxsim(workbench: Workbench) -> None:
+def test_retrieving_every_token_ranks_like_maxsim(workbench: Workbench) -> None:
     settings = {"set": "clapnq", "n_tokens": [10, 100_000], "fillings": ["last"]}
     outcome = xtr_scoring.by_tokens(workbench, settings)
     assert set(outcome.each["100000/overlap@10"].values()) == {1.0}
     assert outcome.facts["10/items"] <= outcome.facts["100000/items"] == 20
 
 
-def test_more_bits_come_nearer_to_the_rows(workbench: Workbench) -> None:
+def test_more_bits_have_a_smaller_error(workbench: Workbench) -> None:
     errors = [
         multivector.by_paper_codec(workbench, {"set": "clapnq", "bits": bits}).facts["error"] for bits in (4, 2, 1, 0)
     ]
     assert errors == sorted(errors)
 
 
-def test_a_weight_of_nothing_leaves_a_strand_as_it_is(workbench: Workbench) -> None:
+def test_a_kind_with_weight_zero_changes_nothing(workbench: Workbench) -> None:
     weights = {"alone": {"dense": 1.0, "lexical": 0.0}}
     outcome = kinds.modes(workbench, {"set": "clapnq", "weights": weights})
     assert outcome.each["alone/nDCG@10"] == outcome.each["dense/nDCG@10"]

@@ -10,19 +10,19 @@ def queries(*values: float) -> dict[str, float]:
     return {str(number): value for number, value in enumerate(values)}
 
 
-def test_a_difference_is_paired_by_query_and_not_by_place() -> None:
+def test_a_difference_is_paired_by_query_id() -> None:
     found = difference({"a": 0.9, "b": 0.1}, {"b": 0.0, "a": 0.8})
     assert found.value == pytest.approx(0.1)
     assert found.low == pytest.approx(0.1)
     assert found.high == pytest.approx(0.1)
 
 
-def test_arms_that_were_measured_on_other_queries_are_refused() -> None:
+def test_arms_measured_on_different_queries_are_refused() -> None:
     with pytest.raises(InputError, match="same queries"):
         difference({"a": 1.0}, {"b": 1.0})
 
 
-def test_an_interval_surrounds_its_mean_and_is_the_same_again() -> None:
+def test_an_interval_contains_its_mean_and_is_reproducible() -> None:
     each = queries(*(number / 40 for number in range(40)))
     found = mean(each)
     assert found.low < found.value < found.high
@@ -47,6 +47,6 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
     assert disagree.high - disagree.low > 0.1 > agree.high - agree.low
 
 
-def test_as_many_seeds_are_needed_of_both() -> None:
+def test_both_arms_need_the_same_number_of_seeds() -> None:
     with pytest.raises(InputError, match="as many seeds"):
         seeds_difference([queries(1)], [])

@@ -52,7 +52,7 @@ def test_the_html_page_needs_no_other_file_and_escapes_its_text(report: Path) ->
     assert "<link" not in html
 
 
-def test_claims_stand_in_the_order_of_their_numbers_and_lead_to_their_sections(report: Path) -> None:
+def test_claims_are_in_numeric_order_and_link_to_their_sections(report: Path) -> None:
     overview = (report / "report" / "README.md").read_text()
     assert overview.index("[C3](colbert.md#c3-holds)") < overview.index("[C10](colbert.md#c10-holds)")
     assert "b \\| more" in overview

@@ -20,7 +20,7 @@ def quiet(_line: str) -> None:
     pass
 
 
-def test_a_stop_repeats_no_finished_arm(tmp_path: Path) -> None:
+def test_a_stopped_run_repeats_no_finished_arm(tmp_path: Path) -> None:
     counted = Counted()
     counted.stop_at = "b"
     with pytest.raises(KeyboardInterrupt):
@@ -31,7 +31,7 @@ def test_a_stop_repeats_no_finished_arm(tmp_path: Path) -> None:
     assert result["verdict"] == "holds"
 
 
-def test_an_arm_of_another_claim_with_the_same_key_is_not_run_again(tmp_path: Path) -> None:
+def test_an_arm_shared_by_two_claims_runs_once(tmp_path: Path) -> None:
     counted = Counted()
     for id in ("C3", "C4"):
         run_experiment(counted.experiment(id), bench(tmp_path), say=quiet)
@@ -45,7 +45,7 @@ def test_fresh_runs_finished_arms_again(tmp_path: Path) -> None:
     assert counted.ran == ["a", "b", "a", "b"]
 
 
-def test_an_arm_whose_file_was_cut_short_is_run_again(tmp_path: Path) -> None:
+def test_an_arm_with_a_truncated_file_is_run_again(tmp_path: Path) -> None:
     counted, workbench = Counted(), bench(tmp_path)
     run_experiment(counted.experiment(), workbench, say=quiet)
     file = KeptArms(tmp_path / "work" / "arms").file(counted.experiment().arms("quick")[0], workbench)
@@ -54,19 +54,19 @@ def test_an_arm_whose_file_was_cut_short_is_run_again(tmp_path: Path) -> None:
     assert counted.ran == ["a", "b", "a"]
 
 
-def test_a_result_is_written_as_json_that_says_when_and_on_what_it_was_run(tmp_path: Path) -> None:
+def test_a_result_records_its_date_and_machine(tmp_path: Path) -> None:
     run_experiment(Counted().experiment(), bench(tmp_path), to=tmp_path / "report", say=quiet)
     result = json.loads((tmp_path / "report" / "results" / "C3.json").read_text())
     assert result["checks"][0]["verdict"] == "holds"
     assert {"date", "version", "machine", "model", "command", "seconds"} <= result.keys()
 
 
-def test_a_tier_that_a_claim_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_an_unsupported_tier_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no full tier"):
         run_experiment(Counted().experiment(), bench(tmp_path, "full"), say=quiet)
 
 
-def test_every_experiment_says_all_that_the_report_needs() -> None:
+def test_every_experiment_has_the_fields_of_the_report() -> None:
     for experiment in experiments().values():
         said = (experiment.claim, experiment.paper, experiment.measure, experiment.expects, experiment.differs)
         assert all(said), experiment.id
@@ -75,7 +75,7 @@ def test_every_experiment_says_all_that_the_report_needs() -> None:
         assert len(set(names)) * len(experiment.tiers) == len(names), experiment.id
 
 
-def test_an_unknown_claim_is_answered_with_its_neighbours() -> None:
+def test_an_unknown_claim_is_refused_with_suggestions() -> None:
     assert [experiment.id for experiment in select(["c3"])] == ["C3"]
     with pytest.raises(ConfigError, match="did you mean"):
         select(["C33"])

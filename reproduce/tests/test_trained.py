@@ -1,4 +1,4 @@
-"""Trained arms: states of the frozen encoder, towers that learn, and claims from texts to verdicts."""
+"""Arms that train: states of the frozen encoder, towers, and claims from texts to verdicts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_states_after_the_last_layer_give_the_dense_strand(workbench: Workbench) -> None:
+def test_states_after_the_last_layer_give_the_dense_vector(workbench: Workbench) -> None:
     text = "rain and snow"
     states = FrozenEncoder(workbench, layer=-1, length=64).queries("made", [text])
     mean = states.values.astype(np.float32).mean(axis=0)
@@ -91,7 +91,7 @@ def test_states_after_the_last_layer_give_the_dense_strand(workbench: Workbench)
     np.testing.assert_allclose(mean / np.linalg.norm(mean), dense[0], atol=2e-3)
 
 
-def test_a_layer_that_the_model_does_not_have_is_refused(workbench: Workbench) -> None:
+def test_a_missing_layer_is_refused(workbench: Workbench) -> None:
     with pytest.raises(ConfigError, match=r"12 layers .* 99 is asked for"):
         FrozenEncoder(workbench, layer=99, length=64).queries("made", ["rain"])
 
@@ -106,7 +106,7 @@ def test_mcls_is_the_mean_over_all_first_tokens(workbench: Workbench) -> None:
     np.testing.assert_allclose(found.first[0], states.values[firsts_].astype(np.float32).mean(axis=0), atol=2e-3)
 
 
-def test_queries_that_are_filled_up_keep_what_their_own_tokens_are(workbench: Workbench) -> None:
+def test_filled_queries_keep_their_tokens(workbench: Workbench) -> None:
     text = "rain and snow"
     plain = FrozenEncoder(workbench, layer=6, length=64).queries("made", [text])
     filled = FrozenEncoder(workbench, layer=6, length=64, masks=12).queries("made", [text])
@@ -115,7 +115,7 @@ def test_queries_that_are_filled_up_keep_what_their_own_tokens_are(workbench: Wo
     np.testing.assert_allclose(filled.values[:n].astype(np.float32), plain.values.astype(np.float32), atol=2e-2)
 
 
-def test_rows_of_a_tower_do_not_look_at_tokens_that_are_not_seen() -> None:
+def test_rows_of_a_tower_ignore_masked_tokens() -> None:
     own = made_states([5])
     hidden = States(own.values, own.ids, own.kept, np.arange(5) < 3, own.offsets)
     tower = Tower(HIDDEN).eval()
@@ -126,7 +126,7 @@ def test_rows_of_a_tower_do_not_look_at_tokens_that_are_not_seen() -> None:
     assert not np.allclose(rows[0][:3], alone[0][:3], atol=1e-3)
 
 
-def test_the_rate_of_a_recipe_is_chosen_by_its_own_scoring(
+def test_the_learning_rate_is_chosen_by_the_scoring_of_the_recipe(
     workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -150,7 +150,7 @@ def test_imputed_scores_of_all_rows_are_the_mean_maxsim() -> None:
     np.testing.assert_allclose(scores, maxsim(query, rows)[items] / 3, rtol=1e-5)
 
 
-def test_without_imputation_a_score_is_the_mean_of_what_was_retrieved() -> None:
+def test_without_imputation_a_score_is_the_mean_of_the_retrieved_similarities() -> None:
     rows = MultiVectors.from_items([np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]])
     query = np.array([[1, 0.2], [0.9, 0.1]], np.float32)
     found = nearest(query, np.asarray(rows.values), owners_of(rows), 2)
@@ -168,7 +168,7 @@ def test_padding_changes_no_row_of_a_tower() -> None:
     torch.testing.assert_close(together.multi[0, :3], alone.multi[0])
 
 
-def test_a_tower_with_a_mixer_gives_every_document_as_many_rows() -> None:
+def test_a_tower_with_a_mixer_gives_every_document_the_same_number_of_rows() -> None:
     rows = Tower(HIDDEN, fixed=4).eval().rows(made_states([3, 9, 20]), is_query=False)
     assert np.diff(rows.offsets).tolist() == [4, 4, 4]
 
@@ -181,14 +181,14 @@ def test_no_two_questions_of_a_batch_have_the_same_answer() -> None:
 
 
 @pytest.mark.parametrize("objective", [name for name in OBJECTIVES if name != "lists"])
-def test_every_objective_is_made_smaller(objective: str) -> None:
+def test_training_lowers_every_loss(objective: str) -> None:
     own, recipe = made_questions(), Recipe(objective=objective, k=8)
     torch.manual_seed(0)
     losses = recipes.train(recipes.made(recipe, own), recipe, own, n_steps=25, seed=0, lr=5e-3)
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
 
 
-def test_an_unknown_objective_names_those_there_are() -> None:
+def test_an_unknown_objective_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="maxsim, xtr, unmasked"):
         Recipe(objective="magic")
 
@@ -201,7 +201,7 @@ def test_padded_states_keep_their_tokens() -> None:
     np.testing.assert_array_equal(values[1, :2], states.values[:2].astype(np.float32))
 
 
-def test_a_trained_tower_is_kept(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trained_tower_is_saved(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     first = recipes.trained(workbench, Recipe(), seed=0, lr=1e-3)
     monkeypatch.setattr(recipes, "train", None)  # would fail if it were called
     again = recipes.trained(workbench, Recipe(), seed=0, lr=1e-3)
@@ -209,7 +209,7 @@ def test_a_trained_tower_is_kept(workbench: Workbench, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("claim", ["X2", "X3", "K6", "M5", "C1", "C8", "M6", "M7"])
-def test_claims_of_training_go_from_texts_to_a_verdict(claim: str, workbench: Workbench) -> None:
+def test_training_claims_run_from_texts_to_a_verdict(claim: str, workbench: Workbench) -> None:
     result = run_experiment(experiments()[claim], workbench, say=lambda _line: None)
     assert result["verdict"] in VERDICTS
     assert all(np.isfinite(check["value"]) for check in result["checks"])
@@ -222,7 +222,7 @@ def test_dev_queries_are_not_measured(workbench: Workbench) -> None:
     assert set(outcome.each["full/nDCG@10"]) == texts.queries.keys() - dev
 
 
-def test_a_claim_whose_extra_is_missing_is_not_run_and_says_why(
+def test_a_claim_with_missing_packages_is_skipped_with_the_reason(
     workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "find_spec", lambda name: None if name == "torch" else name)
@@ -233,7 +233,7 @@ def test_a_claim_whose_extra_is_missing_is_not_run_and_says_why(
         run_experiment(experiments()["X2"], workbench)
 
 
-def test_differences_on_different_queries_have_the_intervals_of_both() -> None:
+def test_differences_on_different_queries_combine_both_intervals() -> None:
     gap = apart(Estimate(0.5, 0.2, 0.9, 10), Estimate(0.1, 0.0, 0.5, 20))
     np.testing.assert_allclose([gap.value, gap.low, gap.high], [0.4, 0.4 - 0.5, 0.4 + 0.4123], atol=1e-4)
     assert gap.n == 10

@@ -23,7 +23,7 @@ def test_a_gain_is_judged_by_its_interval(low: float, value: float, high: float,
     assert check(low, value, high).verdict == verdict
 
 
-def test_no_loss_holds_where_all_of_the_interval_is_within_the_margin() -> None:
+def test_no_loss_holds_if_the_whole_interval_is_within_the_margin() -> None:
     assert check(-0.009, -0.002, 0.004, bar=-0.01).verdict == HOLDS
     assert check(-0.02, -0.002, 0.004, bar=-0.01).verdict == WEAKLY
     assert check(-0.03, -0.02, -0.005, bar=-0.01).verdict == NOT_SEEN
@@ -37,7 +37,7 @@ def test_a_counted_number_between_both_bars_holds_weakly() -> None:
     assert [counted(value) for value in (7, 5, 3, 1)] == [HOLDS, WEAKLY, NOT_SEEN, CONTRADICTED]
 
 
-def test_a_claim_is_as_its_checks_are_together() -> None:
+def test_the_verdict_of_a_claim_follows_from_its_checks() -> None:
     holds, weakly = check(0.01, 0.02, 0.03), check(-0.01, 0.02, 0.03)
     unseen, against = check(-0.02, -0.01, 0.01), check(-0.03, -0.02, -0.01)
     assert overall([holds, holds]) == HOLDS

@@ -1,4 +1,4 @@
-"""The benchmark of search with a cross-encoder, on a matrix that is made up."""
+"""The benchmark of search with a cross-encoder, on a generated matrix."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def matrix(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_method_is_measured_and_the_matrix_decides_who_wins(
-    matrix: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_method_is_measured_on_the_matrix(matrix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"CUTS": (1e-3,), "AXN_CUTS": (1e-3,), "SPLITS": (0.5,), "MIXES": (0.0,), "N_DEV": 5}.items():
         monkeypatch.setattr(cur, name, value)
     data = cur.read(matrix, 40, 10)
@@ -61,7 +59,7 @@ def test_bm25_and_judgements_name_documents_by_number(tmp_path: Path) -> None:
     assert score_matrix.relevant(tmp_path, ["q", "r"], ["a", "b", "c"]) == [[2], []]
 
 
-def test_a_matrix_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+def test_a_stopped_matrix_continues_with_the_next_row(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def row(query: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -1,4 +1,4 @@
-"""What the side-by-side of engines reports is worked out here: fronts, times at a recall, tables."""
+"""The report of the engine benchmark: fronts, latency at a recall, tables."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def points(*pairs: tuple[float, float]) -> list[dict[str, Any]]:
     return [{"recall": recall, "p50": milliseconds, "queries": 2} for recall, milliseconds in pairs]
 
 
-def test_a_front_leaves_out_what_another_point_beats() -> None:
+def test_the_front_leaves_out_dominated_points() -> None:
     assert front(points((0.9, 2.0), (0.8, 3.0), (0.7, 1.0), (0.9, 2.5))) == [(0.7, 1.0), (0.9, 2.0)]
 
 
-def test_a_busy_machine_is_judged_by_processor_time_if_one_thread_was_at_work() -> None:
+def test_a_run_of_one_thread_on_a_busy_machine_is_judged_by_cpu_time() -> None:
     assert measure_of({"threads": 1, "load": [0.5, 9.0]}) == "processor"
     assert measure_of({"threads": 2, "load": [9.0]}) == measure_of({"threads": 1, "load": [1.2]}) == "p50"
 
 
-def test_a_time_between_two_points_is_on_the_line_of_their_logarithms() -> None:
+def test_latency_between_two_points_is_interpolated_in_logarithms() -> None:
     assert latency_at([(0.8, 1.0), (0.9, 4.0)], 0.85) == pytest.approx(2.0)
 
 
-def test_a_recall_below_all_points_takes_the_time_of_the_fastest() -> None:
+def test_a_recall_below_all_points_has_the_time_of_the_fastest() -> None:
     assert latency_at([(0.8, 1.0), (0.9, 4.0)], 0.5) == 1.0
 
 
@@ -50,7 +50,7 @@ def test_a_recall_above_all_points_is_never_reached() -> None:
     assert latency_at([], 0.5) is None
 
 
-def test_recall_counts_each_query_alike_and_a_missing_answer_as_wrong() -> None:
+def test_recall_weighs_queries_equally_and_counts_a_missing_answer_as_wrong() -> None:
     found, true = np.array([[3, 1], [5, -1]]), np.array([[1, 3], [5, 6]])
     assert recall(found, true, 2) == 0.75
 
@@ -92,25 +92,25 @@ def report() -> dict[str, Any]:
     return {"machine": machine, "runs": [run]}
 
 
-def test_a_rival_is_set_beside_all_of_plait_and_beside_what_is_no_larger() -> None:
+def test_a_rival_is_compared_with_every_plait_index_and_with_those_no_larger() -> None:
     anything, no_larger = ratio_rows(report()["runs"][0])[1:]
     assert anything[2] == no_larger[2] == "1.0"
     assert anything[-1] == "0.2"
     assert no_larger[-1] == "only they"
 
 
-def test_an_engine_that_does_not_get_there_is_printed_as_never() -> None:
+def test_an_engine_that_does_not_reach_a_recall_is_printed_as_never() -> None:
     assert "never" in latency_rows(report()["runs"][0])[1]
 
 
-def test_a_recall_that_only_a_setting_too_slow_to_measure_may_reach_is_unknown() -> None:
+def test_a_recall_that_only_an_unmeasured_setting_may_reach_is_unknown() -> None:
     run = report()["runs"][0]
     run["variants"][0]["too_slow"] = [{"settings": {}, "queries": 3, "p50": 9000.0}]
     assert "never" not in latency_rows(run)[1]
     assert "unknown" in latency_rows(run)[1]
 
 
-def test_what_failed_is_printed_with_its_error() -> None:
+def test_a_failed_variant_is_printed_with_its_error() -> None:
     assert "broken: open: it broke" in text_tables(report())
 
 
@@ -123,7 +123,7 @@ def test_an_index_that_its_engine_did_not_build_has_a_note_and_no_time() -> None
     assert "other: made elsewhere" in text_tables(whole)
 
 
-def test_a_page_keeps_what_stands_around_its_results(tmp_path: Any) -> None:
+def test_filling_a_page_keeps_the_text_around_its_results(tmp_path: Any) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
     fill(report(), page, plots=None)
@@ -134,7 +134,7 @@ def test_a_page_keeps_what_stands_around_its_results(tmp_path: Any) -> None:
     assert markdown(ratio_rows(report()["runs"][0])) in text
 
 
-def test_a_page_without_a_place_for_results_is_refused(tmp_path: Any) -> None:
+def test_a_page_without_result_marks_is_refused(tmp_path: Any) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing\n")
     with pytest.raises(SystemExit, match="no place for results"):

@@ -1,4 +1,4 @@
-"""Made passages: the same for the same seed, of unit length, and none of them a copy."""
+"""Generated passages: reproducible, of unit length, and none of them a copy."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_the_first_passages_are_the_real_ones(source: Path) -> None:
     np.testing.assert_array_equal(lengths, np.load(shard(source, "lengths", 0)))
 
 
-def test_a_made_shard_is_the_same_each_time_and_another_shard_is_not(source: Path) -> None:
+def test_a_generated_shard_is_reproducible_and_differs_from_other_shards(source: Path) -> None:
     extension = Extension(source, SHARD)
     np.testing.assert_array_equal(extension.make(3)[0], extension.make(3)[0])
     assert extension.make(3)[0].tobytes() != extension.make(4)[0].tobytes()
 
 
-def test_made_vectors_have_length_one_and_lie_near_a_real_one(source: Path) -> None:
+def test_generated_vectors_have_unit_length_and_are_near_a_real_one(source: Path) -> None:
     values, lengths = Extension(source, SHARD).make(1)
     real = np.load(shard(source, "values", 0)).astype(np.float32)
     made = values[:50].astype(np.float32)
@@ -47,7 +47,7 @@ def test_made_vectors_have_length_one_and_lie_near_a_real_one(source: Path) -> N
     assert 0.9 < np.median(nearest) < 0.995
 
 
-def test_a_folder_of_how_they_are_made_is_read_as_one_of_vectors(source: Path, tmp_path: Path) -> None:
+def test_a_folder_with_only_the_recipe_is_read_like_one_with_vectors(source: Path, tmp_path: Path) -> None:
     folder = tmp_path / "made"
     folder.mkdir()
     (folder / EXTENSION).write_text(json.dumps(Extension(source, SHARD).record()))
@@ -57,7 +57,7 @@ def test_a_folder_of_how_they_are_made_is_read_as_one_of_vectors(source: Path, t
     assert len(read_queries(folder)) == 2
 
 
-def test_passages_can_be_cut(source: Path) -> None:
+def test_passages_can_be_shortened(source: Path) -> None:
     whole, cut = Extension(source, SHARD), Extension(source, SHARD, longest=3)
     for number in (0, 1):
         _, lengths = whole.make(number)

@@ -1,4 +1,4 @@
-"""What plans find of a judged set, and that a query which is a text of its corpus does not find itself."""
+"""The runs of all modes on a judged set; a query that is a document of its corpus does not find itself."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_queries_that_are_documents_find_themselves_unless_they_are_dropped(tmp_
         assert all(len(ids) == K and ids[0] == query for query, ids in run.items()), plan
 
 
-def test_without_themselves_as_many_others_are_found(tmp_path: Path) -> None:
+def test_dropping_the_query_still_gives_k_hits(tmp_path: Path) -> None:
     for plan, run in found(tmp_path / "dropped", drop_self=True).items():
         assert all(len(ids) == K and query not in ids for query, ids in run.items()), plan
 
 
-def test_a_set_that_is_not_measured_cannot_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drop_self_refuses_a_set_that_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sets", nargs="+")
     add_drop_self(parser)

@@ -1,4 +1,4 @@
-"""Indexes that the benchmark makes for other engines: what needs none of these. `check_makers.py` has the rest."""
+"""Index files that the benchmark writes for other engines; the parts that need none of these engines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_nearest_centroid_has_the_highest_product_and_bias(n: int) -> None:
 
 
 @pytest.mark.parametrize("nbits", [1, 2, 4, 8])
-def test_packed_bytes_are_the_bits_of_each_bucket_lowest_first(nbits: int) -> None:
+def test_packed_bytes_hold_the_bits_of_each_bucket_lowest_first(nbits: int) -> None:
     rows, centroids = random_rows(TILE + 3).half(), random_rows(5, seed=1).half()
     codes = np.arange(len(rows)) % 5
     cutoffs = torch.linspace(-2, 2, 2**nbits - 1)
@@ -35,12 +35,12 @@ def test_packed_bytes_are_the_bits_of_each_bucket_lowest_first(nbits: int) -> No
     np.testing.assert_array_equal(pack(rows.numpy(), codes, centroids, codec), plain)
 
 
-def test_lloyd_finds_groups_that_stand_apart() -> None:
+def test_lloyd_finds_well_separated_groups() -> None:
     groups = 100 * torch.eye(16)[:3]
     points = groups.repeat(20, 1) + 0.1 * random_rows(60)
     means = lloyd(points, 12, torch.Generator().manual_seed(0))
     assert float((means[:, None] - groups).norm(dim=2).min(dim=1).values.max()) < 2
 
 
-def test_there_are_as_many_centroids_as_both_builders_make() -> None:
+def test_the_number_of_centroids_is_that_of_both_builders() -> None:
     assert [n_centroids(n) for n in (133_645, 1_736_224, 5_700_000)] == [4096, 16_384, 32_768]

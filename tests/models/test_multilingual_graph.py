@@ -1,4 +1,4 @@
-"""The graph that `models/scripts/build_multilingual.py` writes, beside plain numpy."""
+"""The graph that `models/scripts/build_multilingual.py` writes, against NumPy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def unpacked(codes: NDArray[np.uint8], ranges: NDArray[np.float16]) -> Floats:
 
 
 @pytest.mark.parametrize("int8", [False, True])
-def test_the_graph_gives_what_plain_numpy_does(int8: bool) -> None:
+def test_the_graph_agrees_with_numpy(int8: bool) -> None:
     rng = np.random.default_rng(0)
     table, weights = rng.standard_normal((10, DIM)).astype(np.float32), random_weights(rng)
     multi = Linear(rng.standard_normal((OUT, 4)).astype(np.float32), rng.standard_normal(4).astype(np.float32))
@@ -92,7 +92,7 @@ def test_the_graph_gives_what_plain_numpy_does(int8: bool) -> None:
         np.testing.assert_allclose(rows[number, : len(text)], mapped, atol=0.05 if int8 else 1e-5)
 
 
-def test_four_bits_are_half_a_step_off_at_most() -> None:
+def test_four_bit_codes_are_at_most_half_a_step_off() -> None:
     table = np.random.default_rng(1).standard_normal((20, DIM)).astype(np.float32)
     table[3] = 0.5  # a row that does not vary
     codes, ranges = packed(table)

@@ -1,4 +1,4 @@
-"""What the default encoder is trained on: which queries and passages are drawn, and what a list holds."""
+"""The training data of the default encoder: which queries and passages are drawn, and what a list contains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_passages_that_are_judged_elsewhere_are_left_out(folder: Path) -> None:
+def test_passages_judged_in_dev_or_test_are_left_out(folder: Path) -> None:
     queries, passages = drawn(folder, Source("metals", 10, 10), 1.0)
     assert set(passages) == set(TEXTS) - {"iron"}
     assert sorted((own.text, own.answer) for own in queries) == [
@@ -48,13 +48,13 @@ def test_passages_that_are_judged_elsewhere_are_left_out(folder: Path) -> None:
     ]
 
 
-def test_a_split_that_is_taken_whole_keeps_them(folder: Path) -> None:
+def test_a_source_that_shares_passages_keeps_them(folder: Path) -> None:
     queries, passages = drawn(folder, Source("metals", 10, 10, shares=True), 1.0)
     assert set(passages) == set(TEXTS)
     assert next(own for own in queries if own.answer == "salt").others == {"iron"}
 
 
-def test_a_sentence_that_is_left_out_is_no_longer_in_its_passage(folder: Path) -> None:
+def test_a_removed_sentence_is_no_longer_in_its_passage(folder: Path) -> None:
     source = Source("metals", 10, 10, queries="left out", n_sentences=2)
     queries, passages = drawn(folder, source, 1.0)
     assert {own.answer for own in queries} == {"glass", "salt", "wool"}  # "one" would be empty without its sentence
@@ -72,7 +72,7 @@ class Agrees:
 
 
 @pytest.mark.parametrize("is_sure", [True, False])
-def test_a_list_has_the_answer_and_no_other_passage_that_answers(is_sure: bool) -> None:
+def test_a_list_has_one_answer_and_no_other_relevant_passage(is_sure: bool) -> None:
     teacher: Any = Agrees()
     asked = [Query("which metal has a crust", "wool", frozenset({"iron"}))]  # a label that nobody would agree with
     lists: list[Any] = list(judged(asked, TEXTS, teacher, 1, is_sure=is_sure))

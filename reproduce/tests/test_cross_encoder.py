@@ -1,4 +1,4 @@
-"""Small cross-encoders of the reproduction: they learn, their matrix is that of their pairs, and claims are judged."""
+"""The small cross-encoders: they learn, their matrix has the scores of their pairs, and claims are judged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made_states(n: int, length: int, seed: int) -> States:
 
 
 @pytest.mark.parametrize("head", ["cls", "emb"])
-def test_a_matrix_holds_the_scores_of_its_pairs(head: str) -> None:
+def test_a_matrix_has_the_scores_of_its_pairs(head: str) -> None:
     torch.manual_seed(0)
     tower = PairTower(HIDDEN, head).eval()
     torch.nn.init.normal_(tower.joint.up.weight)
@@ -39,7 +39,7 @@ def test_a_matrix_holds_the_scores_of_its_pairs(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", ["cls", "emb"])
-def test_training_makes_the_loss_smaller(head: str) -> None:
+def test_training_lowers_the_loss(head: str) -> None:
     torch.manual_seed(0)
     documents = made_states(12, 5, 0)
     own = Questions(
