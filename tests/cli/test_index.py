@@ -37,8 +37,8 @@ def test_skipped_files_and_repeated_ids_are_reported_at_the_end(
     (source.parent / "x.png").write_bytes(b"png")
     result = runner.invoke(app, ["index", str(source.parent), "--to", "ix", "--on-error", "skip"])
     assert result.exit_code == 0
-    assert "passed over 1 files: 1 .png" in result.stderr
-    assert "skipped 1 that could not be read" in result.stderr
+    assert "skipped 1 files: 1 .png" in result.stderr
+    assert "skipped 1 documents with errors" in result.stderr
     assert f"{source}, line 6, column 1: this is not JSON" in result.stderr
     assert "1 ids came more than once, and the last document of each was used: 0" in result.stderr
     assert library.indexes["ix"].documents["0"].text == "again"

@@ -28,7 +28,7 @@ def test_every_document_can_be_stored() -> None:
         check_document(document)
 
 
-def test_what_people_look_for_is_there_under_its_usual_name() -> None:
+def test_well_known_names_are_present() -> None:
     usual = (
         "json.loads str.casefold random.sample os.walk os.path.join datetime.datetime.strptime subprocess.run sorted"
     )
@@ -38,16 +38,16 @@ def test_what_people_look_for_is_there_under_its_usual_name() -> None:
     assert library()["json"].metadata["kind"] == "module"
 
 
-def test_private_names_and_short_texts_are_left_out() -> None:
+def test_private_names_and_short_docstrings_are_left_out() -> None:
     assert not [name for name in library() if any(part.startswith("_") for part in name.split("."))]
     assert not [document.id for document in library().values() if len(document.text.split()) < 4]
 
 
-def test_the_list_of_modules_names_none_twice() -> None:
+def test_no_module_is_listed_twice() -> None:
     assert len(set(MODULES)) == len(MODULES)
 
 
-def test_reading_it_prints_nothing_and_warns_of_nothing() -> None:
+def test_reading_prints_nothing_and_gives_no_warnings() -> None:
     code = "from plait.readers.stdlib import stdlib_documents; list(stdlib_documents())"
     answer = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (answer.stdout, answer.stderr) == ("", "")

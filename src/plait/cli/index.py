@@ -62,7 +62,7 @@ def index(
     import plait
     from plait.cli.progress import progress
     from plait.readers import SourceReport, documents_from
-    from plait.readers.find import total_bytes
+    from plait.readers.sources import total_bytes
 
     if resume and not to.exists():
         raise ConfigError(f"there is nothing to resume: {to} does not exist; leave out --resume to create it")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from plait.errors import InputError, SourceError
-from plait.readers.lines import Line, opened, read_lines
+from plait.readers.lines import Line, open_source, read_lines
 
 Qrels = dict[str, dict[str, int]]  # query id -> document id -> relevance; 0 and below means judged not relevant
 
@@ -20,7 +20,7 @@ def lines_of(file: str | Path) -> Iterator[Line]:
     """The lines that are not blank. SourceError names the file, and the line that is not UTF-8."""
     file = Path(file)
     try:
-        with opened(file) as stream:
+        with open_source(file) as stream:
             for line in read_lines(stream, str(file)):
                 if isinstance(line, SourceError):
                     raise line

@@ -166,4 +166,4 @@ def _irds_documents(dataset: Any, report: SourceReport) -> Iterator[Document]:
             report.documents += 1
             yield Document(record.doc_id, text, title)
         else:
-            report.note(SourceError(f"document {record.doc_id!r} is blank"))
+            report.add_error(SourceError(f"document {record.doc_id!r} is blank"))

@@ -1,7 +1,8 @@
-"""Files to documents: JSON lines, BEIR folders, tab-separated text, plain text, Markdown, folders of these. Read as a
-stream, so that a source of any size needs little memory; every error names the file and the line."""
+"""Files to documents: JSON lines, BEIR folders, tab-separated text, plain text, Markdown, and folders of these.
 
-from plait.readers.read import documents_from
-from plait.readers.report import SourceReport
+Files are read as a stream, so a source of any size needs little memory. Every error names the file and the line.
+"""
+
+from plait.readers.sources import SourceReport, documents_from
 
 __all__ = ["SourceReport", "documents_from"]

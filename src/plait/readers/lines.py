@@ -1,4 +1,4 @@
-"""Bytes of a file, and lines of it, with errors that say where: the file, the line and the byte."""
+"""The bytes and lines of a file, with errors that name the file, the line and the byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from plait.errors import SourceError
 
-MAX_LINE = 64 * 2**20  # bytes; a file without line ends must not fill the memory
+MAX_LINE = 64 * 2**20  # bytes; a file without line ends must not fill memory
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -24,14 +24,14 @@ class CountsBytes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end."""
+    """A line, without its line end."""
 
     number: int  # from 1
     text: str
 
 
-class _Counted(io.RawIOBase):
-    """A file that adds what is read of it to a count."""
+class _CountingFile(io.RawIOBase):
+    """Counts the bytes that are read."""
 
     def __init__(self, raw: BinaryIO, count: CountsBytes) -> None:
         self._raw, self._count = raw, count
@@ -47,24 +47,26 @@ class _Counted(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: Path | None, count: CountsBytes | None = None) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if it ends in .gz; of standard input if there is no path."""
+def open_source(path: Path | None, count: CountsBytes | None = None) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed if it ends in .gz; without a path, of standard input."""
     with ExitStack() as open_files:
         stream: BinaryIO = sys.stdin.buffer if path is None else open_files.enter_context(path.open("rb"))
         if count is not None:
-            stream = io.BufferedReader(_Counted(stream, count), 2**17)
+            stream = io.BufferedReader(_CountingFile(stream, count), 2**17)
         if path is not None and path.suffix.lower() == ".gz":
             stream = open_files.enter_context(gzip.GzipFile(fileobj=stream))  # type: ignore[assignment]
         yield stream
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[Line | SourceError]:
-    """The lines that are not blank; for one that is not UTF-8, the error in its place."""
+    """The lines that are not blank; a line that is not UTF-8 gives an error instead."""
     offset, number = 0, 0
     while raw := stream.readline(MAX_LINE + 1):
         number += 1
         if len(raw) > MAX_LINE:
-            raise SourceError(f"{name}, line {number} is longer than {MAX_LINE:,} bytes; is there one record a line?")
+            raise SourceError(
+                f"{name}, line {number} is longer than {MAX_LINE:,} bytes; are there line ends between the records?"
+            )
         start, offset = offset, offset + len(raw)
         try:
             text = decode(raw, name, offset=start, line=number).rstrip("\r\n")
@@ -76,7 +78,7 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[Line | SourceError]:
 
 
 def decode(raw: bytes, name: str, *, offset: int = 0, line: int = 1) -> str:
-    """Text from UTF-8 that begins at this byte and line of a file; SourceError says where it is not UTF-8."""
+    """Decodes UTF-8 that begins at this byte and line of a file; SourceError says where it is not UTF-8."""
     if offset == 0:
         if raw.startswith(_UTF16):
             raise SourceError(f"{name} looks like UTF-16; plait reads UTF-8 (iconv -f utf-16 -t utf-8 converts it)")

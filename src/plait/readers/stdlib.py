@@ -1,4 +1,4 @@
-"""The documentation of Python's standard library, from its docstrings: something to search that everyone has."""
+"""The docstrings of Python's standard library as documents: a collection that every machine has."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from plait.records import Document
 
-# Modules that can be imported anywhere without an effect, grouped as the library's own manual groups them. What a
-# Python lacks is passed over. Packages stand before their parts, so that a name is known by its shortest path.
+# Modules whose import has no side effects, in the order of the library's manual. Modules that this Python does not have
+# are skipped. Packages come before their submodules, so that a name gets its shortest path.
 _NAMES = """
 builtins string re difflib textwrap unicodedata stringprep struct codecs datetime zoneinfo calendar collections
 collections.abc heapq bisect array weakref types copy pprint reprlib enum graphlib numbers math cmath decimal
@@ -39,17 +39,17 @@ MAX_PARAMETERS = 6
 
 
 def stdlib_documents() -> Iterator[Document]:
-    """A document for each public module, class, function and method that says something of its own.
+    """One document for each public module, class, function and method with a docstring.
 
     The id is the full name, the title the name with its parameters, the text the docstring; metadata has the module
-    and the kind. Text that was inherited, or is known under an earlier name, comes once.
+    and the kind. A docstring that occurs several times, inherited or under another name, gives one document.
     """
     seen: set[str] = set()
     for name in MODULES:
         module = _imported(name)
         if module is None:
             continue
-        for full_name, thing, kind in _things(name, module):
+        for full_name, thing, kind in _objects(name, module):
             text = _docstring(thing)
             if text not in seen and len(text.split()) >= MIN_WORDS:
                 seen.add(text)
@@ -61,30 +61,31 @@ def _imported(name: str) -> types.ModuleType | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some modules announce their retirement
+            warnings.simplefilter("ignore")  # some modules are deprecated
             return importlib.import_module(name)
-    except Exception:  # a module that this system cannot support, in whatever way it says so
+    except Exception:  # a module that does not support this system may raise anything
         return None
 
 
-def _things(name: str, module: types.ModuleType) -> Iterator[tuple[str, Any, str]]:
-    """Functions before methods: many modules offer the methods of one object as functions, which are what is used."""
+def _objects(name: str, module: types.ModuleType) -> Iterator[tuple[str, Any, str]]:
+    """(full name, object, kind) of a module. Functions come before methods: many modules offer the methods of one
+    object as functions, and people use those."""
     prefix = "" if name == "builtins" else f"{name}."
     public = _public(module)
-    classes = [(own_name, thing) for own_name, thing in public if inspect.isclass(thing)]
+    classes = [(short_name, thing) for short_name, thing in public if inspect.isclass(thing)]
     yield name, module, "module"
-    for own_name, thing in public:
+    for short_name, thing in public:
         if not inspect.isclass(thing) and callable(thing) and hasattr(thing, "__name__"):
-            yield prefix + own_name, thing, "function"
-    for own_name, thing in classes:
-        yield prefix + own_name, thing, "class"
-    for own_name, thing in classes:
+            yield prefix + short_name, thing, "function"
+    for short_name, thing in classes:
+        yield prefix + short_name, thing, "class"
+    for short_name, thing in classes:
         for method_name, method in _methods(thing):
-            yield f"{prefix}{own_name}.{method_name}", method, "method"
+            yield f"{prefix}{short_name}.{method_name}", method, "method"
 
 
 def _public(module: types.ModuleType) -> list[tuple[str, Any]]:
-    """What a module offers under its own name, sorted."""
+    """The public names of a module, sorted."""
     listed = getattr(module, "__all__", None)
     names = sorted(vars(module) if listed is None else listed)
     offered = [(name, getattr(module, name, None)) for name in names if name[0] != "_"]
@@ -92,13 +93,13 @@ def _public(module: types.ModuleType) -> list[tuple[str, Any]]:
 
 
 def _lives_in(thing: Any, module: types.ModuleType) -> bool:
-    """Defined in the module, or in its twin written in C; else it was only imported there for use."""
+    """Whether a thing is defined in the module or in its C counterpart, not only imported there."""
     home = getattr(thing, "__module__", None) or ""
     return home.lstrip("_").split(".")[0] == module.__name__.split(".")[0] or module.__name__ in ("os.path", "builtins")
 
 
 def _methods(cls: type) -> list[tuple[str, Any]]:
-    """Public methods and properties that the class itself defines."""
+    """The public methods and properties that the class defines itself."""
     found = []
     for name in sorted(vars(cls)):
         member = inspect.getattr_static(cls, name)
@@ -115,12 +116,12 @@ def _docstring(thing: Any) -> str:
 
 
 def _parameters(thing: Any) -> str:
-    """The names in parentheses: defaults and annotations would only be noise in a title."""
+    """The parameter names in parentheses, without defaults and annotations."""
     if not callable(thing):
         return ""
     try:
         names = [name for name in inspect.signature(thing).parameters if name not in ("self", "cls")]
-    except (ValueError, TypeError, AttributeError):  # many functions written in C do not tell
+    except (ValueError, TypeError, AttributeError):  # many C functions have no signature
         return "()"
     more = ", ..." if len(names) > MAX_PARAMETERS else ""
     return f"({', '.join(names[:MAX_PARAMETERS])}{more})"

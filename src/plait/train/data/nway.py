@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.errors import InputError, SourceError
-from plait.readers.lines import Line, opened, read_lines
+from plait.readers.lines import Line, open_source, read_lines
 from plait.train.data.example import Example, Passage
 from plait.train.data.text_store import TextStore, store_of
 
@@ -20,7 +20,7 @@ Make = Callable[[Line], Example | None]  # None is a line to pass over, such as 
 def lines_of(file: Path) -> Iterator[Line]:
     """The lines that are not blank, one at a time; SourceError where the file cannot be read."""
     try:
-        with opened(file) as stream:
+        with open_source(file) as stream:
             for line in read_lines(stream, str(file)):
                 if isinstance(line, SourceError):
                     raise line

@@ -1,8 +1,9 @@
-"""Files that are one document each: plain text and Markdown."""
+"""Readers for files that are one document each: plain text and Markdown."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from plait.errors import DocumentError, SourceError
@@ -20,40 +21,40 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 
 
-def read_text(stream: BinaryIO, name: str, id: str) -> Document | None:
-    """The whole file as one text; None if it is blank."""
-    return _document(id, _whole(stream, name), "", {}, name)
+def read_text(stream: BinaryIO, name: str, id: str) -> Iterator[Document]:
+    """The whole file as one document; nothing if it is blank."""
+    yield from _document(id, _read_whole(stream, name), "", {}, name)
 
 
-def read_markdown(stream: BinaryIO, name: str, id: str) -> Document | None:
-    """The text below the front matter; the title is that of the front matter, or the first heading."""
-    text, metadata = _whole(stream, name), {}
+def read_markdown(stream: BinaryIO, name: str, id: str) -> Iterator[Document]:
+    """One document: the text below the front matter. The title is that of the front matter, or the first heading."""
+    text, metadata = _read_whole(stream, name), {}
     if match := _FRONT_MATTER.match(text):
         metadata, text = front_matter(match.group(1) or ""), text[match.end() :]
     title = metadata.pop("title", None)
-    return _document(id, text, heading(text) if title is None else str(title), metadata, name)
+    yield from _document(id, text, heading(text) if title is None else str(title), metadata, name)
 
 
-def _whole(stream: BinaryIO, name: str) -> str:
+def _read_whole(stream: BinaryIO, name: str) -> str:
     raw = stream.read(MAX_FILE + 1)
     if len(raw) > MAX_FILE:
         raise SourceError(f"{name} is longer than {MAX_FILE:,} bytes; split it into several files")
     return decode(raw, name).replace("\r\n", "\n")
 
 
-def _document(id: str, text: str, title: str, metadata: dict[str, Any], name: str) -> Document | None:
+def _document(id: str, text: str, title: str, metadata: dict[str, Any], name: str) -> Iterator[Document]:
     if not text.strip() and not title.strip():
-        return None
+        return
     document = Document(id, text, title, metadata)
     try:
         check_document(document)
     except DocumentError as error:
         raise SourceError(f"{name}: {error}") from None
-    return document
+    yield document
 
 
 def front_matter(block: str) -> dict[str, Any]:
-    """The entries `key: value` of a block. It is not YAML: what is nested or runs over lines is left out."""
+    """The `key: value` lines of a block. This is not YAML: nested and multi-line entries are ignored."""
     entries = {}
     for line in block.split("\n"):
         if (match := _ENTRY.fullmatch(line.rstrip())) and match.group(2):
@@ -80,7 +81,7 @@ def _scalar(written: str) -> Any:
 
 
 def heading(text: str) -> str:
-    """The first heading of a Markdown text, `# so` or underlined, that is not within a code block; else empty."""
+    """The first Markdown heading outside code blocks, with # or underlined; empty if there is none."""
     fence, above = "", ""
     for line in text.split("\n"):
         if mark := _FENCE.match(line):

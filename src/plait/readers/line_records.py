@@ -1,4 +1,4 @@
-"""Files of one document a line: JSON lines, and tab-separated id and text."""
+"""Readers for files with one document on each line: JSON lines, and tab-separated id and text."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from plait.readers.lines import Line, read_lines
 from plait.records import Document
 from plait.storage.documents import check_document, document_from
 
-Found = Document | SourceError  # an error stands where its document would; the caller stops there or goes on
+
+def read_jsonl(stream: BinaryIO, name: str, id: str = "") -> Iterator[Document | SourceError]:
+    """One JSON object on each line: `id` or `_id`, `text`, optionally `title`; other fields are metadata."""
+    del id
+    return _documents(stream, name, _from_json)
 
 
-def read_jsonl(stream: BinaryIO, name: str) -> Iterator[Found]:
-    """One JSON object a line: `id` or `_id`, `text`, perhaps `title`; other fields are metadata."""
-    return _each(stream, name, _from_json)
+def read_tsv(stream: BinaryIO, name: str, id: str = "") -> Iterator[Document | SourceError]:
+    """`id<TAB>text` on each line, as in MS MARCO; a header line of these two words is skipped."""
+    del id
+    return _documents(stream, name, _from_columns)
 
 
-def read_tsv(stream: BinaryIO, name: str) -> Iterator[Found]:
-    """`id<TAB>text` on each line, as MS MARCO has it; a first line that says just this is passed over."""
-    return _each(stream, name, _from_columns)
-
-
-def _each(stream: BinaryIO, name: str, make: Callable[[Line, str], Document | None]) -> Iterator[Found]:
+def _documents(
+    stream: BinaryIO, name: str, make: Callable[[Line, str], Document | None]
+) -> Iterator[Document | SourceError]:
     for line in read_lines(stream, name):
         if isinstance(line, SourceError):
             yield line
@@ -46,7 +48,7 @@ def _from_json(line: Line, where: str) -> Document:
     except json.JSONDecodeError as error:
         if line.number == 1 and line.text.lstrip() in ("[", "{"):
             raise SourceError(
-                f"{where}: this looks like one JSON value over many lines; plait reads one object a line "
+                f"{where}: this looks like one JSON value over many lines; plait reads one object on each line "
                 f"(jq -c '.[]' converts an array)"
             ) from None
         raise SourceError(f"{where}, column {error.colno}: this is not JSON: {error.msg}") from None
@@ -54,7 +56,7 @@ def _from_json(line: Line, where: str) -> Document:
         raise SourceError(f"{where}: this JSON cannot be read: {error}") from None
     if not isinstance(fields, dict):
         raise SourceError(f'{where}: expected an object such as {{"id": ..., "text": ...}}, got {line.text:.40}')
-    # Collections number their documents; within plait an id is text.
+    # Many collections number their documents; in plait an id is a string.
     for key in ("id", "_id"):
         if isinstance(fields.get(key), int) and not isinstance(fields[key], bool):
             fields[key] = str(fields[key])

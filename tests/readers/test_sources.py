@@ -1,4 +1,4 @@
-"""Files to documents, and errors that say where."""
+"""Files to documents, and errors that name the file and line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from plait.errors import ConfigError, SourceError
 from plait.readers import SourceReport, documents_from
-from plait.readers.find import SUFFIXES, total_bytes
+from plait.readers.sources import SUFFIXES, total_bytes
 from plait.records import Document
 
 
@@ -98,17 +98,17 @@ def test_a_bad_row_is_named(tmp_path: Path, line: str) -> None:
     assert "a.tsv, line 2: " in refusal(write(tmp_path / "a.tsv", f"0\tx\n{line}\n"))
 
 
-def test_bytes_that_are_not_utf8_are_named_by_line_and_place_in_a_text(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_named_by_line_and_position(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"one\ntwo caf\xe9\n")
     assert refusal(path).startswith(f"{path}, line 2: byte 11 (0xe9) is not UTF-8")
     assert "UTF-16" in refusal(write(tmp_path / "b.txt", "woven".encode("utf-16")))
 
 
-def test_a_binary_file_that_is_called_text_is_refused(tmp_path: Path) -> None:
+def test_a_binary_file_with_a_text_suffix_is_refused(tmp_path: Path) -> None:
     assert "NUL" in refusal(write(tmp_path / "a.txt", b"abc\0def"))
 
 
-def test_a_damaged_archive_is_refused_after_what_can_be_read(tmp_path: Path) -> None:
+def test_a_damaged_archive_gives_the_readable_part_first(tmp_path: Path) -> None:
     whole = gzip.compress(b"".join(b'{"id": "%d", "text": "woven %d"}\n' % (n, n * n) for n in range(5000)))
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
@@ -119,10 +119,10 @@ def test_a_damaged_archive_is_refused_after_what_can_be_read(tmp_path: Path) -> 
     assert str(path) in refusal(path)
 
 
-def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.readers.lines.MAX_LINE", 100)
     assert "line 1 is longer than 100 bytes" in refusal(write(tmp_path / "a.jsonl", b"x" * 1000))
-    monkeypatch.setattr("plait.readers.texts.MAX_FILE", 100)
+    monkeypatch.setattr("plait.readers.text_files.MAX_FILE", 100)
     assert "longer than 100 bytes" in refusal(write(tmp_path / "a.txt", b"x" * 1000))
 
 
@@ -136,7 +136,7 @@ def test_a_large_file_is_read_as_a_stream(tmp_path: Path) -> None:
     assert peak < path.stat().st_size / 4
 
 
-def test_a_folder_is_read_in_order_and_without_what_is_hidden(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.md", "a/b/c.txt", ".hidden/x.txt", ".x.txt", "picture.png", "Makefile", "q.PNG"):
         write(tmp_path / name, f"text of {name}")
     write(tmp_path / "blank.txt", " \n")
@@ -145,7 +145,7 @@ def test_a_folder_is_read_in_order_and_without_what_is_hidden(tmp_path: Path) ->
     ids = [document.id for document in documents_from([tmp_path], report=report)]
     assert ids == ["b.txt", "a/z.md", "a/b/c.txt"]
     assert report.skipped == {".png": 2, "without a suffix": 1, "empty": 1, "links to folders": 1}
-    assert report.notes() == ["passed over 5 files: 2 .png, 1 links to folders, 1 without a suffix, 1 empty"]
+    assert report.notes() == ["skipped 5 files: 2 .png, 1 links to folders, 1 without a suffix, 1 empty"]
 
 
 def test_only_the_corpus_of_a_beir_folder_is_read(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_only_the_corpus_of_a_beir_folder_is_read(tmp_path: Path) -> None:
     assert [document.id for document in read(tmp_path / "plain")] == ["p", "m"]
 
 
-def test_a_single_file_is_called_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_id_of_a_single_file_is_its_path_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "notes/a.txt", "woven")
     monkeypatch.chdir(tmp_path)
     assert read("notes/a.txt")[0].id == "notes/a.txt"
@@ -171,14 +171,14 @@ def test_a_single_file_is_called_as_it_was_given(tmp_path: Path, monkeypatch: py
     ("name", "problem"),
     [("missing.txt", "there is no file"), ("a.pdf", ".pdf"), ("a.json", "jsonl"), ("a", "no suffix")],
 )
-def test_a_source_that_cannot_work_is_refused_before_anything_is_read(tmp_path: Path, name: str, problem: str) -> None:
+def test_an_unreadable_source_is_refused_before_anything_is_read(tmp_path: Path, name: str, problem: str) -> None:
     if name != "missing.txt":
         write(tmp_path / name, "x")
     with pytest.raises(SourceError, match=problem):
         documents_from([tmp_path, tmp_path / name])
 
 
-def test_options_that_cannot_work_are_refused(tmp_path: Path) -> None:
+def test_invalid_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="stop, skip"):
         documents_from([tmp_path], on_error="ignore")
     with pytest.raises(SourceError, match="no source"):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from plait.readers.texts import front_matter, heading, read_markdown
+from plait.readers.text_files import front_matter, heading, read_markdown
 from plait.records import Document
 
 
 def markdown(text: str) -> Document | None:
-    return read_markdown(io.BytesIO(text.encode()), "a.md", "a.md")
+    return next(read_markdown(io.BytesIO(text.encode()), "a.md", "a.md"), None)
 
 
 @pytest.mark.parametrize(
