@@ -17,6 +17,7 @@ from plait.evaluate import rank_queries
 from plait.index import Index
 from plait.rerank.cross_encoder import load_cross
 from plait.rerank.reranker import Reranker, blend_scores
+from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 from rerank.small_cross import WordScorer, cross_card
 
@@ -44,6 +45,15 @@ def test_hits_are_in_the_order_of_the_cross_encoder(index: Index) -> None:
     assert [hit.score for hit in hits] == pytest.approx([-score for score, _ in order])
     assert all(hit.scores["rerank"] == hit.score for hit in hits)
     assert "dense" in hits[0].scores
+
+
+def test_a_reranker_reorders_rankings_by_the_texts_it_is_given() -> None:
+    docs = np.array([7, 8, 9])
+    ranking = Ranking(docs, np.array([3, 2, 1], np.float32), docs, {"dense": np.array([3, 2, 1], np.float32)})
+    (top,) = Reranker(WordScorer()).rerank(["b"], [["a", "b b", "b"]], [ranking], 2, Trace())
+    assert top.docs.tolist() == [8, 9]
+    assert top.parts["dense"].tolist() == [2, 1]
+    assert top.ranks["dense"].tolist() == [2, 3]
 
 
 def test_depth_candidates_are_scored_or_k_if_that_is_more(index: Index) -> None:
