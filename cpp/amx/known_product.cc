@@ -1,4 +1,4 @@
-// A product of known numbers, compiled for AMX and for nothing else: what calls it may run anywhere.
+// Checks AMX with a product of known numbers. This file is compiled for AMX only, so that its callers can run anywhere.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +12,7 @@ struct alignas(64) Operand {
     unsigned char bytes[kTileRows][kTileBytes];
 };
 
-// Large and small numbers, both signs, no two rows alike.
+// Large and small numbers of both signs; all rows differ.
 std::uint8_t stored_value(std::size_t row, std::size_t d) noexcept {
     return static_cast<std::uint8_t>(row * 37 + d * 11 + 5);
 }

@@ -1,7 +1,8 @@
 // The tile registers of AMX: their configuration, and loads and stores that the compiler keeps in order.
 //
 // The shape is palette 1: eight tiles of at most 16 rows of 64 bytes. It is fixed here and not read from the processor,
-// because some machines with AMX leave the CPUID leaf that describes palettes empty; known_product.cc checks that it works.
+// because some machines with AMX leave the CPUID leaf that describes palettes empty; known_product.cc checks that it
+// works.
 #pragma once
 
 #ifndef PLAIT_EMULATED
@@ -15,9 +16,9 @@ namespace plait {
 namespace {
 
 constexpr std::size_t kTileRows = 16;
-constexpr std::size_t kTileBytes = 64;  // of a row
+constexpr std::size_t kTileBytes = 64;  // of a tile row
 
-// What LDTILECFG reads.
+// The operand of LDTILECFG.
 struct alignas(64) TileShapes {
     std::uint8_t palette = 1;
     std::uint8_t start_row = 0;
@@ -37,35 +38,35 @@ inline TileShapes shapes_for(std::size_t n_bytes) noexcept {
     return shapes;
 }
 
-// The intrinsics of GCC do not tell the compiler which memory they read, so it must not move stores past them.
+// A compiler barrier: the intrinsics of GCC do not declare which memory they access, so stores must not move past them.
 #if defined(__GNUC__)
-#define PLAIT_SETTLE() __asm__ volatile("" ::: "memory")
+#define PLAIT_BARRIER() __asm__ volatile("" ::: "memory")
 #else
 #error "tiles need the inline assembly of GCC or Clang"
 #endif
 
-// Macros, because the number of a tile is part of the instruction.
+// Macros, because the tile number is part of the instruction.
 #define PLAIT_LOAD_TILE(tile, from, stride) \
     do {                                    \
-        PLAIT_SETTLE();                     \
+        PLAIT_BARRIER();                    \
         _tile_loadd(tile, from, stride);    \
-        PLAIT_SETTLE();                     \
+        PLAIT_BARRIER();                    \
     } while (false)
 #define PLAIT_STORE_TILE(tile, to, stride) \
     do {                                   \
-        PLAIT_SETTLE();                    \
+        PLAIT_BARRIER();                   \
         _tile_stored(tile, to, stride);    \
-        PLAIT_SETTLE();                    \
+        PLAIT_BARRIER();                   \
     } while (false)
 
-// Tiles belong to a thread. Held for the length of one call, and given back, so that a thread switch has nothing to
-// save and another library finds them as it left them: unconfigured.
+// Configures the tiles of this thread for the length of one call and releases them after it: then a thread switch saves
+// nothing, and another library finds them unconfigured.
 class Tiles {
   public:
     explicit Tiles(std::size_t n_bytes) noexcept : shapes_(shapes_for(n_bytes)) {
-        PLAIT_SETTLE();
+        PLAIT_BARRIER();
         _tile_loadconfig(&shapes_);
-        PLAIT_SETTLE();
+        PLAIT_BARRIER();
     }
     ~Tiles() { _tile_release(); }
     Tiles(const Tiles&) = delete;

@@ -1,5 +1,5 @@
-// Integer kernels with AMX: tile registers multiply 16 stored rows with 16 query rows over 64 dimensions in one
-// instruction; AVX-512 does the rest. Compiled with its own flags; call it through dispatch, which probes first.
+// Centroid and residual kernels with AMX: one tile instruction multiplies 16 stored rows with 16 query rows over 64
+// dimensions; AVX-512 does the rest. Dispatch checks first that AMX works.
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -17,8 +17,8 @@ struct CentroidProducts {};
 template <int kLargest>
 struct SmallProducts {};
 
-// Four tiles of sums, two by two or four by one: an instruction answers after about 52 cycles and the next can start
-// after 16, so four must be under way. A block is what all of them take, and one more round.
+// Four tiles of sums, two by two or four by one: the instruction has a latency of about 52 cycles and one can start
+// every 16, so four must be in flight.
 constexpr std::size_t kCentroidGroups = 2;
 constexpr std::size_t centroid_rows(std::size_t groups) noexcept { return groups == 1 ? 64 : 32; }
 constexpr std::size_t kCentroidBlock = 64;
@@ -28,16 +28,16 @@ constexpr std::size_t residual_rows(std::size_t groups) noexcept { return centro
 
 #include "generic/tiles.inl"
 
-// How many bytes of a row a tile takes: the most that divide the row, so that no tile is ever cut short. All of 64 for
-// rows of 64, 128 or 768 bytes, 48 for 96; a row of 8 times a large prime is slow, and right.
+// The bytes of a row that a tile takes: the largest divisor of the row size, so that all tiles are whole. 64 for rows
+// of 64, 128 or 768 bytes, 48 for 96; a row of 8 times a large prime is slow but correct.
 std::size_t bytes_at_once(std::size_t row_size) noexcept {
     std::size_t steps = kTileRows;
     while (row_size / kStep % steps != 0) --steps;
     return steps * kStep;
 }
 
-// Where a tile of rows starts, and how far apart they are. Fewer rows than a tile has are copied, because the memory
-// after them may not be there; what the tile holds beyond them is not used.
+// The address of the first row of a tile, and the distance between rows. Fewer rows than a tile has are copied, because
+// the memory after them may be unreadable; the other rows of the tile are not used.
 struct TileSource {
     const unsigned char* from;
     long stride;
@@ -57,7 +57,7 @@ TileSource rows_of_tile(const unsigned char* rows, std::size_t n_rows, std::size
     return {copy.bytes, static_cast<long>(kTileBytes)};
 }
 
-// As in integer_sums.h, but only the rows that are there are summed and counted.
+// As in dot_products.inl, but only existing rows are summed and counted.
 template <class Products, std::size_t kGroups, std::size_t kRows>
 std::size_t sum_rows(const unsigned char* query, const unsigned char* block, std::size_t first, std::size_t n_rows,
                      std::size_t row_size, Int32Lanes (&sums)[kRows][kGroups]) noexcept {
@@ -141,7 +141,7 @@ void nearest_centroids_in_tiles(const std::int8_t* packed, std::size_t lanes, st
     nearest_centroids(packed, lanes, n_query, dim, rows, n_rows, first_row, workspace, best, which);
 }
 
-// Queries of 16 bits have no tile instruction, and take the registers' way.
+// There is no tile instruction for 16-bit queries: 8-bit codes use the AVX-512 kernels.
 std::size_t workspace_for_bits(const ResidualQuery& query, unsigned bits) noexcept {
     return bits == 8 ? residual_avx512.workspace(query, bits) : residual_workspace(query, bits);
 }
@@ -165,7 +165,7 @@ void residual_maxsim_strided(const ResidualQuery& query, const ResidualRows& row
                              std::size_t n_items, std::size_t stride, unsigned char* workspace,
                              float* scores) noexcept {
     if (rows.bits == 8) return residual_avx512.maxsim_strided(query, rows, items, n_items, stride, workspace, scores);
-    residual_in_tiles(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
+    residual_in_tiles(query, rows, StridedDocs{items, stride}, n_items, workspace, scores);
 }
 
 void residual_maxsim_listed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,

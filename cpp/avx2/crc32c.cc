@@ -1,6 +1,5 @@
-// CRC-32C with the instruction for it. One such instruction waits three cycles for the one before, so three stretches
-// are taken side by side and joined with a carry-less multiplication. Compiled with its own flags; call it through
-// dispatch.
+// CRC-32C with SSE4.2 and PCLMULQDQ. The CRC instruction has a latency of three cycles, so three stretches are
+// processed in parallel and joined with a carry-less multiplication.
 #include "plait/crc32c.h"
 
 #include <immintrin.h>
@@ -30,8 +29,8 @@ constexpr std::uint32_t power_of_x(std::size_t exponent) noexcept {
     return result;
 }
 
-// What moves a checksum past n zero bytes is x^(8 n). The product of two reflected words stands one place too low, and
-// the instruction that reduces it multiplies by x^32: both are taken off beforehand.
+// Appending n zero bytes multiplies a checksum by x^(8 n). The product of two reflected words is off by one bit, and
+// the instruction that reduces it multiplies by x^32: the exponent is corrected for both.
 constexpr std::uint32_t past_zeros(std::size_t n_bytes) noexcept { return power_of_x(8 * n_bytes - 33); }
 
 std::uint64_t word_at(const unsigned char* at) noexcept {
@@ -46,10 +45,10 @@ std::uint64_t carryless(std::uint64_t crc, std::uint32_t by) noexcept {
     return static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm_clmulepi64_si128(a, b, 0)));
 }
 
-// Takes as many runs of three stretches as there are; moves `bytes` and `n_bytes` past them.
+// Processes all whole runs of three stretches, and advances `bytes` and `n_bytes` past them.
 template <std::size_t kStretch>
 std::uint64_t three_at_once(std::uint64_t crc, const unsigned char*& bytes, std::size_t& n_bytes) noexcept {
-    static_assert(kStretch % 8 == 0 && kStretch >= 8, "a stretch is whole words, and long enough for past_zeros");
+    static_assert(kStretch % 8 == 0 && kStretch >= 8, "a stretch has whole words, at least one");
     constexpr std::uint32_t kPastTwo = past_zeros(2 * kStretch);
     constexpr std::uint32_t kPastOne = past_zeros(kStretch);
     for (; n_bytes >= 3 * kStretch; n_bytes -= 3 * kStretch, bytes += 3 * kStretch) {

@@ -1,4 +1,4 @@
-// Dot products with AVX2 and FMA. Compiled with its own flags; call it through dispatch.
+// Dot products with AVX2 and FMA.
 #include "plait/dense.h"
 
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 namespace plait {
 namespace {
 
-// Some rows ahead of the one that is read: rows come from memory, one after another.
+// Bytes between the values being read and those prefetched: rows are read from memory in order.
 constexpr std::size_t kAhead = 1024;
 
 float sum_of(__m256 lanes) noexcept {
@@ -37,7 +37,7 @@ void bytes(const std::int16_t* query, const unsigned char* rows, std::size_t n_r
         __m256i even = _mm256_setzero_si256(), odd = even;
         std::size_t d = 0;
         for (; d + 32 <= dim; d += 32) {
-            // A prefetch past the end of the rows does nothing.
+            // A prefetch after the last row is harmless.
             _mm_prefetch(reinterpret_cast<const char*>(row + d + kAhead), _MM_HINT_T0);
             even = _mm256_add_epi32(even, products_of(query + d, row + d));
             odd = _mm256_add_epi32(odd, products_of(query + d + 16, row + d + 16));

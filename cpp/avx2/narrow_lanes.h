@@ -1,4 +1,5 @@
-// Registers of AVX2 with lanes of 8 and 16 bits, and unpacking of codes. Shared by the registers of AVX2 and of AVX-512.
+// Registers of AVX2 with lanes of 8 and 16 bits, and unpacking of codes. Shared by the registers of AVX2 and of
+// AVX-512.
 //
 // Everything is in an anonymous namespace: files compiled with different flags must not share a function, because the
 // linker would keep one copy, which may use instructions that the machine lacks.
@@ -85,8 +86,8 @@ struct ByteLanes {
     }
 };
 
-// Unpacks n_bytes bytes of codes to one byte a code: code i of byte j goes to to[i * n_bytes + j]. Takes blocks of 32 or 16
-// bytes, whichever fits in a row; the last block overlaps the one before it.
+// Unpacks n_bytes bytes of codes to one byte a code: code i of byte j goes to to[i * n_bytes + j]. Takes blocks of 32
+// or 16 bytes, whichever fits in a row; the last block overlaps the one before it.
 template <unsigned kBits>
 void decode(const unsigned char* from, std::size_t n_bytes, unsigned char* to) noexcept {
     constexpr unsigned kCodes = 8 / kBits;

@@ -1,4 +1,4 @@
-// Integer kernels with AVX2: eight query rows to a register. Compiled with its own flags; call it through dispatch.
+// Centroid and residual kernels with AVX2: eight query rows to a register.
 #include <cstring>
 #include <limits>
 
@@ -10,8 +10,8 @@
 namespace plait {
 namespace {
 
-// Sums have a vector type of their own width. Given __m256i for everything, GCC keeps each sum twice, runs out of
-// registers and takes twice as long. Unsigned, so that a sum too large wraps as it does in the registers.
+// Sums have a vector type with the width of their lanes. With __m256i for everything, GCC keeps each sum twice, runs
+// out of registers and takes twice as long. Unsigned, so that overflow wraps as it does in the registers.
 #ifdef __GNUC__
 using Sums16 = std::uint16_t __attribute__((vector_size(32)));
 using Sums32 = std::uint32_t __attribute__((vector_size(32)));
@@ -34,7 +34,7 @@ __m256i plain(Sums32 sums) noexcept { return sums.lanes; }
 
 constexpr std::size_t kAnySteps = std::numeric_limits<std::size_t>::max();
 
-// Two products of at most 127 * 128 fit in 16 bits and no third does, so each pair is widened at once.
+// Two products of at most 127 * 128 fit in 16 bits and a third may not, so each pair is widened at once.
 struct CentroidProducts {
     using Partial = Sums32;
     static constexpr std::size_t kSteps = kAnySteps;
@@ -45,7 +45,7 @@ struct CentroidProducts {
     static Int32Lanes widen(Sums32 sums) noexcept { return {plain(sums)}; }
 };
 
-// The same for runs of steps whose query values leave room.
+// The same for runs of steps whose sums fit in 16 bits.
 struct Pairs {
     Sums16 sums;
 
@@ -56,8 +56,8 @@ struct Pairs {
 };
 __m256i widened(Pairs pairs) noexcept { return _mm256_madd_epi16(plain(pairs.sums), _mm256_set1_epi16(1)); }
 
-// The largest sum comes from 127 wherever the query is positive and 0 elsewhere, the smallest the other way round.
-bool fits_in_words(const unsigned char* steps, std::size_t n_steps, std::size_t n_bytes) noexcept {
+// The largest sum has 127 where the query is positive and 0 elsewhere; the smallest is the reverse.
+bool fits_in_int16(const unsigned char* steps, std::size_t n_steps, std::size_t n_bytes) noexcept {
     const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi8(1);
     const __m256i most = _mm256_set1_epi16(32767 / 127), least = _mm256_set1_epi16(-(32768 / 127));
     __m256i beyond = zero;
@@ -74,7 +74,7 @@ bool fits_in_words(const unsigned char* steps, std::size_t n_steps, std::size_t 
     return _mm256_testz_si256(beyond, beyond) != 0;
 }
 
-// Small codes leave room in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
+// Sums of small codes stay in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
 template <int kLargest>
 struct SmallProducts {
     using Partial = Sums16;

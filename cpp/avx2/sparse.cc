@@ -1,27 +1,28 @@
-// The loops of sparse search with AVX2, eight rows at a time. Compiled with its own flags; call it through dispatch.
+// The sparse kernels with AVX2: eight rows at a time.
 #include <immintrin.h>
 
-#include "generic/sparse.inl"
+#include "generic/sparse_rows.h"
 
 namespace plait {
 namespace {
 
 constexpr std::size_t kLanes = 8;
 
-// Most rows are passed over eight at a time: their sums, halved since AVX2 has no way from all of uint32 to float, and
-// taken for a little more than they are, do not reach. The others are compared as any machine compares them.
+// Most groups of eight rows are rejected together, by an upper bound of their scores: half of the sum is converted,
+// because AVX2 does not convert all of uint32 to float, and then doubled and rounded up. The others are compared one by
+// one.
 std::size_t sweep(const unsigned char* scales, std::size_t n, float least, std::uint32_t* sums,
                   std::uint32_t* kept) noexcept {
-    const __m256 wanted = _mm256_set1_ps(least), two = _mm256_set1_ps(2.0f);
+    const __m256 threshold = _mm256_set1_ps(least), two = _mm256_set1_ps(2.0f);
     const __m256i none = _mm256_setzero_si256();
     std::size_t n_kept = 0, i = 0;
     for (; i + kLanes <= n; i += kLanes) {
         __m256i* at = reinterpret_cast<__m256i*>(sums + i);
-        const __m256i own = _mm256_loadu_si256(at);
-        const __m256 more = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(own, 1)), two), two);
+        const __m256i row_sums = _mm256_loadu_si256(at);
+        const __m256 more = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(row_sums, 1)), two), two);
         const __m256 scale = _mm256_loadu_ps(reinterpret_cast<const float*>(scales + i * sizeof(float)));
-        const __m256 reaches = _mm256_cmp_ps(_mm256_mul_ps(more, scale), wanted, _CMP_GE_OQ);
-        const __m256 is_none = _mm256_castsi256_ps(_mm256_cmpeq_epi32(own, none));
+        const __m256 reaches = _mm256_cmp_ps(_mm256_mul_ps(more, scale), threshold, _CMP_GE_OQ);
+        const __m256 is_none = _mm256_castsi256_ps(_mm256_cmpeq_epi32(row_sums, none));
         if (_mm256_movemask_ps(_mm256_andnot_ps(is_none, reaches)) == 0) {
             _mm256_storeu_si256(at, none);
         } else {

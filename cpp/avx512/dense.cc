@@ -1,5 +1,4 @@
-// Dot products with AVX-512 VNNI: rows of bytes; floats as AVX2 has them. Compiled with its own flags; call it through
-// dispatch.
+// Dot products of int8 rows with AVX-512 VNNI. Float rows use the AVX2 kernel.
 #include <immintrin.h>
 
 #include "plait/dense.h"
@@ -8,29 +7,30 @@ namespace plait {
 namespace {
 
 constexpr std::size_t kLanes = 32;    // values at a time
-constexpr std::size_t kRows = 4;      // rows at a time, which share what is read of the query
-constexpr std::size_t kAhead = 1536;  // bytes from what is read to what is fetched: rows come from memory, in order
+constexpr std::size_t kRows = 4;      // rows at a time, which share the loads of the query
+constexpr std::size_t kAhead = 1536;  // bytes between the values being read and those prefetched
 
 __mmask32 first(std::size_t n) noexcept {
     return n < kLanes ? static_cast<__mmask32>((std::uint64_t{1} << n) - 1) : static_cast<__mmask32>(0xffffffffu);
 }
 
-__m512i words_of(const unsigned char* row, __mmask32 there) noexcept {
-    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(there, row));
+__m512i words_of(const unsigned char* row, __mmask32 valid) noexcept {
+    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(valid, row));
 }
 
 template <std::size_t n>
-void some_rows(const std::int16_t* query, const unsigned char* rows, std::size_t dim, std::int32_t* products) noexcept {
+void dot_some_rows(const std::int16_t* query, const unsigned char* rows, std::size_t dim,
+                   std::int32_t* products) noexcept {
     __m512i sums[n];
     for (std::size_t i = 0; i < n; ++i) sums[i] = _mm512_setzero_si512();
     for (std::size_t d = 0; d < dim; d += kLanes) {
-        const __mmask32 there = first(dim - d);
-        const __m512i asked = _mm512_maskz_loadu_epi16(there, query + d);
+        const __mmask32 valid = first(dim - d);
+        const __m512i query_words = _mm512_maskz_loadu_epi16(valid, query + d);
         for (std::size_t i = 0; i < n; ++i) {
             const unsigned char* at = rows + i * dim + d;
-            // A prefetch past the end of the rows does nothing.
+            // A prefetch after the last row is harmless.
             if (d % 64 == 0) _mm_prefetch(reinterpret_cast<const char*>(at + kAhead), _MM_HINT_T0);
-            sums[i] = _mm512_dpwssd_epi32(sums[i], words_of(at, there), asked);
+            sums[i] = _mm512_dpwssd_epi32(sums[i], words_of(at, valid), query_words);
         }
     }
     for (std::size_t i = 0; i < n; ++i) products[i] = _mm512_reduce_add_epi32(sums[i]);
@@ -39,8 +39,8 @@ void some_rows(const std::int16_t* query, const unsigned char* rows, std::size_t
 void bytes(const std::int16_t* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
            std::int32_t* products) noexcept {
     std::size_t i = 0;
-    for (; i + kRows <= n_rows; i += kRows) some_rows<kRows>(query, rows + i * dim, dim, products + i);
-    for (; i < n_rows; ++i) some_rows<1>(query, rows + i * dim, dim, products + i);
+    for (; i + kRows <= n_rows; i += kRows) dot_some_rows<kRows>(query, rows + i * dim, dim, products + i);
+    for (; i < n_rows; ++i) dot_some_rows<1>(query, rows + i * dim, dim, products + i);
 }
 
 }  // namespace

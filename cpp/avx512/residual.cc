@@ -1,5 +1,5 @@
-// Integer kernels with AVX-512 and its vector neural network instructions: sixteen query rows to a register, four
-// products a lane in one instruction, summed in 32 bits. Compiled with its own flags; call it through dispatch.
+// Centroid and residual kernels with AVX-512 VNNI: sixteen query rows to a register; one instruction multiplies and
+// adds four products a lane in 32 bits.
 #include <cstring>
 #include <limits>
 
@@ -11,7 +11,7 @@
 namespace plait {
 namespace {
 
-// As in integer_avx2.cc, sums have a vector type of their own width, or GCC keeps each of them twice.
+// As in avx2/residual.cc, sums have a vector type with the width of their lanes, or GCC keeps each of them twice.
 #if defined(__GNUC__) && !defined(PLAIT_EMULATED)
 using Sums = std::int32_t __attribute__((vector_size(64)));
 __m512i plain(Sums sums) noexcept { return reinterpret_cast<__m512i>(sums); }
@@ -46,8 +46,8 @@ struct WordProducts {
     static Int32Lanes widen(Sums sums) noexcept { return {plain(sums)}; }
 };
 
-// Thirty-two registers, and an instruction that answers after four or five cycles, two of them a cycle at best: ten
-// sums or more must be under way.
+// Thirty-two registers. The instruction has a latency of four or five cycles and at best two start in a cycle, so at
+// least ten sums must be in flight.
 constexpr std::size_t kCentroidGroups = 4;
 constexpr std::size_t centroid_rows(std::size_t groups) noexcept {
     return groups == 1 ? 12 : groups == 2 ? 8 : groups == 3 ? 6 : 4;

@@ -1,4 +1,4 @@
-// The order of questions before tiles are used, on Linux. Compiled for any x86-64.
+// Whether AMX can be used, on Linux. Compiled for any x86-64.
 #include <unistd.h>
 
 #include <sys/syscall.h>
@@ -9,21 +9,21 @@
 namespace plait {
 namespace {
 
-constexpr unsigned kMilliseconds = 2000;  // a product takes microseconds; a busy machine may be slow to start a process
+constexpr unsigned kMilliseconds =
+    2000;  // a product takes microseconds; starting a process on a busy machine may take long
 
-// The system gives the memory for tiles to processes that ask. Threads and children have what their process has.
-bool tiles_are_permitted() noexcept {
+// Linux allocates memory for tiles to processes that request it. Threads and child processes inherit the permission.
+bool request_tiles() noexcept {
     constexpr long kRequestPermission = 0x1023, kTileData = 18;
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-bool product_is_right_if_permitted() noexcept { return tiles_are_permitted() && amx_product_is_right(); }
+bool known_product_works() noexcept { return request_tiles() && amx_product_is_right(); }
 
 }  // namespace
 
 bool amx_works() noexcept {
-    return cpu_has_amx() && run_in_child(product_is_right_if_permitted, kMilliseconds) == ChildOutcome::kTrue &&
-           tiles_are_permitted();
+    return cpu_has_amx() && run_in_child(known_product_works, kMilliseconds) == ChildOutcome::kTrue && request_tiles();
 }
 
 }  // namespace plait

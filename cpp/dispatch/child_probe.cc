@@ -13,11 +13,11 @@
 namespace plait {
 namespace {
 
-constexpr int kTrueCode = 40, kFalseCode = 41;  // unlike what a process ends with by accident
+constexpr int kTrueCode = 40, kFalseCode = 41;  // unlikely exit codes of a crashing process
 constexpr int kFaults[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS};
 
-// Starts with every signal blocked, so that one meant for a group of processes runs no handler of the host; faults
-// alone are let through. Everything here is a system call, or a few instructions.
+// Starts with all signals blocked, so that a signal to the process group runs no handler of the host; only faults are
+// unblocked. Everything here is a system call or a few instructions.
 [[noreturn]] void run_child(bool (*work)() noexcept) noexcept {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_DUMPABLE, 0);
@@ -47,7 +47,7 @@ long milliseconds_since(const timespec& start) noexcept {
     return (time.tv_sec - start.tv_sec) * 1000 + (time.tv_nsec - start.tv_nsec) / 1000000;
 }
 
-// -1 until the child has ended, then 1; 0 where someone else has waited for it.
+// -1 while the child runs, 1 when it has ended, 0 if another thread waited for it.
 int has_ended(pid_t child, int options, int& status) noexcept {
     for (;;) {
         const pid_t ended = waitpid(child, &status, options | __WALL);
@@ -69,7 +69,7 @@ ChildOutcome run_in_child(bool (*work)() noexcept, unsigned milliseconds) noexce
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    // Flags of 0: memory is copied, nothing is shared, and no signal is sent at the end.
+    // Flags of 0: memory is copied, nothing is shared, no signal is sent at the end.
     const long made = syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
     if (made == 0) run_child(work);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -102,17 +102,17 @@ ChildOutcome run_in_child(bool (*work)() noexcept, unsigned milliseconds) noexce
 const char* name_of(ChildOutcome outcome) noexcept {
     switch (outcome) {
         case ChildOutcome::kTrue:
-            return "right";
+            return "true";
         case ChildOutcome::kFalse:
-            return "wrong";
+            return "false";
         case ChildOutcome::kFault:
             return "fault";
         case ChildOutcome::kTimeout:
-            return "hung";
+            return "timeout";
         case ChildOutcome::kNoChild:
             break;
     }
-    return "impossible";
+    return "no child";
 }
 
 }  // namespace plait

@@ -1,24 +1,23 @@
-// Runs something that may fault in a child process, and says what became of it. Linux on x86-64 only.
+// Runs a function that may fault in a child process, and reports the outcome. Linux on x86-64 only.
 //
-// The host is a Python process with threads, locks and signal handlers of its own, and none of them may notice:
+// The host is a Python process with threads, locks and signal handlers, which must not be affected:
 //
-// - The child is made by the bare system call. The C library's fork would first run what other libraries registered for
-//   it, which stops thread pools that may be at work.
-// - No signal is sent to the host when the child ends, and a host that waits for any child of its own does not find it.
-// - The child puts back the default handlers of the signals of faults, so that no handler of the host runs in it, and
-//   leaves no core file. It may be the copy of a process with any lock held, so `work` may call nothing that locks or
-//   allocates.
-// - The child ends with its parent; one that does not end in time is killed.
+// - The child is created with the bare system call. fork() of the C library would run the handlers that other libraries
+//   registered, and these stop running thread pools.
+// - The host gets no signal when the child ends, and a host that waits for any of its children does not see it.
+// - The child restores the default handlers of fault signals, so that no handler of the host runs in it, and leaves no
+//   core file. Any lock of the host may be locked in the child, so `work` must not lock or allocate.
+// - The child dies with its parent, and is killed if it takes too long.
 #pragma once
 
 namespace plait {
 
 enum class ChildOutcome {
-    kTrue,     // work gave true
-    kFalse,    // work gave false
+    kTrue,     // work returned true
+    kFalse,    // work returned false
     kFault,    // a signal ended it
-    kTimeout,  // it was killed, out of time
-    kNoChild   // there is no child to be had here
+    kTimeout,  // killed after the time limit
+    kNoChild   // no child process could be created
 };
 
 ChildOutcome run_in_child(bool (*work)() noexcept, unsigned milliseconds) noexcept;

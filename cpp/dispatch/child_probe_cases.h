@@ -1,4 +1,4 @@
-// What a probe may meet, made on purpose, to check run_in_child with: in the sanitizer driver, and from Python.
+// Functions with every outcome of run_in_child, for its tests in the sanitizer driver and in Python.
 #pragma once
 
 #include <unistd.h>
@@ -8,28 +8,28 @@
 namespace plait {
 
 struct ProbeCase {
-    const char* name;  // also what is to be found
+    const char* name;  // tests expect an outcome by this name
     bool (*work)() noexcept;
 };
 
 #if defined(__GNUC__)
 __attribute__((no_sanitize("address", "undefined")))
 #endif
-inline bool write_nowhere() noexcept {
+inline bool write_to_bad_address() noexcept {
     *reinterpret_cast<volatile int*>(8) = 1;
     return true;
 }
 
 inline constexpr ProbeCase kProbeCases[] = {
-    {"right", []() noexcept { return true; }},
-    {"wrong", []() noexcept { return false; }},
+    {"true", []() noexcept { return true; }},
+    {"false", []() noexcept { return false; }},
     {"illegal instruction",
      []() noexcept {
          __asm__ volatile("ud2");
          return true;
      }},
-    {"bad address", write_nowhere},
-    {"hung",
+    {"bad address", write_to_bad_address},
+    {"timeout",
      []() noexcept {
          for (;;) pause();
          return true;

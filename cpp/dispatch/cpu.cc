@@ -1,4 +1,4 @@
-// Asks the processor with CPUID and XGETBV rather than compiler built-ins, whose names for features differ.
+// CPUID and XGETBV rather than compiler built-ins, whose feature names differ between compilers.
 #include "dispatch/cpu.h"
 
 #ifdef PLAIT_X86_64
@@ -31,7 +31,7 @@ Registers cpuid(std::uint32_t leaf, std::uint32_t subleaf) noexcept {
     return out;
 }
 
-// The register sets that the operating system saves when it switches threads.
+// The register sets that the operating system saves at a thread switch.
 std::uint64_t saved_registers() noexcept {
 #ifdef _MSC_VER
     return _xgetbv(0);

@@ -1,4 +1,5 @@
-// What the processor and the operating system allow. On other processors than x86-64 there is nothing to ask.
+// Which instructions the processor has and the operating system supports. Nothing to ask on other processors than
+// x86-64.
 #pragma once
 
 namespace plait {
@@ -10,17 +11,17 @@ bool cpu_has_avx2() noexcept;
 // All of the above and AVX-512 F, BW, VL and VNNI, with the widest registers saved too.
 bool cpu_has_vnni() noexcept;
 
-// All of the above and AMX with whole numbers of 8 bits, as far as the processor says: ask amx_works too.
+// All of the above and AMX-INT8 by CPUID. Some machines report AMX and fault on it: see amx_works.
 bool cpu_has_amx() noexcept;
 #endif
 #ifdef PLAIT_AMX
-// Multiplies known numbers in tiles and compares. Needs the system's permission, and faults where AMX is a promise
-// only.
+// Multiplies known numbers with tiles and compares the result. Needs permission from the system, and faults on machines
+// that report AMX without having it.
 bool amx_product_is_right() noexcept;
 
-// Asks the processor, then tries a product in a child process, and only then asks the system for permission to use
-// tiles in this one: permission enlarges what a signal handler's stack must hold, for good. Costs a few instructions
-// where the processor has no AMX.
+// Asks CPUID, then tries a known product in a child process, and only then requests permission to use tiles in this
+// process: permission enlarges the stack that signal handlers need, for good. Takes a few instructions if CPUID has no
+// AMX.
 bool amx_works() noexcept;
 #endif
 

@@ -24,7 +24,7 @@ constexpr Target kAmx = {"amx",         amx_works,     &maxsim_avx512, &centroid
                          &residual_amx, &dense_avx512, &sparse_avx512, crc32c_sse42};
 #endif
 
-// From the plainest to the best.
+// From the slowest to the fastest.
 constexpr const Target* kKnown[] = {
     &kScalar,
 #ifdef PLAIT_X86_64
@@ -42,16 +42,16 @@ struct Available {
 };
 
 Available find_targets() noexcept {
-    Available found{};
+    Available available{};
     for (const Target* target : kKnown) {
-        if (target->runs_here()) found.targets[found.n_targets++] = target;
+        if (target->runs_here()) available.targets[available.n_targets++] = target;
     }
-    return found;
+    return available;
 }
 
 const Available& available() noexcept {
-    static const Available found = find_targets();
-    return found;
+    static const Available available_targets = find_targets();
+    return available_targets;
 }
 
 const Target* find(std::string_view name) noexcept {
@@ -61,13 +61,13 @@ const Target* find(std::string_view name) noexcept {
     return nullptr;
 }
 
-std::atomic<const Target*> chosen{nullptr};
+std::atomic<const Target*> target_in_use{nullptr};
 
 const Target* first_choice() {
-    const char* asked = std::getenv(kTargetVariable);
-    if (asked == nullptr || *asked == '\0') return available().targets[available().n_targets - 1];
-    const Target* target = find(asked);
-    if (target == nullptr) throw UnknownTarget(asked);
+    const char* name = std::getenv(kTargetVariable);
+    if (name == nullptr || *name == '\0') return available().targets[available().n_targets - 1];
+    const Target* target = find(name);
+    if (target == nullptr) throw UnknownTarget(name);
     return target;
 }
 
@@ -79,16 +79,16 @@ const Target* const* available_targets(std::size_t& n_targets) noexcept {
 }
 
 const Target& current_target() {
-    const Target* target = chosen.load(std::memory_order_relaxed);
+    const Target* target = target_in_use.load(std::memory_order_relaxed);
     if (target != nullptr) return *target;
     const Target* first = first_choice();
-    // Another thread may have chosen meanwhile: what it chose stays.
-    return chosen.compare_exchange_strong(target, first, std::memory_order_relaxed) ? *first : *target;
+    // Another thread may have set it meanwhile; then its choice stays.
+    return target_in_use.compare_exchange_strong(target, first, std::memory_order_relaxed) ? *first : *target;
 }
 
 bool use_target(std::string_view name) noexcept {
     const Target* target = find(name);
-    if (target != nullptr) chosen.store(target, std::memory_order_relaxed);
+    if (target != nullptr) target_in_use.store(target, std::memory_order_relaxed);
     return target != nullptr;
 }
 

@@ -1,7 +1,7 @@
-// Which kernels run: one table for each instruction set that the build knows, chosen at run time.
+// The dispatch table: one Target for each instruction set of the build, chosen at run time.
 //
-// To add an instruction set: write its kernels in files of their own, give those files their flags in CMakeLists.txt,
-// and add a row to the list in dispatch.cc. A row may borrow a kernel that it has no better version of.
+// To add an instruction set: put its kernels in a folder, give its files their flags in CMakeLists.txt, and add a
+// Target to the list in dispatch.cc. A Target may use the kernels of another one.
 #pragma once
 
 #include <cstddef>
@@ -30,24 +30,24 @@ struct Target {
     Crc32c crc32c;
 };
 
-// The targets that this machine can run, best last; the first is always "scalar".
+// The targets that this machine can run, the best last; the first is always "scalar".
 const Target* const* available_targets(std::size_t& n_targets) noexcept;
 
 // The environment variable that names the target to use.
 inline constexpr const char* kTargetVariable = "PLAIT_TARGET";
 
-// The variable names a target that is not available.
+// Thrown if PLAIT_TARGET names a target that is not available.
 struct UnknownTarget : std::exception {
-    explicit UnknownTarget(std::string name) : asked(std::move(name)) {}
-    const char* what() const noexcept override { return asked.c_str(); }
-    std::string asked;
+    explicit UnknownTarget(std::string name) : target(std::move(name)) {}
+    const char* what() const noexcept override { return target.c_str(); }
+    std::string target;
 };
 
-// The target in use, for the whole process: until `use_target` says otherwise, the one that PLAIT_TARGET names when
-// this is first called, or without it the best that is available. Throws UnknownTarget.
+// The target in use by this process: the last `use_target`, or else the target that PLAIT_TARGET names at the first
+// call, or else the best available. Throws UnknownTarget.
 const Target& current_target();
 
-// False, and no change, where there is no such target or the machine cannot run it.
+// Returns false and changes nothing if there is no such target or the machine cannot run it.
 bool use_target(std::string_view name) noexcept;
 
 }  // namespace plait

@@ -1,5 +1,6 @@
-// Dot products of centroids, for the instruction sets that add four products of a step in 32 bits. Included after
-// sum_rows and before cells_tile.h, INSIDE an anonymous namespace; cells_runs.h takes its place where that does better.
+// Dot products of centroids for targets that add the four products of a step in 32 bits. Included INSIDE an anonymous
+// namespace, after sum_rows and before centroids.inl. centroid_dots_int16.inl replaces it on targets that sum in 16
+// bits.
 
 std::size_t longest_run(const unsigned char*, std::size_t, std::size_t) noexcept { return 1; }
 

@@ -1,21 +1,21 @@
-// Dot products of centroids in runs of steps, in the place of cells_sums.h. Included INSIDE an anonymous namespace,
-// after integer_sums.h, by an instruction set that multiplies bytes into 16 bits and has defined:
+// Dot products of centroids summed in 16 bits over runs of steps. Included INSIDE an anonymous namespace, in place of
+// centroid_dots.inl and after dot_products.inl, by a target that multiplies bytes into 16 bits and defines:
 //
-//   fits_in_words(steps, n_steps, n_bytes)   whether so many steps of a tile, n_bytes each, can be added in 16 bits
-//                                            without overflow, whatever bytes up to 127 they are multiplied with
-//   Pairs          sums in 16 bits: multiply(values, query), add(a, b)
-//   Sums32, plus(sums, widened pairs), plain(sums), and widened(pairs)
+//   fits_in_int16(steps, n_steps, n_bytes)   whether n_steps steps of a tile, n_bytes each, can be summed in 16 bits
+//                                            without overflow, for all row values up to 127
+//   Pairs                                    sums in 16 bits: multiply(values, query), add(a, b)
+//   Sums32, plus(sums, widened pairs), plain(sums), widened(pairs)
 //
-// Two products fill 16 bits at worst, so that in general each step has to be widened to 32. But query values are seldom
-// all large and of one sign: mostly two or four steps fit, which is seen once for a tile and holds for all centroids.
-// One length for a whole tile: choosing for each run costs more than it gains.
+// Two products may fill 16 bits, so in general each step must be widened to 32 bits. But query values are seldom all
+// large and of one sign: mostly two or four steps fit. That is checked once for a tile and holds for all centroids. A
+// tile has one run length: choosing it for each run costs more than it gains.
 
-// The longest run that every step of a tile can be part of.
+// The longest run length (4, 2 or 1 steps) that fits for all steps of a tile.
 std::size_t longest_run(const unsigned char* tile, std::size_t n_bytes, std::size_t n_steps) noexcept {
     for (std::size_t run = 4; run > 1; run /= 2) {
         bool fits = n_steps % run == 0;
         for (std::size_t step = 0; fits && step < n_steps; step += run) {
-            fits = fits_in_words(tile + step * n_bytes, run, n_bytes);
+            fits = fits_in_int16(tile + step * n_bytes, run, n_bytes);
         }
         if (fits) return run;
     }

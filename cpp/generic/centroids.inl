@@ -1,26 +1,21 @@
-// Centroids against a query, written once for every lane width. Each instruction set's file includes this INSIDE its
-// own anonymous namespace, after cells_sums.h or cells_runs.h, having defined besides:
+// Centroids against a query, written once for every lane width. Included INSIDE an anonymous namespace, after
+// registers.h (Int32Lanes, Int16Lanes, ByteLanes, prefetch), centroid_dots.inl or centroid_dots_int16.inl, and:
 //
-//   struct Int32Lanes        subtract, shift_right, store_words (held within int16), keep_larger
-//   struct Int16Lanes       8 lanes of int16: load, broadcast, subtract (held within int16), shift_right, store_bytes (held
-//                      within 0 and 255)
-//   struct ByteLanes   32 lanes of uint8: zero, load, max, sum
 //   CentroidProducts       the Products for row values up to 127
-//   kCentroidGroups        how many groups of lanes a tile holds at most
-//   centroid_rows(groups)  how many rows a tile of so many groups takes together
-//   kCentroidBlock         rows that every tile goes over while they are in the first cache
-//   prefetch(at)       asks for a cache line
+//   kCentroidGroups        the largest number of groups of lanes in a tile
+//   centroid_rows(groups)  the centroids that a tile with this many groups takes together
+//   kCentroidBlock         centroids that every tile goes over while they are in the first cache
 
-constexpr std::size_t kChunkLanes = 1536;  // query rows whose tiles are cut together; divisible by any tile's lanes
-constexpr std::size_t kDocsAhead = 2;      // how far ahead the cells of documents are asked for
+constexpr std::size_t kChunkLanes = 1536;  // query rows cut into tiles together; a multiple of the lanes of any tile
+constexpr std::size_t kDocsAhead = 2;  // documents between the one being scored and the one whose cells are prefetched
 
 std::size_t centroid_workspace(std::size_t lanes, std::size_t dim) noexcept {
     const std::size_t chunk = count_groups(smaller(lanes, kChunkLanes)) * kWidth;
     return 64 + padded(chunk * dim) + 2 * padded(chunk * sizeof(std::int32_t)) + chunk / kWidth;
 }
 
-// A chunk of a query: its tiles, two numbers for each of its lanes, padded to whole groups, and for the first group
-// of each tile how many steps its runs have.
+// A chunk of a query: its tiles; two integers for each lane, padded to whole groups; and, at the first group of each
+// tile, the run length of centroid_dots_int16.inl.
 struct Chunk {
     unsigned char* tiles;
     std::int32_t* first;
@@ -47,7 +42,7 @@ Chunk cut_chunk(const std::int8_t* packed, std::size_t lanes, std::size_t dim, s
             runs, groups};
 }
 
-// The scores of a block of rows with a tile's lanes, n_lanes of them, into a table with `stride` lanes a row.
+// Writes the scores of a block of rows with the n_lanes lanes of a tile to a table with `stride` lanes a row.
 template <std::size_t kGroups>
 void score_tile(const unsigned char* query, std::size_t run, const unsigned char* block, std::size_t n_rows,
                 std::size_t dim, const std::int32_t* bias, unsigned shift, std::size_t n_lanes, std::size_t stride,
@@ -97,7 +92,7 @@ void nearest_tile(const unsigned char* query, std::size_t run, const unsigned ch
         for (std::size_t g = 0; g < kGroups; ++g) {
             Int32Lanes top = Int32Lanes::load(best + g * kWidth);
             Int32Lanes top_row = Int32Lanes::load(which + g * kWidth);
-            // A repeated last row is not larger than itself, so it wins nothing under its second number.
+            // A repeated last row is not larger than itself, so its second number never wins.
             for (std::size_t r = 0; r < n_sums; ++r) {
                 Int32Lanes::keep_larger(sums[r][g], first_row + static_cast<std::int32_t>(first + r), top, top_row);
             }
@@ -145,7 +140,7 @@ void narrow_table(const std::int16_t* table, std::size_t n_rows, std::size_t lan
     }
 }
 
-// One register a row at a time, and the lanes beyond in turns: most tables are one register wide.
+// Takes 32 lanes at a time over all rows of a document: most tables have only one register a row.
 template <class Cell>
 void centroid_maxsim_lanes(const unsigned char* narrow, std::size_t stride, const unsigned char* cells,
                            const std::int64_t* begins, const std::int64_t* ends, std::size_t n_docs,
@@ -191,8 +186,8 @@ void centroid_maxsim(const unsigned char* narrow, std::size_t stride, const unsi
     }
 }
 
-// Two passes over a document whose cells the first one brought to the first cache: the largest of each lane, less the
-// margin, and then which rows reach that somewhere.
+// Two passes over a document: the first finds the maximum of each lane minus the margin, the second keeps the rows that
+// reach it in some lane.
 template <class Cell>
 void prune_rows_lanes(const unsigned char* narrow, std::size_t stride, const unsigned char* cells,
                       const std::int64_t* begins, const std::int64_t* ends, std::size_t n_docs, unsigned char margin,

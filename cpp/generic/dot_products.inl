@@ -1,10 +1,11 @@
-// Dot products of bytes in vector registers, written once for every lane width. Each instruction set's file includes
-// this INSIDE its own anonymous namespace, after integer_tile.h, having defined:
+// Dot products of bytes in vector registers, written once for every lane width. Included INSIDE an anonymous namespace,
+// after generic/tiles.inl and a target's Products, which describe one step: four values of a row, the same for every
+// lane, times four values of each lane's query row (two times two if they have 16 bits). A Products has
 //
-//   struct Int32Lanes   kWidth lanes of int32: load, broadcast, add
-//   Products      what one step does: four values of a row, the same for every lane, times four values of each lane's
-//                 query row (two and two where they are 16 bits wide). Has Partial, whose {} is zero,
-//                 accumulate(partial, values, query), widen(partial) to Int32Lanes, and kSteps: how many a Partial can hold.
+//   Partial                            partial sums; Partial{} is zero
+//   accumulate(partial, values, query) adds one step
+//   widen(partial)                     to Int32Lanes
+//   kSteps                             the number of steps that a Partial can hold without overflow
 
 #ifdef _MSC_VER
 #define PLAIT_OUT_OF_LINE __declspec(noinline)
@@ -14,14 +15,14 @@
 
 using RowPointer = const unsigned char*;
 
-// The last group of rows repeats the last row where it has too few.
+// If fewer than kRows rows are left, the last row is repeated.
 template <std::size_t kRows>
 inline void point_at_rows(const unsigned char* block, std::size_t first, std::size_t n_rows, std::size_t row_size,
                           RowPointer (&rows)[kRows]) noexcept {
     for (std::size_t r = 0; r < kRows; ++r) rows[r] = block + smaller(first + r, n_rows - 1) * row_size;
 }
 
-// One step for all rows and groups of a tile. The fewer of the two operands are held while the others pass by.
+// One step for all rows and groups of a tile. The smaller operand stays in registers while the other is streamed.
 template <std::size_t kGroups, std::size_t kRows, class Add>
 inline void one_step(const unsigned char* query, const RowPointer (&rows)[kRows], std::size_t at,
                      const Add& add) noexcept {
@@ -42,8 +43,8 @@ inline void one_step(const unsigned char* query, const RowPointer (&rows)[kRows]
     }
 }
 
-// Adds to sums[r][g] the dot products of row r with the query rows of group g, over kSteps steps at most. Kept out of
-// line: within a larger function the compiler runs out of registers and keeps the partial sums in memory.
+// Adds to sums[r][g] the dot products of row r with the query rows of group g, over at most kSteps steps; sets them if
+// first_step is 0. Out of line: in a larger function the compiler runs out of registers and spills the partial sums.
 template <class Products, std::size_t kGroups, std::size_t kRows>
 PLAIT_OUT_OF_LINE void tile_steps(const unsigned char* query, const RowPointer (&rows)[kRows], std::size_t first_step,
                                   std::size_t end, Int32Lanes (&sums)[kRows][kGroups]) noexcept {
@@ -79,8 +80,9 @@ inline void tile_sums(const unsigned char* query, const RowPointer (&rows)[kRows
     }
 }
 
-// sums[r][g] = the dot products of row first + r of a block of n_rows with the query rows of group g. Gives how many r
-// there are: here always kRows, known to the compiler, and where the block has no more rows its last one is repeated.
+// sums[r][g] = the dot products of row first + r of a block of n_rows with the query rows of group g. Returns the
+// number of valid r: here always kRows, a constant to the compiler, with the last row of the block repeated if there
+// are fewer.
 template <class Products, std::size_t kGroups, std::size_t kRows>
 inline std::size_t sum_rows(const unsigned char* query, const unsigned char* block, std::size_t first,
                             std::size_t n_rows, std::size_t row_size, Int32Lanes (&sums)[kRows][kGroups]) noexcept {

@@ -1,23 +1,20 @@
-// MaxSim, written once for every lane width. Each instruction set's file includes this INSIDE its own anonymous
-// namespace, after defining:
+// MaxSim, written once for every lane width. Included INSIDE the anonymous namespace of a target's maxsim.cc, after its
+// registers.h (FloatLanes, decode_f16, prefetch_l2), generic/tiles.inl, and:
 //
-//   struct FloatLanes          kWidth floats: load, broadcast, zero, add, multiply_add, max, store, keep,
-//                         prefetch
-//   kTileGroups           how many groups of lanes one tile holds at most (1 to 4)
-//   maxsim_rows(groups)  how many document rows a tile of so many groups takes together; divides kBlockRows
-//   decode_f16(...)       float16 to float32, any alignment
+//   kMaxSimGroups        the largest number of groups of lanes in a tile (1 to 4)
+//   maxsim_rows(groups)  the document rows that a tile with this many groups takes together; divides kBlockRows
 //
-// The anonymous namespace matters: a function shared between files compiled with different flags would be merged by
-// the linker, and the merged copy may hold instructions that the machine lacks. For the same reason nothing here calls
-// an inline function of the standard library.
+// The anonymous namespace matters: the linker would merge a function that files with different flags share, and the
+// copy that stays may use instructions that the machine lacks. For the same reason no inline function of the standard
+// library is called here.
 //
-// Layout. FloatLanes are query rows: a document value is broadcast and multiplied with as many query rows as a register
-// holds, so no dot product ever needs a sum across lanes. The query is packed once, tile by tile, as
-// [dim][tile lanes], and is read in order. Several document rows are taken together, each with its own accumulators,
-// which hides the latency of multiply-add and reads each packed query value once for all of them.
+// Layout. Lanes are query rows: a document value is broadcast and multiplied with as many query rows as a register
+// holds, so no dot product needs a sum across lanes. The query is packed once, tile by tile, as [dim][tile lanes], and
+// is read in order. Several document rows are taken together, each with its own accumulators: this hides the latency of
+// multiply-add, and each packed query value is loaded once for all of them.
 
-constexpr std::size_t kBlockRows =
-    24;  // a multiple of every maxsim_rows; with a tile of 32 x 128 it stays in the first cache
+// A multiple of every maxsim_rows. With a tile of 32 x 128 it fits in the first cache.
+constexpr std::size_t kBlockRows = 24;
 
 struct Workspace {
     float* packed;  // groups * kWidth * dim: the query, tile by tile
@@ -41,7 +38,7 @@ float float_at(Bytes at) noexcept {
     return value;
 }
 
-// FloatLanes past the last query row are packed as zeros; `sum_of_best` leaves them out.
+// Lanes after the last query row are zeros; sum_of_best leaves them out.
 void pack_query(Bytes query, std::size_t n_query, std::size_t dim, float* packed) noexcept {
     const std::size_t groups = count_groups(n_query);
     for (std::size_t group = 0, tile; group < groups; group += tile) {
@@ -55,7 +52,7 @@ void pack_query(Bytes query, std::size_t n_query, std::size_t dim, float* packed
     }
 }
 
-// A stored type of document values: how large one is, and how a block of rows becomes float32 bytes.
+// The stored type of document values: its size, and how a block of rows is decoded to float32.
 struct Float32Rows {
     static constexpr std::size_t kSize = 4;
     static Bytes decode(Bytes rows, std::size_t, float*) noexcept { return rows; }
@@ -69,8 +66,8 @@ struct Float16Rows {
     }
 };
 
-// dots[r][g] = the dot products of document row r with the query rows of group g. The fewer of the two operands are
-// held in registers while the others pass by: held the other way round, they spill, at half the speed.
+// dots[r][g] = the dot products of document row r with the query rows of group g. The smaller of the two operands stays
+// in registers while the other is streamed; the other way round, registers spill and speed halves.
 template <std::size_t kGroups, std::size_t kRows>
 inline void tile_dots(const float* packed, const Bytes (&rows)[kRows], std::size_t dim,
                       FloatLanes (&dots)[kRows][kGroups]) noexcept {
@@ -98,7 +95,7 @@ inline void tile_dots(const float* packed, const Bytes (&rows)[kRows], std::size
     }
 }
 
-// The last group of rows repeats the last row where it has too few: a row that comes twice changes no maximum.
+// If fewer than kRows rows are left, the last row is repeated, which changes no maximum.
 template <std::size_t kRows>
 inline void point_at_rows(Bytes block, std::size_t first, std::size_t n_rows, std::size_t dim,
                           Bytes (&rows)[kRows]) noexcept {
@@ -108,7 +105,7 @@ inline void point_at_rows(Bytes block, std::size_t first, std::size_t n_rows, st
     }
 }
 
-// Folds a block of float32 rows into `best`, which holds one group of lanes for each group of the tile.
+// Updates `best`, one group of lanes for each group of the tile, with a block of float32 rows.
 template <std::size_t kGroups>
 void fold_tile(const float* packed, Bytes block, std::size_t n_rows, std::size_t dim, float* best) noexcept {
     constexpr std::size_t kRows = maxsim_rows(kGroups);
@@ -132,8 +129,8 @@ void fold_block(const float* packed, std::size_t groups, Bytes block, std::size_
     });
 }
 
-// Padded lanes are cleared, not trusted to hold 0: against a row with infinity in it their product is not a number, no
-// row wins there, and minus infinity would spoil the sum.
+// Clears the padded lanes, which may be minus infinity: their product with a row that has an infinity is NaN, and no
+// row wins.
 float sum_of_best(const float* best, std::size_t n_query) noexcept {
     FloatLanes total = FloatLanes::zero();
     std::size_t row = 0;
@@ -148,9 +145,8 @@ float sum_of_best(const float* best, std::size_t n_query) noexcept {
     return lanes[0];
 }
 
-// The rows that come after this block: the rest of the document, or the start of the next one. Asked for early, because
-// the processor's own prefetch stops at every 4 KiB, which is as far as a few rows go. Into the second
-// cache only: the first is full of the query and the rows at hand.
+// Prefetches the rows after this block: the rest of the document, or the start of the next one. The hardware prefetcher
+// stops at every 4 KiB, which is a few rows. Into the second cache only: the first is full of the query and this block.
 template <class Stored>
 void prefetch_rows(Bytes rows, std::size_t begin, std::size_t end, std::size_t dim) noexcept {
     const std::size_t n_rows = smaller(end - begin, kBlockRows);
@@ -187,7 +183,8 @@ void maxsim(Bytes query, std::size_t n_query, Bytes rows, const std::int64_t* be
     }
 }
 
-// One query group and one row at a time: the same products in the same order as above, so the scores agree to the bit.
+// One query group and one row at a time: the same products in the same order as in maxsim, so the scores are the same
+// bits.
 template <class Stored>
 void align(Bytes query, std::size_t n_query, Bytes rows, std::size_t n_rows, std::size_t dim, float* workspace,
            std::int64_t* best_rows, float* scores) noexcept {

@@ -1,66 +1,63 @@
-// MaxSim over compressed rows, written once for every lane width. Each instruction set's file includes this INSIDE its
-// own anonymous namespace, after integer_tile.h and sum_rows, having defined besides:
+// MaxSim over compressed rows, written once for every lane width. Included INSIDE an anonymous namespace, after
+// registers.h (Int32Lanes, FloatLanes, decode<kBits>, prefetch), generic/tiles.inl, sum_rows, and:
 //
-//   struct FloatLanes               kWidth lanes: load, store, store_some, broadcast, from_ints, from_words (some), add,
-//                               multiply, max
-//   SmallProducts<kLargest>     the Products for codes up to kLargest
-//   decode<kBits>(from, n, to)  n bytes of codes to one byte a code
-//   kResidualGroups             how many groups of lanes a tile holds at most
-//   residual_rows(groups)       how many rows a tile of so many groups takes together
-//   kBlockRows                  how many rows are spread together
-//   prefetch(at)                asks for a cache line
+//   SmallProducts<kLargest>  the Products for codes up to kLargest
+//   kResidualGroups          the largest number of groups of lanes in a tile
+//   residual_rows(groups)    the rows that a tile with this many groups takes together
+//   kBlockRows               the rows that are unpacked together
 //
-// This is for 1, 2 and 4 bits; residual_words.h adds 8 and chooses between them.
+// This file has 1, 2 and 4 bits; residual_8bit.inl adds 8 bits and the choice between them.
 //
-// Codes are spread to one byte each, a block of rows at a time, in a buffer that stays in the first cache; then every
-// tile of the query goes over the block. Spreading costs little beside the products, and leaves them one shape for all
-// numbers of bits.
+// A block of rows is unpacked to one byte a code, in a buffer that stays in the first cache; then every tile of the
+// query goes over the block. Unpacking costs little beside the products, and makes them the same for all numbers of
+// bits.
 
 template <unsigned kBits>
 struct Coding {
     using Products = SmallProducts<(1 << kBits) - 1>;
-    static constexpr std::size_t kSpread = 1;  // bytes of a code in the block
-    static void spread(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
+    static constexpr std::size_t kCodeBytes = 1;  // bytes of an unpacked code
+    static void unpack(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
         decode<kBits>(from, dim * kBits / 8, to);
     }
 };
 
 struct Workspace {
     unsigned char* tiles;  // the query, tile by tile
-    unsigned char* block;  // kBlockRows rows of codes
+    unsigned char* block;  // kBlockRows rows of unpacked codes
     float* offset;         // for each lane, padded to whole groups
     float* best;           // the best score of each lane so far
 };
 
 std::size_t residual_workspace(const ResidualQuery& query, unsigned bits) noexcept {
-    const std::size_t spread = bits == 8 ? 2 : 1;
+    const std::size_t code_bytes = bits == 8 ? 2 : 1;
     const std::size_t lanes = count_groups(query.lanes) * kWidth;
-    return 64 + padded(lanes * query.dim * spread) + padded(kBlockRows * query.dim * spread) +
+    return 64 + padded(lanes * query.dim * code_bytes) + padded(kBlockRows * query.dim * code_bytes) +
            2 * padded(lanes * sizeof(float));
 }
 
 template <unsigned kBits>
 Workspace prepare(const ResidualQuery& query, unsigned char* workspace) noexcept {
-    constexpr std::size_t kSpread = Coding<kBits>::kSpread;
+    constexpr std::size_t kCodeBytes = Coding<kBits>::kCodeBytes;
     const std::size_t lanes = count_groups(query.lanes) * kWidth;
     Workspace out;
     out.tiles = aligned(workspace);
-    out.block = out.tiles + padded(lanes * query.dim * kSpread);
-    out.offset = reinterpret_cast<float*>(out.block + padded(kBlockRows * query.dim * kSpread));
+    out.block = out.tiles + padded(lanes * query.dim * kCodeBytes);
+    out.offset = reinterpret_cast<float*>(out.block + padded(kBlockRows * query.dim * kCodeBytes));
     out.best = out.offset + padded(lanes * sizeof(float)) / sizeof(float);
-    cut_into_tiles<kResidualGroups>(query.packed, query.lanes, query.dim * kSpread / kStep, 0, query.lanes, out.tiles);
+    cut_into_tiles<kResidualGroups>(query.packed, query.lanes, query.dim * kCodeBytes / kStep, 0, query.lanes,
+                                    out.tiles);
     std::memset(out.offset, 0, lanes * sizeof(float));
     std::memcpy(out.offset, query.offset, query.lanes * sizeof(float));
     return out;
 }
 
-// A few stored rows, ready to be scored: their codes spread, and where to find the rest.
+// Stored rows ready to be scored: unpacked codes, lengths, factors and centroid scores.
 struct Block {
     const unsigned char* codes;
     std::size_t n_rows;
     float lengths[kBlockRows];
     float factors[kBlockRows];
-    const std::int16_t* cells[kBlockRows];  // each row's row of the table
+    const std::int16_t* cells[kBlockRows];  // the centroid scores of each row
 };
 
 std::size_t cell_at(const ResidualRows& rows, std::size_t row) noexcept {
@@ -74,11 +71,11 @@ std::size_t cell_at(const ResidualRows& rows, std::size_t row) noexcept {
     return cell;
 }
 
-// Rows of the table lie anywhere, so they are asked for before the codes are spread, and come meanwhile.
+// Rows of the table are at random addresses, so they are prefetched before the codes are unpacked.
 template <unsigned kBits, class RowNumber>
 void read_block(const ResidualQuery& query, const ResidualRows& rows, const RowNumber& row_number, std::size_t n_rows,
-                unsigned char* spread, Block& block) noexcept {
-    block.codes = spread;
+                unsigned char* unpacked, Block& block) noexcept {
+    block.codes = unpacked;
     block.n_rows = n_rows;
     for (std::size_t r = 0; r < n_rows; ++r) {
         const std::size_t row = row_number(r);
@@ -91,18 +88,18 @@ void read_block(const ResidualQuery& query, const ResidualRows& rows, const RowN
         prefetch(first + query.lanes * sizeof(std::int16_t) - 1);
     }
     for (std::size_t r = 0; r < n_rows; ++r) {
-        Coding<kBits>::spread(rows.codes + row_number(r) * (query.dim * kBits / 8), query.dim,
-                              spread + r * query.dim * Coding<kBits>::kSpread);
+        Coding<kBits>::unpack(rows.codes + row_number(r) * (query.dim * kBits / 8), query.dim,
+                              unpacked + r * query.dim * Coding<kBits>::kCodeBytes);
     }
 }
 
-// Calls take(first row, group of the tile, n, score of row) for all rows of the block, a few at a time: score_of(r) is
-// for row first + r, r below n. Where the block has no more rows, the last one's scores are repeated.
+// Calls take(first row, group, n, score_of) for a few rows at a time: score_of(r), r < n, has the scores of row first +
+// r with the lanes of the group. After the last row of the block, its scores are repeated.
 template <unsigned kBits, std::size_t kGroups, class Take>
 void score_block(const ResidualQuery& query, const Block& block, const unsigned char* tile, const float* offset,
                  std::size_t first_lane, const Take& take) noexcept {
     constexpr std::size_t kRows = residual_rows(kGroups);
-    const std::size_t row_size = query.dim * Coding<kBits>::kSpread;
+    const std::size_t row_size = query.dim * Coding<kBits>::kCodeBytes;
     const FloatLanes residual_scale = FloatLanes::broadcast(query.residual_scale);
     const FloatLanes cell_scale = FloatLanes::broadcast(query.cell_scale);
     for (std::size_t first = 0; first < block.n_rows; first += kRows) {
@@ -128,7 +125,7 @@ void score_block(const ResidualQuery& query, const Block& block, const unsigned 
     }
 }
 
-// The rows that come after this block: the rest of the document, or the start of the next one.
+// Prefetches the rows after this block: the rest of the document, or the start of the next one.
 template <unsigned kBits, class Docs>
 void prefetch_block(const ResidualRows& rows, const Docs&, std::size_t dim, std::size_t begin,
                     std::size_t end) noexcept {
@@ -145,31 +142,31 @@ void prefetch_block(const ResidualRows& rows, const Docs&, std::size_t dim, std:
     prefetch(rows.cells + (begin + n_rows) * rows.cell_size - 1);
 }
 
-// Documents of any length each.
+// Documents as ranges of rows.
 struct RaggedDocs {
     const std::int64_t* begins;
     const std::int64_t* ends;
     std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(begins[doc]); }
     std::size_t end(std::size_t doc) const noexcept { return static_cast<std::size_t>(ends[doc]); }
-    static std::size_t row(std::size_t place) noexcept { return place; }
+    static std::size_t row(std::size_t position) noexcept { return position; }
 };
 
 // Documents of `stride` rows each.
-struct FixedDocs {
+struct StridedDocs {
     const std::int64_t* items;
     std::size_t stride;
     std::size_t begin(std::size_t doc) const noexcept { return static_cast<std::size_t>(items[doc]) * stride; }
     std::size_t end(std::size_t doc) const noexcept { return begin(doc) + stride; }
-    static std::size_t row(std::size_t place) noexcept { return place; }
+    static std::size_t row(std::size_t position) noexcept { return position; }
 };
 
-// Documents of rows that lie anywhere: places are those in a list of their numbers.
+// Documents as lists of row numbers: a position is an index into `numbers`.
 struct ListedDocs {
     const std::int64_t* numbers;
     const std::int64_t* stops;
     std::size_t begin(std::size_t doc) const noexcept { return doc == 0 ? 0 : end(doc - 1); }
     std::size_t end(std::size_t doc) const noexcept { return static_cast<std::size_t>(stops[doc]); }
-    std::size_t row(std::size_t place) const noexcept { return static_cast<std::size_t>(numbers[place]); }
+    std::size_t row(std::size_t position) const noexcept { return static_cast<std::size_t>(numbers[position]); }
 };
 
 template <unsigned kBits>
@@ -210,7 +207,7 @@ void residual_maxsim_bits(const ResidualQuery& query, const ResidualRows& rows, 
                 const std::size_t lane = group * kWidth;
                 float* best = space.best + lane;
                 score_block<kBits, decltype(tile)::kGroups>(
-                    query, block, space.tiles + lane * query.dim * Coding<kBits>::kSpread, space.offset + lane, lane,
+                    query, block, space.tiles + lane * query.dim * Coding<kBits>::kCodeBytes, space.offset + lane, lane,
                     [best](std::size_t, std::size_t g, std::size_t n, const auto& score_of) noexcept {
                         FloatLanes top = FloatLanes::load(best + g * kWidth);
                         for (std::size_t r = 0; r < n; ++r) top = FloatLanes::max(score_of(r), top);
@@ -239,7 +236,7 @@ void residual_scores_bits(const ResidualQuery& query, const ResidualRows& rows, 
             const std::size_t lane = group * kWidth;
             float* out = scores + first * query.lanes + lane;
             score_block<kBits, decltype(tile)::kGroups>(
-                query, block, space.tiles + lane * query.dim * Coding<kBits>::kSpread, space.offset + lane, lane,
+                query, block, space.tiles + lane * query.dim * Coding<kBits>::kCodeBytes, space.offset + lane, lane,
                 [&](std::size_t row, std::size_t g, std::size_t n, const auto& score_of) noexcept {
                     for (std::size_t r = 0; r < n && row + r < n_rows; ++r) {
                         FloatLanes::store_some(out + (row + r) * query.lanes + g * kWidth, score_of(r),

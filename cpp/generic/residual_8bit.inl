@@ -1,13 +1,12 @@
-// Codes of 8 bits, and the choice by bits. Included after residual_tile.h by the instruction sets that have, besides:
+// 8-bit codes, and the choice by bits. Included after residual.inl by targets that define
 //
-//   WordProducts                the Products for values of 16 bits
-//   decode_words(from, n, to)   n bytes of codes to 16 bits a code
+//   WordProducts   the Products for values of 16 bits
 
 template <>
 struct Coding<8> {
     using Products = WordProducts;
-    static constexpr std::size_t kSpread = 2;
-    static void spread(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
+    static constexpr std::size_t kCodeBytes = 2;
+    static void unpack(const unsigned char* from, std::size_t dim, unsigned char* to) noexcept {
         decode_words(from, dim, to);
     }
 };
@@ -29,7 +28,7 @@ void residual_maxsim(const ResidualQuery& query, const ResidualRows& rows, const
 void residual_maxsim_strided(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* items,
                              std::size_t n_items, std::size_t stride, unsigned char* workspace,
                              float* scores) noexcept {
-    residual_maxsim_any(query, rows, FixedDocs{items, stride}, n_items, workspace, scores);
+    residual_maxsim_any(query, rows, StridedDocs{items, stride}, n_items, workspace, scores);
 }
 
 void residual_maxsim_listed(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,

@@ -1,14 +1,12 @@
-// The best cells of each query row, written once for every instruction set. Each one's file includes this INSIDE its
-// own anonymous namespace, after cells_tile.h, having defined besides:
+// The best cells of each query row, written once for every lane width. Included INSIDE an anonymous namespace, after
+// centroids.inl; uses Int16Lanes of registers.h.
 //
-//   struct Int16Lanes   store, max, greater (a mask), both, choose, count, flip, bits
-//
-// The table is read twice. The first time notes the largest score of each lane in every block of rows; the n_probe-th
-// largest of these is a bound that at least n_probe scores reach, and seldom many more. The second time keeps what
-// reaches the bound. A list that fills up all the same is cut back to its best, and its bound raised.
+// The table is read twice. The first pass finds the maximum of each lane in every block of rows; the n_probe-th largest
+// of these maxima is a bound that at least n_probe scores reach, and seldom many more. The second pass keeps the scores
+// that reach the bound. If a list fills up, it is cut back to its best n_probe and its bound is raised.
 
 constexpr std::size_t kBlocksPerProbe = 8;
-constexpr std::size_t kBoundedProbe = 2000;  // with more, counts of blocks would not fit in 16 bits: no first pass
+constexpr std::size_t kBoundedProbe = 2000;  // with more, block counts overflow 16 bits, and there is no first pass
 
 std::size_t rows_in_block(std::size_t n_rows, std::size_t n_probe) noexcept {
     const std::size_t rows = n_rows / (kBlocksPerProbe * n_probe);
@@ -28,7 +26,7 @@ std::size_t select_workspace(std::size_t n_rows, std::size_t lanes, std::size_t 
 struct Selection {
     std::uint64_t* keys;   // lanes * 2 * n_probe; the best has the smallest key
     std::size_t* n_keys;   // lanes
-    std::int16_t* bounds;  // lanes; what is smaller is not kept
+    std::int16_t* bounds;  // lanes; smaller scores are not kept
     std::int16_t* maxima;  // blocks * lanes
 };
 
@@ -62,14 +60,15 @@ void find_maxima(const std::int16_t* table, std::size_t n_rows, std::size_t lane
     }
 }
 
-// The n-th largest of each lane, found from its highest bit down: a bit stays where n values or more reach it.
+// The n-th largest maximum of each lane, found from the highest bit down: a bit stays set if at least n values reach
+// it.
 void find_bounds(const std::int16_t* maxima, std::size_t n_blocks, std::size_t lanes, std::size_t n,
                  std::int16_t* bounds) noexcept {
     const Int16Lanes enough = Int16Lanes::broadcast(static_cast<std::int16_t>(n_blocks - n));
     for (std::size_t lane = 0; lane < lanes; lane += Int16Lanes::kWidth) {
         Int16Lanes bound = Int16Lanes::broadcast(-32768);
         for (int bit = 15; bit >= 0; --bit) {
-            // From the smallest number up, adding the highest bit is to flip the sign.
+            // Starting at the smallest int16, setting the highest bit means flipping the sign.
             const Int16Lanes trial = Int16Lanes::flip(bound, static_cast<std::int16_t>(bit == 15 ? -32768 : 1 << bit));
             Int16Lanes n_below = Int16Lanes::broadcast(0);
             for (std::size_t block = 0; block < n_blocks; ++block) {
@@ -107,7 +106,7 @@ void keep_from_row(const std::int16_t* row, std::size_t cell, std::size_t lanes,
     }
 }
 
-// Four rows to a question, as few have anything worth keeping.
+// Tests four rows at a time, because few rows have a score that reaches the bound.
 void keep_cells(const std::int16_t* table, std::size_t n_rows, std::size_t lanes, std::size_t n_query,
                 std::size_t n_probe, const Selection& selection) noexcept {
     constexpr std::size_t kTogether = 4;
@@ -141,7 +140,7 @@ void select_cells(const std::int16_t* table, std::size_t n_rows, std::size_t lan
         find_maxima(table, n_rows, lanes, rows_in_block(n_rows, n_probe), selection.maxima);
         find_bounds(selection.maxima, n_blocks, lanes, n_probe, selection.bounds);
     }
-    // Lanes without a query row keep nothing, and should not be asked about either.
+    // Padded lanes keep nothing and must not trigger the slow path.
     for (std::size_t lane = n_query; lane < lanes; ++lane) selection.bounds[lane] = 32767;
     keep_cells(table, n_rows, lanes, n_query, n_probe, selection);
     for (std::size_t lane = 0; lane < n_query; ++lane) {

@@ -1,4 +1,4 @@
-// Listed rows are packed a chunk at a time, as many as a tile of any instruction set is glad of, and given to its kernel.
+// Packs the listed rows in chunks that fill the tiles of every instruction set, and calls its kernel for each chunk.
 #include "plait/assign.h"
 
 #include <cstring>
@@ -6,8 +6,8 @@
 namespace plait {
 namespace {
 
-constexpr std::size_t kChunk = 96;  // rows: whole tiles at 8 or 16 lanes a group and up to 4 groups
-constexpr std::size_t kStep = 4;    // values that stand together in a packed query
+constexpr std::size_t kChunk = 96;  // rows: whole tiles of up to 4 groups of 8 or 16 lanes
+constexpr std::size_t kStep = 4;    // neighbouring values of a packed query
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Pooling in plain C++: loops that compilers turn into vector instructions without being allowed to reorder sums.
+// Loops over explicit lanes, which compilers vectorise without reordering sums.
 #include "plait/pooling.h"
 
 #include <cmath>
@@ -15,10 +15,10 @@ unsigned char* aligned(unsigned char* at) noexcept {
     return at + (64 - reinterpret_cast<std::uintptr_t>(at) % 64) % 64;
 }
 
-// Hands out parts of the workspace, one after another.
-class Room {
+// Allocates aligned parts of the workspace.
+class Arena {
   public:
-    explicit Room(unsigned char* workspace) noexcept : next_(aligned(workspace)) {}
+    explicit Arena(unsigned char* workspace) noexcept : next_(aligned(workspace)) {}
     template <class T>
     T* take(std::size_t size) noexcept {
         T* out = reinterpret_cast<T*>(next_);
@@ -44,7 +44,7 @@ float dot(const float* a, const float* b, std::size_t dim) noexcept {
     return sum_of(lanes);
 }
 
-// One row with two others: its values are loaded once for both. `dim` is a multiple of the lanes.
+// Dot products of a with b and with c, which loads a once. `dim` is a multiple of kLanes.
 void dot_two(const float* a, const float* b, const float* c, std::size_t dim, float* out) noexcept {
     float first[kLanes] = {}, second[kLanes] = {};
     for (std::size_t d = 0; d < dim; d += kLanes) {
@@ -57,16 +57,16 @@ void dot_two(const float* a, const float* b, const float* c, std::size_t dim, fl
 
 std::size_t padded_dim(std::size_t dim) noexcept { return (dim + kLanes - 1) / kLanes * kLanes; }
 
-// Clusters under Ward's measure. A cluster is called by its first row, and lives in that row's place of every array.
+// Agglomerative clustering with Ward's measure. The number of a cluster is its first row.
 class Ward {
   public:
-    Ward(std::size_t n_rows, std::size_t dim, Room& room) noexcept : n_rows_(n_rows), width_(padded_dim(dim)) {
-        unit_ = room.take<float>(n_rows * width_);
-        costs_ = room.take<float>(n_rows * n_rows);
-        sizes_ = room.take<float>(n_rows);
-        least_ = room.take<float>(n_rows);
-        nearest_ = room.take<std::uint32_t>(n_rows);
-        active_ = room.take<std::uint32_t>(n_rows);
+    Ward(std::size_t n_rows, std::size_t dim, Arena& arena) noexcept : n_rows_(n_rows), width_(padded_dim(dim)) {
+        unit_ = arena.take<float>(n_rows * width_);
+        costs_ = arena.take<float>(n_rows * n_rows);
+        sizes_ = arena.take<float>(n_rows);
+        least_ = arena.take<float>(n_rows);
+        nearest_ = arena.take<std::uint32_t>(n_rows);
+        active_ = arena.take<std::uint32_t>(n_rows);
     }
 
     static std::size_t n_bytes(std::size_t n_rows, std::size_t dim) noexcept {
@@ -74,21 +74,21 @@ class Ward {
                4 * padded(n_rows * sizeof(float));
     }
 
-    // labels[r] becomes the cluster of row r.
+    // Writes to labels[r] the cluster of row r, from 0 to n_clusters - 1 in the order of first rows.
     void cluster(const float* rows, std::size_t dim, std::size_t n_clusters, std::uint32_t* labels) noexcept {
         start(rows, dim);
         for (std::size_t r = 0; r < n_rows_; ++r) labels[r] = static_cast<std::uint32_t>(r);
         while (n_active_ > n_clusters) {
             const std::uint32_t into = cheapest();
-            const std::uint32_t gone = nearest_[into];
-            merge(into, gone);
-            for (std::size_t r = gone; r < n_rows_; ++r) {
-                if (labels[r] == gone) labels[r] = into;
+            const std::uint32_t merged = nearest_[into];
+            merge(into, merged);
+            for (std::size_t r = merged; r < n_rows_; ++r) {
+                if (labels[r] == merged) labels[r] = into;
             }
         }
-        // Active clusters ascend, so that a cluster's place among them is its number.
-        for (std::size_t place = 0; place < n_active_; ++place) {
-            nearest_[active_[place]] = static_cast<std::uint32_t>(place);
+        // Active clusters ascend, so their positions are the labels.
+        for (std::size_t position = 0; position < n_active_; ++position) {
+            nearest_[active_[position]] = static_cast<std::uint32_t>(position);
         }
         for (std::size_t r = 0; r < n_rows_; ++r) labels[r] = nearest_[labels[r]];
     }
@@ -109,18 +109,18 @@ class Ward {
         for (std::size_t r = 0; r < n_rows_; ++r) {
             sizes_[r] = 1.0f;
             active_[r] = static_cast<std::uint32_t>(r);
-            const float* own = unit_ + r * width_;
+            const float* row = unit_ + r * width_;
             std::size_t other = r + 1;
             for (; other + 2 <= n_rows_; other += 2) {
-                float found[2];
-                dot_two(own, unit_ + other * width_, unit_ + (other + 1) * width_, width_, found);
-                set_cost(r, other, 1.0f - found[0]);
-                set_cost(r, other + 1, 1.0f - found[1]);
+                float products[2];
+                dot_two(row, unit_ + other * width_, unit_ + (other + 1) * width_, width_, products);
+                set_cost(r, other, 1.0f - products[0]);
+                set_cost(r, other + 1, 1.0f - products[1]);
             }
-            if (other < n_rows_) set_cost(r, other, 1.0f - dot(own, unit_ + other * width_, width_));
+            if (other < n_rows_) set_cost(r, other, 1.0f - dot(row, unit_ + other * width_, width_));
         }
         n_active_ = n_rows_;
-        for (std::size_t place = 0; place + 1 < n_active_; ++place) look_around(place);
+        for (std::size_t position = 0; position + 1 < n_active_; ++position) find_nearest(position);
     }
 
     void set_cost(std::size_t a, std::size_t b, float cost) noexcept {
@@ -128,52 +128,52 @@ class Ward {
         costs_of(b)[a] = cost;
     }
 
-    // The nearest among the clusters that come after the one at this place. Costs that are not numbers never win.
-    void look_around(std::size_t place) noexcept {
-        const std::uint32_t own = active_[place];
-        const float* costs = costs_of(own);
-        std::uint32_t nearest = active_[place + 1];
+    // Finds the nearest cluster among those after `position`. NaN costs never win.
+    void find_nearest(std::size_t position) noexcept {
+        const std::uint32_t cluster = active_[position];
+        const float* costs = costs_of(cluster);
+        std::uint32_t nearest = active_[position + 1];
         float least = costs[nearest];
-        for (std::size_t other = place + 2; other < n_active_; ++other) {
+        for (std::size_t other = position + 2; other < n_active_; ++other) {
             const float cost = costs[active_[other]];
             if (cost < least) {
                 least = cost;
                 nearest = active_[other];
             }
         }
-        nearest_[own] = nearest;
-        least_[own] = least;
+        nearest_[cluster] = nearest;
+        least_[cluster] = least;
     }
 
     std::uint32_t cheapest() const noexcept {
         std::uint32_t best = active_[0];
-        for (std::size_t place = 1; place + 1 < n_active_; ++place) {
-            if (least_[active_[place]] < least_[best]) best = active_[place];
+        for (std::size_t position = 1; position + 1 < n_active_; ++position) {
+            if (least_[active_[position]] < least_[best]) best = active_[position];
         }
         return best;
     }
 
-    void merge(std::uint32_t into, std::uint32_t gone) noexcept {
-        std::size_t place = 0;
-        while (active_[place] != gone) ++place;
+    void merge(std::uint32_t into, std::uint32_t merged) noexcept {
+        std::size_t position = 0;
+        while (active_[position] != merged) ++position;
         --n_active_;
-        std::memmove(active_ + place, active_ + place + 1, (n_active_ - place) * sizeof(std::uint32_t));
-        const float cost = costs_of(into)[gone];
-        const float size = sizes_[into], size_gone = sizes_[gone];
+        std::memmove(active_ + position, active_ + position + 1, (n_active_ - position) * sizeof(std::uint32_t));
+        const float cost = costs_of(into)[merged];
+        const float size = sizes_[into], size_merged = sizes_[merged];
         for (std::size_t at = 0; at < n_active_; ++at) {
             const std::uint32_t other = active_[at];
             if (other == into) continue;
             const float size_other = sizes_[other];
             const float sum = (size + size_other) * costs_of(into)[other] +
-                              (size_gone + size_other) * costs_of(gone)[other] - size_other * cost;
-            set_cost(into, other, sum / (size + size_gone + size_other));
+                              (size_merged + size_other) * costs_of(merged)[other] - size_other * cost;
+            set_cost(into, other, sum / (size + size_merged + size_other));
         }
-        sizes_[into] = size + size_gone;
-        for (std::size_t at = 0; at + 1 < n_active_ && active_[at] < gone; ++at) {
+        sizes_[into] = size + size_merged;
+        for (std::size_t at = 0; at + 1 < n_active_ && active_[at] < merged; ++at) {
             const std::uint32_t other = active_[at];
             const float changed = costs_of(other)[into];
-            if (other == into || nearest_[other] == into || nearest_[other] == gone) {
-                look_around(at);
+            if (other == into || nearest_[other] == into || nearest_[other] == merged) {
+                find_nearest(at);
             } else if (other < into &&
                        (changed < least_[other] || (changed == least_[other] && into < nearest_[other]))) {
                 nearest_[other] = into;
@@ -183,12 +183,12 @@ class Ward {
     }
 
     std::size_t n_rows_, width_, n_active_ = 0;
-    float* unit_;             // rows of length one, padded with zeros to whole lanes
-    float* costs_;            // n_rows * n_rows: what merging two clusters costs
-    float* sizes_;            // rows of each cluster
-    float* least_;            // the cost of merging with the nearest
-    std::uint32_t* nearest_;  // among the clusters that come later
-    std::uint32_t* active_;   // the clusters that are left, ascending
+    float* unit_;             // rows of norm 1, padded with zeros to whole lanes
+    float* costs_;            // n_rows * n_rows: the cost of merging two clusters
+    float* sizes_;            // number of rows of each cluster
+    float* least_;            // the cost of merging with the nearest cluster
+    std::uint32_t* nearest_;  // the nearest cluster among later ones
+    std::uint32_t* active_;   // the remaining clusters, ascending
 };
 
 void means_of(const float* rows, std::size_t n_rows, std::size_t dim, std::size_t n_clusters,
@@ -209,7 +209,7 @@ void means_of(const float* rows, std::size_t n_rows, std::size_t dim, std::size_
         float* mean = means + c * dim;
         const float length = std::sqrt(dot(mean, mean, dim));
         const float factor = lengths[c] / static_cast<float>(counts[c]) / length;
-        // A row that is not finite must not vanish here: whoever stores the mean refuses it.
+        // A mean that is not finite is kept, so that the writer refuses it.
         if (counts[c] == 1 || (length <= 1e-6f * lengths[c] && std::isfinite(lengths[c]))) {
             std::memcpy(mean, rows + first[c] * dim, dim * sizeof(float));
         } else {
@@ -221,8 +221,8 @@ void means_of(const float* rows, std::size_t n_rows, std::size_t dim, std::size_
 }  // namespace
 
 std::size_t pooling_workspace(std::size_t n_rows, std::size_t dim, Pooling method) noexcept {
-    const std::size_t own = 64 + 4 * padded(n_rows * sizeof(float)) + 64;  // labels, lengths, first rows and counts
-    return method == Pooling::kHierarchical ? own + Ward::n_bytes(n_rows, dim) : own;
+    const std::size_t common = 64 + 4 * padded(n_rows * sizeof(float)) + 64;  // labels, lengths, first rows and counts
+    return method == Pooling::kHierarchical ? common + Ward::n_bytes(n_rows, dim) : common;
 }
 
 void pool_item(const float* rows, std::size_t n_rows, std::size_t dim, std::size_t n_pooled, Pooling method,
@@ -233,12 +233,12 @@ void pool_item(const float* rows, std::size_t n_rows, std::size_t dim, std::size
         }
         return;
     }
-    Room room(workspace);
-    auto* labels = room.take<std::uint32_t>(n_rows);
-    auto* lengths = room.take<float>(n_rows);
-    auto* first = room.take<std::uint32_t>(2 * n_rows);
+    Arena arena(workspace);
+    auto* labels = arena.take<std::uint32_t>(n_rows);
+    auto* lengths = arena.take<float>(n_rows);
+    auto* first = arena.take<std::uint32_t>(2 * n_rows);
     if (method == Pooling::kHierarchical) {
-        Ward(n_rows, dim, room).cluster(rows, dim, n_pooled, labels);
+        Ward(n_rows, dim, arena).cluster(rows, dim, n_pooled, labels);
     } else {
         for (std::size_t r = 0; r < n_rows; ++r) labels[r] = static_cast<std::uint32_t>(r * n_pooled / n_rows);
     }

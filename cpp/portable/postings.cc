@@ -1,31 +1,17 @@
-// Gathering documents from cells. An entry of the tally is one 64-bit word, the sum below and the query row that last
-// added to it, from 1, above.
+// An entry of the tally is one 64-bit word: the sum of a document in the low half, the last query row that added to it,
+// counted from 1, in the high half.
 #include "plait/postings.h"
 
-#include <cstring>
-
 #include "plait/topk_keys.h"
+#include "portable/memory.h"
 
 namespace plait {
 namespace {
 
-constexpr std::size_t kAhead = 16;     // postings whose tally is asked for early
-constexpr std::size_t kRunsAhead = 4;  // runs whose postings are
+constexpr std::size_t kAhead = 16;     // postings between the one being read and the one whose tally is prefetched
+constexpr std::size_t kRunsAhead = 4;  // runs between the one being read and the one prefetched
 
-template <class T>
-T value_at(const unsigned char* values, std::size_t index) noexcept {
-    T value;
-    std::memcpy(&value, values + index * sizeof value, sizeof value);
-    return value;
-}
-
-void prefetch([[maybe_unused]] const void* at) noexcept {
-#ifdef __GNUC__
-    __builtin_prefetch(at, 1);
-#endif
-}
-
-// Of the documents from `first` on.
+// Counts of the documents first to first + n_docs.
 struct Tally {
     std::uint64_t* entries;
     std::uint32_t* touched;
@@ -34,8 +20,8 @@ struct Tally {
     std::size_t n_docs;
 };
 
-// Counts the postings of a run up to the last document of the tally. No branch on what the tally holds: whether a
-// document was met before is as good as random.
+// Counts the postings of a run up to the last document of the tally. It does not branch on the tally: whether a
+// document was met before is unpredictable.
 template <bool kFiltered>
 void add_run(Run& run, const unsigned char* allowed, std::uint32_t row, std::uint32_t gain, Tally& tally) noexcept {
     std::uint64_t* entries = tally.entries;
@@ -45,17 +31,17 @@ void add_run(Run& run, const unsigned char* allowed, std::uint32_t row, std::uin
     std::size_t i = 0;
     for (; i < n_postings; ++i) {
         const auto doc = value_at<std::uint32_t>(run.next, i);
-        const std::size_t place = doc - tally.first;  // one before the first is far beyond the last
-        if (place >= tally.n_docs) break;
+        const std::size_t position = doc - tally.first;  // a document before the first wraps to a large number
+        if (position >= tally.n_docs) break;
         const std::size_t later = i + kAhead < n_postings ? i + kAhead : n_postings - 1;
-        prefetch(entries + (value_at<std::uint32_t>(run.next, later) - tally.first) % kBlockDocs);
-        // A document that is not allowed has an entry of 0, and keeps it.
+        prefetch_write(entries + (value_at<std::uint32_t>(run.next, later) - tally.first) % kBlockDocs);
+        // The entry of a document that is not allowed stays 0.
         const std::uint64_t is_allowed = kFiltered ? allowed[doc / 8] >> doc % 8 & 1u : 1u;
-        const std::uint64_t entry = entries[place];
+        const std::uint64_t entry = entries[position];
         const std::uint32_t adds = 0u - static_cast<std::uint32_t>(entry >> 32 != row);
         const std::uint32_t sum = static_cast<std::uint32_t>(entry) + (gain & adds);
-        entries[place] = (std::uint64_t{row} << 32 | sum) & (0u - is_allowed);
-        touched[n_touched] = static_cast<std::uint32_t>(place);
+        entries[position] = (std::uint64_t{row} << 32 | sum) & (0u - is_allowed);
+        touched[n_touched] = static_cast<std::uint32_t>(position);
         n_touched += is_allowed & static_cast<std::uint64_t>(entry == 0);
     }
     run.next += i * sizeof(std::uint32_t);
@@ -67,15 +53,15 @@ std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
     return std::uint64_t{static_cast<std::uint32_t>(entry) ^ 0x7fffffffu} << 32 | doc;
 }
 
-// The best documents so far, in any order, and some that are not: they are chosen from when there are twice as many as
-// are wanted, because choosing reads them all. Once it was done, the worst that was kept then holds most others off.
+// The best documents so far, in any order, and some more. The best are selected when there are twice as many as wanted,
+// because selecting reads all of them. After that, the worst of them rejects most new documents.
 struct Best {
     std::uint64_t* keys;
     std::size_t n_keys;
     std::size_t n_keep;
     std::uint64_t worst = ~std::uint64_t{0};
 
-    // Takes in what was counted, and leaves the tally zero.
+    // Adds the counted documents, and clears the tally.
     void take(Tally& tally) noexcept {
         for (std::size_t i = 0; i < tally.n_touched; ++i) {
             std::uint64_t& entry = tally.entries[tally.touched[i]];
@@ -84,11 +70,11 @@ struct Best {
             entry = 0;
         }
         tally.n_touched = 0;
-        if (n_keys >= 2 * n_keep) choose();
+        if (n_keys >= 2 * n_keep) select();
     }
 
-    // Leaves no more than are wanted.
-    void choose() noexcept {
+    // Keeps the n_keep best.
+    void select() noexcept {
         if (n_keep == 0) n_keys = 0;
         if (n_keys < n_keep || n_keys == 0) return;
         keep_smallest(keys, n_keys, n_keep);
@@ -121,7 +107,7 @@ Gathered gather(const Postings& postings, const Probes& probes, const unsigned c
         Tally block{tally, touched, 0, first, left < kBlockDocs ? left : kBlockDocs};
         for (std::size_t row = 0, i = 0; row < probes.n_query; ++row) {
             for (const std::size_t last = i + probes.n_probe; i < last; ++i) {
-                if (i + kRunsAhead < n_runs) prefetch(runs[i + kRunsAhead].next);
+                if (i + kRunsAhead < n_runs) prefetch_write(runs[i + kRunsAhead].next);
                 const auto gain = static_cast<std::uint32_t>(probes.scores[i] - probes.floor[row]);
                 add(runs[i], allowed, static_cast<std::uint32_t>(row + 1), gain, block);
             }
@@ -129,8 +115,8 @@ Gathered gather(const Postings& postings, const Probes& probes, const unsigned c
         n_met += block.n_touched;
         best.take(block);
     }
-    best.choose();
-    // From best first to smallest document first: the same words with their halves exchanged.
+    best.select();
+    // Swapping the halves of the keys changes the order from best first to smallest document first.
     for (std::size_t i = 0; i < best.n_keys; ++i) keys[i] = keys[i] << 32 | keys[i] >> 32;
     sort_keys(keys, best.n_keys);
     for (std::size_t i = 0; i < best.n_keys; ++i) {
@@ -159,7 +145,7 @@ std::int64_t first_bad_offset(const Postings& postings) noexcept {
 
 namespace {
 
-// A stretch at a time and no early end, so that it becomes vector code.
+// In stretches without an early exit, so that the compiler vectorises it.
 template <class T>
 std::int64_t find_not_below(const unsigned char* values, std::size_t n_values, std::uint64_t limit) noexcept {
     constexpr std::size_t kStretch = 1024;

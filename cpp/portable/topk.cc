@@ -1,4 +1,4 @@
-// Top k with a heap that lives in the output: one pass over the scores, most of which fail one comparison.
+// The heap is in the output array. One pass over the scores, most of which fail one comparison.
 #include "plait/topk.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kStretch = 64;
 
-// No early end, so that it becomes vector code: most stretches hold nothing worth keeping.
+// Without an early exit, so that the compiler vectorises it: most stretches have no score above the floor.
 template <class Score>
 bool none_above(const Score* scores, Score floor) noexcept {
     int n_above = 0;
@@ -17,7 +17,7 @@ bool none_above(const Score* scores, Score floor) noexcept {
     return n_above == 0;
 }
 
-// Without an order for every value, sorting could run past the end of the array.
+// NaN has no order, and sorting could run past the end of the array.
 float ordered(float score) noexcept { return score == score ? score : -std::numeric_limits<float>::infinity(); }
 std::uint32_t ordered(std::uint32_t score) noexcept { return score; }
 std::int32_t ordered(std::int32_t score) noexcept { return score; }
@@ -33,11 +33,11 @@ void top_k_of(const Score* scores, std::size_t n_scores, std::size_t k, std::int
     };
     for (std::size_t i = 0; i < k; ++i) best[i] = static_cast<std::int64_t>(i);
     if (k < n_scores) {
-        std::make_heap(best, best + k, better);  // the worst of the best is at the front
+        std::make_heap(best, best + k, better);  // the worst of the k is at the front
         Score floor = score_of(best[0]);
         for (std::size_t i = k; i < n_scores; ++i) {
             while (n_scores - i > kStretch && none_above(scores + i, floor)) i += kStretch;
-            if (!(scores[i] > floor)) continue;  // an equal score loses: its position is larger than all before
+            if (!(scores[i] > floor)) continue;  // an equal score loses: its position is larger
             std::pop_heap(best, best + k, better);
             best[k - 1] = static_cast<std::int64_t>(i);
             std::push_heap(best, best + k, better);

@@ -1,4 +1,4 @@
-// Order for 64-bit keys.
+// Selecting and sorting 64-bit keys.
 #include "plait/topk_keys.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t kBins = 1024;
 
-// Moves to the front all keys that are not larger than the n_kept-th by their place on an even scale, and returns how
-// many they are: n_kept, and a few that stand on the same mark.
+// Counts the keys in equal bins between the smallest and the largest, and moves the keys of the first bins that hold
+// n_kept to the front. Returns their number: n_kept, and a few more of the last bin.
 std::size_t keep_about(std::uint64_t* keys, std::size_t n_keys, std::size_t n_kept) noexcept {
     std::uint64_t lowest = keys[0], highest = keys[0];
     for (std::size_t i = 1; i < n_keys; ++i) {
@@ -34,7 +34,7 @@ std::size_t keep_about(std::uint64_t* keys, std::size_t n_keys, std::size_t n_ke
 }  // namespace
 
 void keep_smallest(std::uint64_t* keys, std::size_t n_keys, std::size_t n_kept) noexcept {
-    // Where there are many, counting them first takes half the time that comparing them all does.
+    // With many keys, counting in bins first takes half the time of comparing all.
     if (n_keys > 4 * kBins) n_keys = keep_about(keys, n_keys, n_kept);
     std::nth_element(keys, keys + n_kept - 1, keys + n_keys);
 }

@@ -1,20 +1,16 @@
-// Scores from tables: four sums that wait for each other as little as possible, added in one fixed order.
+// Four partial sums hide the latency of the table lookups; they are added in one fixed order.
 #include "plait/warp.h"
 
 #include <cstring>
 
+#include "portable/memory.h"
+
 namespace plait {
 namespace {
 
-constexpr std::size_t kAhead = 12;  // rows whose codes are asked for early
+constexpr std::size_t kAhead = 12;  // rows between the one being scored and the one whose codes are prefetched
 
-void prefetch([[maybe_unused]] const void* at) noexcept {
-#ifdef __GNUC__
-    __builtin_prefetch(at, 0);
-#endif
-}
-
-// What four bits of byte j add, from bit position `shift` up, for each of their 16 values.
+// The partial score of four bits of byte j, from bit `shift` up, for each of their 16 values.
 void fill_half(const float* query, std::size_t n_bytes, unsigned bits, unsigned shift, float* half) noexcept {
     const unsigned mask = (1u << bits) - 1;
     const float middle = static_cast<float>(mask) / 2.0f;
@@ -51,7 +47,7 @@ bool score_cell_rows(const CellRows& cell, const float* tables, float base, std:
                      float* scores) noexcept {
     for (std::size_t i = 0; i < cell.n_rows; ++i) {
         const auto later = static_cast<std::uint64_t>(cell.rows[i + kAhead < cell.n_rows ? i + kAhead : i]);
-        if (later < cell.n_stored) prefetch(cell.codes + later * cell.n_bytes);
+        if (later < cell.n_stored) prefetch_read(cell.codes + later * cell.n_bytes);
         const auto row = static_cast<std::uint64_t>(cell.rows[i]);
         if (row >= cell.n_stored) return false;
         const unsigned char* codes = cell.codes + row * cell.n_bytes;

@@ -1,4 +1,4 @@
-// Arrays from Python, and what the bindings ask of them.
+// Arrays from Python, and the checks that the bindings share.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,8 +17,12 @@ namespace nb = nanobind;
 template <class T, std::size_t kRank>
 using Array = nb::ndarray<T, nb::ndim<kRank>, nb::c_contig, nb::device::cpu>;
 
-inline void require(bool holds, const std::string& otherwise) {
-    if (!holds) throw std::invalid_argument(otherwise);
+inline void require(bool holds, const std::string& message) {
+    if (!holds) throw std::invalid_argument(message);
+}
+
+inline void require_bits(unsigned bits) {
+    require(bits == 1 || bits == 2 || bits == 4 || bits == 8, "bits must be 1, 2, 4 or 8; got " + std::to_string(bits));
 }
 
 template <class A>
@@ -32,7 +36,7 @@ const unsigned char* bytes_of(const A& array) {
     return reinterpret_cast<const unsigned char*>(array.data());
 }
 
-// Where a kernel takes numbers, not bytes, they must lie as numbers do.
+// For kernels that take typed pointers, which must be aligned.
 template <class A>
 auto* aligned_data(const A& array, const char* name) {
     require(reinterpret_cast<std::uintptr_t>(array.data()) % alignof(typename A::Scalar) == 0,
@@ -47,7 +51,7 @@ T* output_of(const Array<T, 1>& array, std::size_t size, const char* name) {
     return aligned_data(array, name);
 }
 
-// A private copy: what was checked must still hold when it is used, even if the array is a file that changes.
+// A private copy: a checked value must not change before it is used, even if the array is a mapped file.
 inline std::vector<std::int64_t> copy_of(const Array<const std::int64_t, 1>& array) {
     std::vector<std::int64_t> copy(array.shape(0));
     if (!copy.empty()) std::memcpy(copy.data(), array.data(), copy.size() * sizeof(std::int64_t));
@@ -61,17 +65,11 @@ inline void require_range(std::int64_t begin, std::int64_t end, std::size_t n_ro
                                 std::to_string(n_rows) + " rows");
 }
 
-// Adds the functions of integer_bindings.cc.
-void bind_residual(nb::module_& module);
-
-// Adds the functions of build_bindings.cc.
+// Each adds the functions of the file of its name.
 void bind_build(nb::module_& module);
-
-// Adds the functions of dense_bindings.cc.
 void bind_dense(nb::module_& module);
-// Adds the functions of token_bindings.cc.
-void bind_tokens(nb::module_& module);
-// Adds the functions of sparse_bindings.cc.
+void bind_residual(nb::module_& module);
 void bind_sparse(nb::module_& module);
+void bind_tokens(nb::module_& module);
 
 }  // namespace plait

@@ -1,4 +1,4 @@
-// What building an index asks of the core, as Python sees it: rows to cells, rows to codes.
+// Bindings for building an index: rows to cells, rows to codes, pooling.
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
@@ -35,10 +35,10 @@ void assign_rows_of(Array<const std::int8_t, 2> numbers, Array<const std::int32_
                     Array<std::int32_t, 1> which) {
     const nb::gil_scoped_release unlocked;
     const std::size_t n_rows = numbers.shape(0), dim = numbers.shape(1);
-    require(dim > 0 && dim % 8 == 0, "rows of " + std::to_string(dim) + " dimensions; they must be a multiple of 8");
+    require(dim > 0 && dim % 8 == 0, "dim must be a multiple of 8; got " + std::to_string(dim));
     require_rows(centroids, centroids.shape(0), dim, "centroids");
     require(first_row >= 0 && centroids.shape(0) <= 0x7fffffffu - static_cast<std::uint32_t>(first_row),
-            "centroids are numbered past what int32 holds");
+            "centroid numbers do not fit in int32");
     std::int32_t* best_data = output_of(best, n_rows, "best");
     std::int32_t* which_data = output_of(which, n_rows, "which");
     const std::int32_t* listed = aligned_data(list, "list");
@@ -55,13 +55,13 @@ void encode_rows_of(Array<const float, 2> rows, Array<const std::int32_t, 1> cel
                     Array<float, 1> lengths, Array<float, 1> factors) {
     const nb::gil_scoped_release unlocked;
     const std::size_t n_rows = rows.shape(0), dim = rows.shape(1);
-    require(bits == 1 || bits == 2 || bits == 4 || bits == 8, "codes of " + std::to_string(bits) + " bits");
-    require(dim > 0 && dim % 8 == 0, "rows of " + std::to_string(dim) + " dimensions; they must be a multiple of 8");
+    require_bits(bits);
+    require(dim > 0 && dim % 8 == 0, "dim must be a multiple of 8; got " + std::to_string(dim));
     require_rows(centroids, centroids.shape(0), dim, "centroids");
     require_rows(codes, n_rows, dim * bits / 8, "codes");
-    require(steps.shape(0) == dim, "there must be a step for each dimension");
-    require(!length_table || length_table->shape(0) == 256, "the table of lengths must hold 256 values");
-    require(cells.shape(0) == n_rows, "there must be a cell for each row");
+    require(steps.shape(0) == dim, "steps must have one value for each dimension");
+    require(!length_table || length_table->shape(0) == 256, "length_table must have 256 values");
+    require(cells.shape(0) == n_rows, "cells must have one value for each row");
     const std::int32_t* cell = aligned_data(cells, "cells");
     require_below(cell, n_rows, centroids.shape(0), "cells");
     const RowCoding coding{bits,
@@ -69,7 +69,7 @@ void encode_rows_of(Array<const float, 2> rows, Array<const std::int32_t, 1> cel
                            centroids.data(),
                            scale,
                            aligned_data(steps, "steps"),
-                           length_table ? aligned_data(*length_table, "the table of lengths") : nullptr};
+                           length_table ? aligned_data(*length_table, "length_table") : nullptr};
     const auto workspace = std::make_unique<float[]>(encode_workspace(dim) / sizeof(float) + 1);
     encode_rows(coding, aligned_data(rows, "rows"), cell, n_rows, reinterpret_cast<unsigned char*>(workspace.get()),
                 codes.data(), output_of(lengths, n_rows, "lengths"), output_of(factors, n_rows, "factors"));
@@ -77,7 +77,7 @@ void encode_rows_of(Array<const float, 2> rows, Array<const std::int32_t, 1> cel
 
 using Offsets = Array<const std::int64_t, 1>;
 
-// Items of a few thousand rows, whose costs fill tens of megabytes; far longer ones are a mistake of the caller.
+// The table of costs grows with the square of the rows: 256 MB at this limit.
 constexpr std::size_t kMaxRows = 8192;
 
 // Item i of the rows, offsets[i] to offsets[i + 1], becomes item i of the pooled rows.
@@ -87,7 +87,7 @@ void pool_rows(Array<const float, 2> rows, Offsets offsets, bool hierarchical, O
     const std::size_t dim = rows.shape(1);
     require(dim > 0 && pooled.shape(1) == dim, "rows and pooled rows must have the same dimensions, at least one");
     require(offsets.shape(0) > 0 && offsets.shape(0) == pooled_offsets.shape(0),
-            "there must be one offset for each item, and one more, before and after");
+            "offsets and pooled_offsets must both have one value for each item, and one more");
     const std::vector<std::int64_t> from = copy_of(offsets), to = copy_of(pooled_offsets);
     std::size_t longest = 1;
     for (std::size_t i = 0; i + 1 < from.size(); ++i) {
@@ -95,7 +95,7 @@ void pool_rows(Array<const float, 2> rows, Offsets offsets, bool hierarchical, O
         require_range(to[i], to[i + 1], pooled.shape(0), static_cast<std::int64_t>(i));
         const auto n_rows = static_cast<std::size_t>(from[i + 1] - from[i]);
         require((n_rows == 0) == (to[i] == to[i + 1]),
-                "item " + std::to_string(i) + " would come from nothing, or become nothing");
+                "item " + std::to_string(i) + " must have rows both before and after pooling, or neither");
         if (n_rows > static_cast<std::size_t>(to[i + 1] - to[i])) longest = std::max(longest, n_rows);
     }
     require(!hierarchical || longest <= kMaxRows, "an item has " + std::to_string(longest) + " rows; at most " +

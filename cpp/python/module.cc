@@ -1,8 +1,9 @@
-// With the other *_bindings.cc, the only file that knows Python. Each function states the type, rank and order of its
-// arrays, converts nothing, lets go of the interpreter lock, checks what could make a kernel read or write out of
-// bounds, and calls one kernel.
+// The Python module. Only the files of this folder use Python. Each binding states the type, rank and order of its
+// arrays, converts nothing, releases the interpreter lock, checks everything that could make a kernel read or write out
+// of bounds, and calls one kernel.
 //
-// A wrong type is a TypeError and a wrong value a ValueError; plait.scoring gives both a better message beforehand.
+// A wrong type is a TypeError and a wrong value a ValueError. plait.scoring checks most arguments before, with better
+// messages.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -24,7 +25,7 @@
 #endif
 
 namespace plait {
-// A float16 as it is stored. Kernels decode it; nothing computes with it.
+// A stored float16. Kernels decode it; nothing computes with it.
 struct Half {
     std::uint16_t bits;
 };
@@ -43,7 +44,7 @@ namespace {
 
 template <class Q, class R>
 void require_shapes(const Q& query, const R& rows) {
-    require(query.shape(0) > 0 && query.shape(1) > 0, "the query has no rows or no dimensions");
+    require(query.shape(0) > 0 && query.shape(1) > 0, "the query must have at least one row and one dimension");
     require(query.shape(1) == rows.shape(1), "the query has " + std::to_string(query.shape(1)) +
                                                  " dimensions and the rows have " + std::to_string(rows.shape(1)));
 }
@@ -68,7 +69,7 @@ template <class T>
 void maxsim(Query query, Array<const T, 2> rows, Offsets offsets, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     require_shapes(query, rows);
-    require(offsets.shape(0) > 0, "there are no offsets; there must be one for each document, and one more");
+    require(offsets.shape(0) > 0, "offsets is empty; it needs one value for each document, and one more");
     const std::size_t n_docs = offsets.shape(0) - 1;
     float* out = output_of(scores, n_docs, "scores");
     const std::vector<std::int64_t> bounds = copy_of(offsets);
@@ -83,7 +84,7 @@ void maxsim_items(Query query, Array<const T, 2> rows, Offsets offsets, Array<co
                   Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     require_shapes(query, rows);
-    require(offsets.shape(0) > 0, "there are no offsets; there must be one for each document, and one more");
+    require(offsets.shape(0) > 0, "offsets is empty; it needs one value for each document, and one more");
     const std::size_t n_docs = offsets.shape(0) - 1;
     float* out = output_of(scores, items.shape(0), "scores");
     const std::vector<std::int64_t> chosen = copy_of(items);
@@ -115,11 +116,13 @@ void align(Query query, Array<const T, 2> rows, Array<std::int64_t, 1> best_rows
 template <class T>
 void top_k_of(Array<const T, 1> scores, Array<std::int64_t, 1> best) {
     const nb::gil_scoped_release unlocked;
-    require(best.shape(0) <= scores.shape(0), "more was asked for than there are scores");
+    require(best.shape(0) <= scores.shape(0), "best has room for " + std::to_string(best.shape(0)) +
+                                                  " positions; there are " + std::to_string(scores.shape(0)) +
+                                                  " scores");
     top_k(aligned_data(scores, "scores"), scores.shape(0), best.shape(0), output_of(best, best.shape(0), "best"));
 }
 
-// The bytes of any contiguous buffer, held until this goes: a mapped file cannot be closed under a checksum.
+// The bytes of any contiguous buffer. Holds it, so that a mapped file cannot be closed during a checksum.
 class Buffer {
   public:
     explicit Buffer(nb::handle object) {
@@ -145,22 +148,22 @@ std::uint32_t crc32c_of(nb::handle data, std::uint32_t seed) {
 void crc32c_blocks_of(nb::handle data, std::size_t block_size, Array<std::uint32_t, 1> checksums) {
     const Buffer buffer(data);
     const nb::gil_scoped_release unlocked;
-    require(block_size > 0, "a block of no bytes");
+    require(block_size > 0, "block_size is 0; it must be at least 1");
     const std::size_t n_blocks = buffer.size() / block_size + (buffer.size() % block_size != 0 ? 1 : 0);
     crc32c_blocks(current_target().crc32c, buffer.bytes(), buffer.size(), block_size,
                   output_of(checksums, n_blocks, "checksums"));
 }
 
-// The one error that is not about arrays: it is the caller's setting that is wrong.
+// The environment variable is wrong, not an array: a ConfigError.
 void translate_unknown_target(const std::exception_ptr& thrown, void*) {
     try {
         std::rethrow_exception(thrown);
     } catch (const UnknownTarget& error) {
-        std::string message = std::string(kTargetVariable) + " is \"" + error.asked + "\"; this machine has ";
+        std::string message = std::string(kTargetVariable) + " is \"" + error.target + "\"; this machine has ";
         std::size_t n_targets = 0;
         const Target* const* targets = available_targets(n_targets);
         for (std::size_t i = 0; i < n_targets; ++i) message.append(i == 0 ? "" : ", ").append(targets[i]->name);
-        message += ". Set it to one of them, or not at all to use the best";
+        message += ". Set it to one of these, or unset it to use the best";
         PyErr_SetString(nb::module_::import_("plait.errors").attr("ConfigError").ptr(), message.c_str());
     }
 }
@@ -184,12 +187,12 @@ void bind_rows_of(nb::module_& module) {
 }
 
 #ifdef PLAIT_AMX
-// For tests: what a probe finds that meets the named case.
+// For tests: the outcome of run_in_child for the named case.
 std::string probe_outcome(const std::string& name, unsigned milliseconds) {
     for (const ProbeCase& known : kProbeCases) {
         if (name == known.name) return name_of(run_in_child(known.work, milliseconds));
     }
-    throw std::invalid_argument("there is no case " + name);
+    throw std::invalid_argument("unknown case " + name);
 }
 #endif
 
@@ -198,7 +201,7 @@ std::string probe_outcome(const std::string& name, unsigned milliseconds) {
 
 NB_MODULE(_core, module) {
     using namespace plait;
-    module.doc() = "Kernels over arrays. plait.scoring is the way in.";
+    module.doc() = "Kernels over arrays. Use plait.scoring, which checks their arguments.";
     bind_rows_of<float>(module);
     bind_rows_of<Half>(module);
     bind_rows_of<std::uint16_t>(module);  // float16 values as raw words

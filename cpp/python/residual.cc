@@ -1,7 +1,7 @@
-// The integer kernels for Python, bound as bindings.cc says.
+// Bindings for centroids, compressed rows and postings; module.cc has the rules.
 //
-// Cells and postings come from files too large to be checked whole when they are opened. What a call reads of them is
-// checked in that call, a stretch before it is used, while it passes through the cache anyway.
+// Cells and postings come from files that are too large to be checked when they are opened. Each call checks the part
+// that it reads, one stretch at a time just before it is used, so that the check and the kernel share the cache misses.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -26,12 +26,12 @@ constexpr std::size_t kStretchRows = 4096;
 
 std::size_t lanes_for(std::size_t n_query) { return (n_query + 7) / 8 * 8; }
 
-// Uninitialised: kernels write their workspace before they read it.
+// Uninitialised: kernels write to the workspace before they read it.
 std::unique_ptr<unsigned char[]> workspace_of(std::size_t n_bytes) {
     return std::unique_ptr<unsigned char[]>(new unsigned char[n_bytes]);
 }
 
-// A query of (dim / n, lanes, n) for n values a step.
+// The shape of a packed query (dim / n, lanes, n), with n values a step.
 struct QueryShape {
     std::size_t lanes;
     std::size_t dim;
@@ -58,7 +58,7 @@ void score_centroids(Packed packed, Array<const std::uint8_t, 2> rows, Array<con
     const QueryShape query = query_shape(packed, 4);
     require_dim(rows, query.dim);
     require_size(bias, query.lanes, "bias");
-    require(shift < 32, "a shift of " + std::to_string(shift) + "; it must be below 32");
+    require(shift < 32, "shift must be below 32; got " + std::to_string(shift));
     require(table.shape(0) == rows.shape(0) && table.shape(1) == query.lanes,
             "the table must be (rows, lanes) of the rows and the query");
     const CentroidKernels& kernels = *current_target().cells;
@@ -77,7 +77,7 @@ void nearest_centroids(Packed packed, Array<const std::uint8_t, 2> rows, std::in
                                                    std::to_string(query.lanes) + " lanes");
     require_size(which, n_query, "which");
     require(first_row >= 0 && rows.shape(0) <= 0x7fffffffu - static_cast<std::uint32_t>(first_row),
-            "rows are numbered past what int32 holds");
+            "centroid numbers do not fit in int32");
     const CentroidKernels& kernels = *current_target().cells;
     const auto workspace = workspace_of(kernels.workspace(query.lanes, query.dim));
     kernels.nearest_centroids(packed.data(), query.lanes, n_query, query.dim, rows.data(), rows.shape(0), first_row,
@@ -94,7 +94,7 @@ void narrow_table(Table table, Array<const std::int16_t, 1> floor, unsigned shif
     require_lanes(table);
     const std::size_t lanes = table.shape(1);
     require_size(floor, lanes, "floor");
-    require(shift < 16, "a shift of " + std::to_string(shift) + "; it must be below 16");
+    require(shift < 16, "shift must be below 16; got " + std::to_string(shift));
     require(narrow.shape(0) == table.shape(0) && narrow.shape(1) == (lanes + 31) / 32 * 32,
             "the narrow table must have the table's rows, and its lanes rounded up to a multiple of 32");
     current_target().cells->narrow_table(aligned_data(table, "table"), table.shape(0), lanes,
@@ -117,7 +117,7 @@ void select_cells(Table table, Array<std::int32_t, 2> cells, Array<std::int16_t,
                          workspace.get(), aligned_data(cells, "cells"), aligned_data(scores, "scores"));
 }
 
-// Row numbers of cells: uint16 or uint32.
+// The cell of each row: uint16 or uint32.
 struct Cells {
     const unsigned char* data;
     std::size_t size;
@@ -127,7 +127,7 @@ struct Cells {
 Cells cells_of(const AnyArray& array) {
     const bool is_short = array.dtype() == nb::dtype<std::uint16_t>();
     if (array.ndim() != 1 || !(is_short || array.dtype() == nb::dtype<std::uint32_t>())) {
-        throw nb::type_error("cells must be one row of uint16 or uint32");
+        throw nb::type_error("cells must be a one-dimensional array of uint16 or uint32");
     }
     return {static_cast<const unsigned char*>(array.data()), is_short ? 2u : 4u, array.shape(0)};
 }
@@ -154,7 +154,7 @@ Ranges ranges_of(const Bounds& begins, const Bounds& ends, std::size_t n_rows) {
     return out;
 }
 
-// Checks the cells of a stretch of documents and then calls work(first, how many), stretch after stretch.
+// Checks the cells of a stretch of documents, then calls work(first document, number of documents), for all stretches.
 template <class Work>
 void in_stretches(const Ranges& ranges, const Cells* cells, std::size_t n_cells, const Work& work) {
     for (std::size_t doc = 0, first = 0; doc < ranges.begins.size(); first = doc) {
@@ -180,7 +180,7 @@ void centroid_maxsim(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds
     });
 }
 
-// Writes the numbers of the prune_rows rows and where those of each document end; says how many there are.
+// Returns the number of rows kept.
 std::size_t prune_rows(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds begins, Bounds ends,
                        std::uint8_t margin, Array<std::int64_t, 1> chosen, Array<std::int64_t, 1> stops) {
     const Cells rows = cells_of(cells);
@@ -205,7 +205,7 @@ std::size_t prune_rows(Array<const std::uint8_t, 2> narrow, AnyArray cells, Boun
     return n_chosen;
 }
 
-// What the residual kernels are given besides the rows to score, checked against each other.
+// The arguments that all residual kernels share, checked against each other.
 struct Residual {
     ResidualQuery query;
     ResidualRows rows;
@@ -224,11 +224,10 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
                      const std::optional<Table>& table, float cell_scale, unsigned bits, const Codes& codes,
                      const std::optional<AnyArray>& cells, const Bytes& lengths, const Offset& length_table,
                      const Bytes& factors, const Offset& factor_table) {
-    require(bits == 1 || bits == 2 || bits == 4 || bits == 8,
-            "codes of " + std::to_string(bits) + " bits; there are 1, 2, 4 and 8");
+    require_bits(bits);
     const nb::dlpack::dtype expected = bits == 8 ? nb::dtype<std::int16_t>() : nb::dtype<std::int8_t>();
     if (packed.dtype() != expected) {
-        throw nb::type_error("the packed query must be int8, or int16 for codes of 8 bits");
+        throw nb::type_error("the packed query must be int8, or int16 for 8-bit codes");
     }
     const QueryShape shape = query_shape(packed, bits == 8 ? 2 : 4);
     require(n_query > 0 && lanes_for(n_query) == shape.lanes,
@@ -259,7 +258,7 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
     if (!table.has_value()) return out;
     require(table->shape(1) == shape.lanes,
             "the table has " + std::to_string(table->shape(1)) + " lanes and the query " + std::to_string(shape.lanes));
-    require(cells.has_value(), "there is a table of cells, but the rows have no cells");
+    require(cells.has_value(), "a table needs the cells of the rows, and there are none");
     out.cells = cells_of(*cells);
     require(out.cells.n_rows == n_rows,
             std::to_string(out.cells.n_rows) + " cells for " + std::to_string(n_rows) + " rows");
@@ -287,7 +286,7 @@ void residual_maxsim(AnyArray packed, std::size_t n_query, float residual_scale,
     });
 }
 
-// Documents of `stride` rows each, by number. Numbers and cells are checked a stretch before it is scored.
+// Documents of `stride` rows each, by document number.
 void residual_maxsim_strided(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                              std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
                              std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
@@ -296,7 +295,7 @@ void residual_maxsim_strided(AnyArray packed, std::size_t n_query, float residua
                                        lengths, length_table, factors, factor_table);
     const nb::gil_scoped_release unlocked;
     require(stride > 0 && given.n_rows % stride == 0,
-            std::to_string(given.n_rows) + " rows are no whole documents of " + std::to_string(stride));
+            std::to_string(given.n_rows) + " rows are not a whole number of documents of " + std::to_string(stride));
     const std::vector<std::int64_t> chosen = copy_of(items);
     float* out = output_of(scores, chosen.size(), "scores");
     const ResidualKernels& kernels = *current_target().residual;
@@ -326,7 +325,7 @@ void require_row_numbers(const Residual& given, const std::vector<std::int64_t>&
     }
 }
 
-// Documents of rows named by number: those of document i end at stops[i].
+// Documents as lists of row numbers: document i ends at stops[i].
 void residual_maxsim_listed(AnyArray packed, std::size_t n_query, float residual_scale, Offset offset,
                             std::optional<Table> table, float cell_scale, unsigned bits, Codes codes,
                             std::optional<AnyArray> cells, Bytes lengths, Offset length_table, Bytes factors,
@@ -366,11 +365,11 @@ void residual_scores(AnyArray packed, std::size_t n_query, float residual_scale,
 }
 
 Postings postings_of(const Bounds& offsets, const Array<const std::uint32_t, 1>& postings, std::size_t n_docs) {
-    require(offsets.shape(0) > 0, "there are no offsets; there must be one for each cell, and one more");
+    require(offsets.shape(0) > 0, "offsets is empty; it needs one value for each cell, and one more");
     return {bytes_of(offsets), bytes_of(postings), offsets.shape(0) - 1, postings.shape(0), n_docs};
 }
 
-// How many documents were found, and how many were met: the tally is zero again in any case.
+// Returns the number of documents written and the number met. The tally is zero again in any case.
 std::pair<std::size_t, std::size_t> gather_of(Array<const std::int32_t, 2> cells, Array<const std::int16_t, 2> scores,
                                               Array<const std::int16_t, 1> floor, Bounds offsets,
                                               Array<const std::uint32_t, 1> postings,
@@ -388,7 +387,7 @@ std::pair<std::size_t, std::size_t> gather_of(Array<const std::int32_t, 2> cells
     require_size(floor, probes.n_query, "floor");
     require_size(touched, n_docs + 1, "touched");
     require_size(sums, docs.shape(0), "sums");
-    require(n_docs <= 0xffffffffu, "documents are numbered past what uint32 holds");
+    require(n_docs <= 0xffffffffu, "document numbers do not fit in uint32");
     if (allowed.has_value()) require_size(*allowed, (n_docs + 7) / 8, "allowed");
     const std::size_t n_probes = probes.n_query * probes.n_probe;
     const std::vector<std::int32_t> chosen(probes.cells, probes.cells + n_probes);
@@ -399,23 +398,23 @@ std::pair<std::size_t, std::size_t> gather_of(Array<const std::int32_t, 2> cells
     const Probes checked{chosen.data(), probes.scores, probes.floor, probes.n_query, probes.n_probe};
     std::uint64_t* entries = aligned_data(tally, "tally");
     std::uint32_t* met = aligned_data(touched, "touched");
-    std::uint32_t* found = aligned_data(docs, "docs");
-    std::int32_t* found_sums = aligned_data(sums, "sums");
+    std::uint32_t* doc_data = aligned_data(docs, "docs");
+    std::int32_t* sum_data = aligned_data(sums, "sums");
     const std::size_t n_keep = docs.shape(0), n_block = std::min(n_docs, kBlockDocs);
     const std::unique_ptr<Run[]> runs(new Run[n_probes]);
     const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[2 * n_keep + n_block + 1]);
     std::size_t n_found = 0, n_met = 0;
     const Gathered outcome = gather(lists, checked, allowed.has_value() ? allowed->data() : nullptr, n_keep, runs.get(),
-                                    entries, met, keys.get(), found, found_sums, n_found, n_met);
-    require(outcome != Gathered::kBadOffsets, "the offsets of a cell do not rise within the postings");
+                                    entries, met, keys.get(), doc_data, sum_data, n_found, n_met);
+    require(outcome != Gathered::kBadOffsets, "the offsets of a cell descend or leave the postings");
     require(outcome != Gathered::kBadPosting, "a posting names a document that does not exist, of " +
-                                                  std::to_string(n_docs) + ", or one that should stand before it");
+                                                  std::to_string(n_docs) + ", or the postings of a cell do not ascend");
     return {n_found, n_met};
 }
 
 std::int64_t first_bad_offset_of(Bounds offsets, std::size_t n_postings) {
     const nb::gil_scoped_release unlocked;
-    require(offsets.shape(0) > 0, "there are no offsets; there must be one for each cell, and one more");
+    require(offsets.shape(0) > 0, "offsets is empty; it needs one value for each cell, and one more");
     return first_bad_offset({bytes_of(offsets), nullptr, offsets.shape(0) - 1, n_postings, 0});
 }
 

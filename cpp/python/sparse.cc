@@ -1,4 +1,4 @@
-// Sparse search for Python; bound as bindings.cc says.
+// Bindings for sparse vectors; module.cc has the rules.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -25,8 +25,9 @@ void require_as_many(std::size_t size, std::size_t wanted, const char* name) {
 
 Impacts impacts_of(const Rows& rows, const Bytes1& impacts, const Floats& scales, std::size_t window_rows) {
     require_as_many(impacts.size(), rows.size(), "impacts");
-    require(scales.size() <= 0xffffffffu, "rows past what uint32 holds");
-    require(window_rows >= 1 && window_rows <= 1u << 20, "windows of " + std::to_string(window_rows) + " rows");
+    require(scales.size() <= 0xffffffffu, "row numbers do not fit in uint32");
+    require(window_rows >= 1 && window_rows <= 1u << 20,
+            "window_rows must be from 1 to 1048576; got " + std::to_string(window_rows));
     return Impacts{bytes_of(rows),
                    bytes_of(impacts),
                    bytes_of(scales),
@@ -37,83 +38,84 @@ Impacts impacts_of(const Rows& rows, const Bytes1& impacts, const Floats& scales
 }
 
 template <class A>
-typename A::Scalar value_at(const A& array, std::size_t place) {
+typename A::Scalar value_at(const A& array, std::size_t position) {
     std::remove_const_t<typename A::Scalar> value;
-    std::memcpy(&value, bytes_of(array) + place * sizeof value, sizeof value);
+    std::memcpy(&value, bytes_of(array) + position * sizeof value, sizeof value);
     return value;
 }
 
-// The terms at these places of the index, whose entries are from offsets[place] to offsets[place + 1].
-std::vector<QueryTerm> terms_of(const Numbers& places, const Numbers& offsets, const Rows& weights,
+// The terms at these positions of the index; the postings of a term are offsets[position] to offsets[position + 1].
+std::vector<QueryTerm> terms_of(const Numbers& positions, const Numbers& offsets, const Rows& weights,
                                 std::size_t n_entries) {
-    require_as_many(weights.size(), places.size(), "weights");
+    require_as_many(weights.size(), positions.size(), "weights");
     std::vector<QueryTerm> terms;
-    terms.reserve(places.size());
+    terms.reserve(positions.size());
     std::uint64_t total = 0;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        const auto place = static_cast<std::uint64_t>(value_at(places, i));
-        if (offsets.size() < 2 || place > offsets.size() - 2) {
-            throw std::invalid_argument("place " + std::to_string(value_at(places, i)) + " among " +
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+        const auto position = static_cast<std::uint64_t>(value_at(positions, i));
+        if (offsets.size() < 2 || position > offsets.size() - 2) {
+            throw std::invalid_argument("position " + std::to_string(value_at(positions, i)) + " among " +
                                         std::to_string(offsets.size()) + " offsets");
         }
-        const std::int64_t from = value_at(offsets, place), to = value_at(offsets, place + 1);
+        const std::int64_t from = value_at(offsets, position), to = value_at(offsets, position + 1);
         require_range(from, to, n_entries, static_cast<std::int64_t>(i));
         const std::uint32_t weight = value_at(weights, i);
         total += std::uint64_t{255} * weight;
         terms.push_back({static_cast<std::size_t>(from), static_cast<std::size_t>(to), weight, 0, nullptr, nullptr});
     }
-    require(total <= 0xffffffffu, "the weights of the query add up to more than 32 bits hold");
+    require(total <= 0xffffffffu, "the weights of the query sum to more than 32 bits");
     return terms;
 }
 
-// The most that each term adds, and its line of maxima where it is one of the frequent ones, which ascend.
-void bound_terms(std::vector<QueryTerm>& terms, const Numbers& places, float step, const Floats& peaks,
+// Sets the largest product of each term, and its window maxima if it is one of the frequent terms, which ascend.
+void bound_terms(std::vector<QueryTerm>& terms, const Numbers& positions, float step, const Floats& peaks,
                  const Rows& frequent, const Array<const std::uint8_t, 2>& maxima, std::size_t n_windows) {
     require_as_many(maxima.shape(0), frequent.size(), "maxima");
     require(maxima.shape(0) == 0 || maxima.shape(1) == n_windows,
             "the maxima have " + std::to_string(maxima.shape(1)) + " windows; there are " + std::to_string(n_windows));
     for (std::size_t i = 0; i < terms.size(); ++i) {
-        const auto place = static_cast<std::uint64_t>(value_at(places, i));
-        require(place < peaks.size(), "there are fewer peaks than terms");
+        const auto position = static_cast<std::uint64_t>(value_at(positions, i));
+        require(position < peaks.size(), "there are fewer peaks than terms");
         const double weight = static_cast<double>(terms[i].weight) * static_cast<double>(step);
-        terms[i].most = value_at(peaks, place) * static_cast<float>(weight);
+        terms[i].max_product = value_at(peaks, position) * static_cast<float>(weight);
         std::size_t low = 0, high = frequent.size();
         while (low < high) {
             const std::size_t middle = low + (high - low) / 2;
-            if (value_at(frequent, middle) < place) {
+            if (value_at(frequent, middle) < position) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        if (low < frequent.size() && value_at(frequent, low) == place)
+        if (low < frequent.size() && value_at(frequent, low) == position)
             terms[i].maxima = maxima.data() + low * n_windows;
     }
 }
 
-// Rows written, windows looked into, postings read. columns[i] belongs to the term columned[i] of the query.
+// Returns the numbers of rows written, windows searched and postings read. columns[i] is the column of term
+// column_terms[i] of the query.
 std::tuple<std::size_t, std::size_t, std::size_t> best_rows_of(
     Numbers offsets, Rows rows, Bytes1 impacts, Floats scales, Floats peaks, Rows frequent,
-    Array<const std::uint8_t, 2> maxima, std::size_t window_rows, Numbers places, Rows weights, float step,
-    const std::vector<std::size_t>& columned, const std::vector<Bytes1>& columns, Bytes1 allowed, float reach,
+    Array<const std::uint8_t, 2> maxima, std::size_t window_rows, Numbers positions, Rows weights, float step,
+    const std::vector<std::size_t>& column_terms, const std::vector<Bytes1>& columns, Bytes1 allowed, float reach,
     Array<std::uint32_t, 1> best, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     const Impacts index = impacts_of(rows, impacts, scales, window_rows);
-    std::vector<QueryTerm> terms = terms_of(places, offsets, weights, index.n_entries);
+    std::vector<QueryTerm> terms = terms_of(positions, offsets, weights, index.n_entries);
     const std::size_t n_terms = terms.size();
-    require(reach >= 0 && reach <= 1, "reach is " + std::to_string(reach) + "; it goes from 0 to 1");
+    require(reach >= 0 && reach <= 1, "reach must be from 0 to 1; got " + std::to_string(reach));
     require(step > 0 && step <= 3e38f, "the step of the query's weights is " + std::to_string(step));
-    bound_terms(terms, places, step, peaks, frequent, maxima, index.n_windows);
-    require_as_many(columns.size(), columned.size(), "columns");
+    bound_terms(terms, positions, step, peaks, frequent, maxima, index.n_windows);
+    require_as_many(columns.size(), column_terms.size(), "columns");
     for (std::size_t i = 0; i < columns.size(); ++i) {
-        require(columned[i] < n_terms, "a column of term " + std::to_string(columned[i]) + " of the query");
+        require(column_terms[i] < n_terms, "a column of term " + std::to_string(column_terms[i]) + " of the query");
         require_as_many(columns[i].size(), index.n_rows, "a column");
-        terms[columned[i]].column = columns[i].data();
+        terms[column_terms[i]].column = columns[i].data();
     }
     const bool is_filtered = allowed.size() != 0;
     if (is_filtered) require_as_many(allowed.size(), (index.n_rows + 7) / 8, "allowed");
     const std::size_t k = best.size();
-    require(k >= 1, "no room for a row");
+    require(k >= 1, "best is empty; it needs room for at least one row");
     std::uint32_t* out = aligned_data(best, "best");
     float* out_scores = output_of(scores, k, "scores");
     const std::unique_ptr<std::uint32_t[]> sums(new std::uint32_t[window_rows + 1]());
@@ -139,15 +141,15 @@ void fill_column_of(Rows rows, Bytes1 impacts, std::int64_t begin, std::int64_t 
     fill_column(index, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), column.data());
 }
 
-void score_rows_of(Numbers offsets, Rows rows, Bytes1 impacts, Floats scales, Numbers places, Rows weights, float step,
-                   Numbers wanted, Array<float, 1> scores) {
+void score_rows_of(Numbers offsets, Rows rows, Bytes1 impacts, Floats scales, Numbers positions, Rows weights,
+                   float step, Numbers wanted, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     const Impacts index = impacts_of(rows, impacts, scales, 1);
-    const std::vector<QueryTerm> terms = terms_of(places, offsets, weights, index.n_entries);
+    const std::vector<QueryTerm> terms = terms_of(positions, offsets, weights, index.n_entries);
     const std::vector<std::int64_t> chosen = copy_of(wanted);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-        const bool is_there = chosen[i] >= 0 && static_cast<std::uint64_t>(chosen[i]) < index.n_rows;
-        require(is_there && (i == 0 || chosen[i - 1] < chosen[i]),
+        const bool is_valid = chosen[i] >= 0 && static_cast<std::uint64_t>(chosen[i]) < index.n_rows;
+        require(is_valid && (i == 0 || chosen[i - 1] < chosen[i]),
                 "the rows to score must ascend, each below " + std::to_string(index.n_rows));
     }
     const std::unique_ptr<std::uint32_t[]> sums(new std::uint32_t[chosen.size()]);

@@ -1,4 +1,4 @@
-// Rows that query rows find in cells, and the items that they add up to, for Python; bound as bindings.cc says.
+// Bindings for token retrieval: WARP scores of the rows of probed cells, XTR scores of items. module.cc has the rules.
 #include <nanobind/stl/pair.h>
 
 #include <memory>
@@ -13,47 +13,49 @@ namespace {
 
 void require_starts(const std::vector<std::int64_t>& starts, std::size_t n_entries) {
     for (std::size_t row = 0; row + 1 < starts.size(); ++row) {
-        require(starts[row] <= starts[row + 1], "the starts fall at query row " + std::to_string(row));
+        require(starts[row] <= starts[row + 1], "starts descends at query row " + std::to_string(row));
     }
     require(starts.front() == 0 && static_cast<std::uint64_t>(starts.back()) == n_entries,
-            "the starts must go from 0 to the number of entries, " + std::to_string(n_entries));
+            "starts must go from 0 to the number of entries, " + std::to_string(n_entries));
 }
 
-// How many items were written, and how many were met: the tally is zero again in any case.
+// Returns the number of items written and the number retrieved. The tally is zero again in any case.
 std::pair<std::size_t, std::size_t> xtr_top_items(Array<const std::uint32_t, 1> items, Array<const float, 1> scores,
                                                   Array<const std::int64_t, 1> starts, Array<const float, 1> missing,
                                                   Array<std::uint64_t, 2> tally, Array<std::uint32_t, 1> touched,
                                                   Array<std::uint32_t, 1> best, Array<float, 1> best_scores) {
     const nb::gil_scoped_release unlocked;
     const std::size_t n_items = tally.shape(0), n_query = missing.shape(0);
-    require(tally.shape(1) == 2, "the tally has " + std::to_string(tally.shape(1)) + " words an item; it needs 2");
-    require(n_items <= 0xffffffffu && n_query < 0xffffffffu, "items or query rows past what uint32 holds");
+    require(tally.shape(1) == 2,
+            "the tally has " + std::to_string(tally.shape(1)) + " words for each item; it needs 2");
+    require(n_items <= 0xffffffffu && n_query < 0xffffffffu, "numbers of items or query rows do not fit in uint32");
     require_size(starts, n_query + 1, "starts");
     require_size(scores, items.shape(0), "scores");
     require_size(touched, n_items, "touched");
     require_size(best_scores, best.shape(0), "best_scores");
     const std::vector<std::int64_t> bounds = copy_of(starts);
     require_starts(bounds, items.shape(0));
-    const RetrievedRows found{aligned_data(items, "items"),
-                              aligned_data(scores, "scores"),
-                              bounds.data(),
-                              aligned_data(missing, "missing"),
-                              n_query,
-                              n_items};
+    const RetrievedRows retrieved{aligned_data(items, "items"),
+                                  aligned_data(scores, "scores"),
+                                  bounds.data(),
+                                  aligned_data(missing, "missing"),
+                                  n_query,
+                                  n_items};
     std::uint64_t* entries = aligned_data(tally, "tally");
     std::uint32_t* met = aligned_data(touched, "touched");
     std::uint32_t* out = aligned_data(best, "best");
     float* out_scores = aligned_data(best_scores, "best_scores");
     std::size_t n_touched = 0;
-    const bool is_whole = accumulate_items(found, entries, met, n_touched);
+    const bool is_whole = accumulate_items(retrieved, entries, met, n_touched);
     const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[n_touched]);
     const std::size_t n_found =
-        collect_best_items(found, met, n_touched, best.shape(0), entries, keys.get(), out, out_scores);
+        collect_best_items(retrieved, met, n_touched, best.shape(0), entries, keys.get(), out, out_scores);
     require(is_whole, "an entry names an item that does not exist, of " + std::to_string(n_items));
     return {n_found, n_touched};
 }
 
-// All that the query rows find in their cells, one query row after the other, and where each of them starts.
+// Scores the rows of the probed cells of each query row, one query row after the other; query row i starts at
+// starts[i].
 void score_probed_rows(Array<const float, 2> query, unsigned bits, Array<const std::uint8_t, 2> codes,
                        Array<const std::uint8_t, 1> lengths, Array<const float, 1> length_table,
                        Array<const std::int32_t, 2> cells, Array<const float, 2> cell_scores,
@@ -62,11 +64,11 @@ void score_probed_rows(Array<const float, 2> query, unsigned bits, Array<const s
                        Array<std::uint32_t, 1> items, Array<float, 1> scores) {
     const nb::gil_scoped_release unlocked;
     const std::size_t n_query = query.shape(0), dim = query.shape(1), n_probe = cells.shape(1);
-    require(bits == 1 || bits == 2 || bits == 4 || bits == 8, "codes of " + std::to_string(bits) + " bits");
+    require_bits(bits);
     require(dim > 0 && dim % 8 == 0 && codes.shape(1) == dim * bits / 8, "the codes do not fit the query's dimensions");
     require(cells.shape(0) == n_query && cell_scores.shape(0) == n_query && cell_scores.shape(1) == n_probe,
             "cells and cell_scores must have a row for each query row, of one length");
-    require(offsets.shape(0) > 0, "there are no offsets; there must be one for each cell, and one more");
+    require(offsets.shape(0) > 0, "offsets is empty; it needs one value for each cell, and one more");
     require_size(lengths, codes.shape(0), "lengths");
     require_size(length_table, 256, "length_table");
     require_size(owners, rows.shape(0), "owners");
@@ -81,12 +83,12 @@ void score_probed_rows(Array<const float, 2> query, unsigned bits, Array<const s
     const std::int64_t* numbers = aligned_data(rows, "rows");
     const std::uint32_t* named = aligned_data(owners, "owners");
     const float* length_values = aligned_data(length_table, "length_table");
-    std::uint32_t* found = aligned_data(items, "items");
+    std::uint32_t* item_data = aligned_data(items, "items");
     float* out = aligned_data(scores, "scores");
     const std::unique_ptr<float[]> tables(new float[codes.shape(1) * kByteValues]);
     for (std::size_t row = 0; row < n_query; ++row) {
         fill_byte_tables(values + row * dim, dim, bits, tables.get());
-        auto place = static_cast<std::size_t>(bounds[row]);
+        auto position = static_cast<std::size_t>(bounds[row]);
         const auto end = static_cast<std::size_t>(bounds[row + 1]);
         for (std::size_t i = row * n_probe; i < (row + 1) * n_probe; ++i) {
             const std::int64_t cell = chosen[i];
@@ -97,18 +99,18 @@ void score_probed_rows(Array<const float, 2> query, unsigned bits, Array<const s
             const std::int64_t begin = edges[cell], stop = edges[cell + 1];
             require_range(begin, stop, rows.shape(0), cell);
             const auto n_rows = static_cast<std::size_t>(stop - begin);
-            if (n_rows > end - place) {
-                throw std::invalid_argument("the starts leave too little room for query row " + std::to_string(row));
+            if (n_rows > end - position) {
+                throw std::invalid_argument("starts leaves too little room for query row " + std::to_string(row));
             }
             const CellRows given{numbers + begin, named + begin, n_rows,         codes.data(),
                                  lengths.data(),  length_values, codes.shape(0), codes.shape(1)};
-            if (!score_cell_rows(given, tables.get(), bases[i], found + place, out + place)) {
+            if (!score_cell_rows(given, tables.get(), bases[i], item_data + position, out + position)) {
                 throw std::invalid_argument("cell " + std::to_string(cell) + " holds a row that does not exist, of " +
                                             std::to_string(codes.shape(0)));
             }
-            place += n_rows;
+            position += n_rows;
         }
-        require(place == end, "the starts leave too much room for query row " + std::to_string(row));
+        require(position == end, "starts leaves too much room for query row " + std::to_string(row));
     }
 }
 

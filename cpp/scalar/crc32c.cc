@@ -1,4 +1,4 @@
-// CRC-32C for any machine: eight bytes a step through eight tables that are made at compile time.
+// CRC-32C for any machine: eight bytes a step, with eight tables computed at compile time.
 #include "plait/crc32c.h"
 
 namespace plait {
@@ -28,7 +28,7 @@ constexpr Tables make_tables() noexcept {
 
 constexpr Tables kTables = make_tables();
 
-// Built from bytes, so that the order of bytes in the machine's words does not matter.
+// Built from bytes, so that the byte order of the machine does not matter.
 std::uint32_t little_endian(const unsigned char* at) noexcept {
     return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
 }

@@ -1,4 +1,4 @@
-// Dot products for any machine. Eight partial sums, so that a compiler may keep them in vector registers.
+// Dot products for any machine. Eight partial sums, which the compiler can keep in vector registers.
 #include "plait/dense.h"
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// Registers for any machine: 4 lanes of 32 bits. With GCC and Clang these are vector types of 16 bytes, which become SSE2
-// or NEON registers; from plain arrays GCC makes code that is several times slower. Other compilers get arrays with the
-// same operators.
+// Registers for any machine: 4 lanes of 32 bits. With GCC and Clang these are vector types of 16 bytes, which become
+// SSE2 or NEON registers; from plain arrays GCC makes code that is several times slower. Other compilers get arrays
+// with the same operators.
 #pragma once
 
 #include <cstddef>
@@ -74,8 +74,8 @@ To seen_as(const From& from) noexcept {
     return to;
 }
 
-// The low and high halves of each lane, sign-extended. Left shifts are of unsigned lanes, which must not overflow; right
-// shifts of signed lanes, which must keep the sign.
+// The low and high halves of each lane, sign-extended. Left shifts are of unsigned lanes, which must not overflow;
+// right shifts of signed lanes, which must keep the sign.
 inline Short8 low_bytes(Sums16 a) noexcept { return seen_as<Short8>(a << 8) >> 8; }
 inline Short8 high_bytes(Sums16 a) noexcept { return seen_as<Short8>(a) >> 8; }
 inline Int4 low_words(Sums32 a) noexcept { return seen_as<Int4>(a << 16) >> 16; }

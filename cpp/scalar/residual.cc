@@ -1,5 +1,4 @@
-// Integer kernels for any machine, four query rows at a time. GCC and Clang are told of vectors of 16 bytes, which
-// become SSE2 or NEON registers; other compilers get arrays with the same few operators.
+// Centroid and residual kernels for any machine: four query rows to a register.
 #include <cstring>
 #include <limits>
 
@@ -13,7 +12,7 @@ namespace {
 
 constexpr std::size_t kAnySteps = std::numeric_limits<std::size_t>::max();
 
-// In each half of a lane, the sum of two of its four products: within 16 bits, for values up to 127.
+// In each half of a lane, the sum of two of its four products; fits in 16 bits for row values up to 127.
 Sums16 pairs(Int32Lanes values, Int32Lanes query) noexcept {
     const Sums16 value = seen_as<Sums16>(values.lanes);
     const Sums16 lanes = seen_as<Sums16>(query.lanes);
@@ -35,7 +34,7 @@ struct CentroidProducts {
     static Int32Lanes widen(Sums32 sums) noexcept { return {sums}; }
 };
 
-// Small codes leave room in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
+// Sums of small codes stay in 16 bits for several steps, each of which adds at most 2 * 128 * kLargest.
 template <int kLargest>
 struct SmallProducts {
     using Partial = Sums16;

@@ -1,20 +1,21 @@
-// The loops of sparse search for any machine.
-#include "generic/sparse.inl"
+// The sparse kernels for any machine.
+#include "generic/sparse_rows.h"
 
 namespace plait {
 namespace {
 
-constexpr std::size_t kStretch = 32;  // rows that are compared at a time
+constexpr std::size_t kStretch = 32;  // rows compared at a time
 
-// No early end and as many rows every time, so that it becomes vector code: most stretches hold nothing.
+// Without an early exit and with a fixed length, so that the compiler vectorises it: most stretches keep no row.
 bool none_above(const unsigned char* scales, const std::uint32_t* sums, float least) noexcept {
-    float own[kStretch];
-    std::memcpy(own, scales, sizeof own);
+    float row_scales[kStretch];
+    std::memcpy(row_scales, scales, sizeof row_scales);
     std::int32_t n_above = 0;
     for (std::size_t i = 0; i < kStretch; ++i) {
-        // Halved, since there is no quick way from all of uint32 to float; a little more than the sum.
+        // Half of the sum, because not all of uint32 converts to float quickly; the result is slightly more than the
+        // sum.
         const auto half = static_cast<std::int32_t>(sums[i] >> 1);
-        const float reached = (static_cast<float>(half) * 2.0f + 2.0f) * own[i];
+        const float reached = (static_cast<float>(half) * 2.0f + 2.0f) * row_scales[i];
         n_above += (sums[i] != 0 ? 1 : 0) & (reached >= least ? 1 : 0);
     }
     return n_above == 0;

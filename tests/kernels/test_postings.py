@@ -92,10 +92,10 @@ def test_documents_of_several_blocks_are_gathered_as_if_they_were_one(spread: in
         assert not tally._entries.any()
 
 
-def test_postings_out_of_order_are_told() -> None:
+def test_postings_out_of_order_are_refused() -> None:
     cells, scores, floor = np.zeros((1, 1), np.int32), np.full((1, 1), 7, np.int16), np.zeros(1, np.int16)
     tally = Tally(200_000)
-    with pytest.raises(InputError, match="stand before it"):
+    with pytest.raises(InputError, match="postings of a cell do not ascend"):
         tally.gather(cells, scores, floor, *flat([[150_000, 3]]), 10)
     assert not tally._entries.any()
 

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 OUTCOMES = {
-    "right": "right",
-    "wrong": "wrong",
+    "true": "true",
+    "false": "false",
     "illegal instruction": "fault",
     "bad address": "fault",
-    "hung": "hung",
+    "timeout": "timeout",
 }
 
 
@@ -46,7 +46,7 @@ def busy_threads() -> Iterator[None]:
 @pytest.mark.parametrize(("case", "outcome"), OUTCOMES.items())
 def test_every_end_of_a_trial_is_told_apart(case: str, outcome: str) -> None:
     for _ in range(5):
-        assert _core.probe_outcome(case, 50 if case == "hung" else 10_000) == outcome
+        assert _core.probe_outcome(case, 50 if case == "timeout" else 10_000) == outcome
 
 
 def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
@@ -82,10 +82,10 @@ def test_a_process_that_waits_for_any_child_does_not_take_the_trial_for_its_own(
 
     waiter = threading.Thread(target=wait_for_any)
     waiter.start()
-    outcomes = {_core.probe_outcome("right", 10_000) for _ in range(20)}
+    outcomes = {_core.probe_outcome("true", 10_000) for _ in range(20)}
     done.set()
     waiter.join()
-    assert outcomes == {"right"}
+    assert outcomes == {"true"}
     assert set(taken) <= {0}
 
 

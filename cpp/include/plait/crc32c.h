@@ -1,6 +1,6 @@
 // CRC-32C (Castagnoli, reflected polynomial 0x82f63b78): the checksum of every file that plait writes.
 //
-// `seed` is the checksum of what came before, 0 at the start: crc(b, crc(a)) is the checksum of a followed by b.
+// `seed` is the checksum of the bytes before, 0 at the start: crc(b, crc(a)) is the checksum of a followed by b.
 // Reads n_bytes at any alignment. All versions give the same number.
 #pragma once
 

@@ -1,8 +1,9 @@
-// Dot products of one query with many rows, in floats and in whole numbers: the contract of every instruction set.
+// Dot products of one query with many rows, in float32 and in integers.
 //
-// Rows are bytes because they come from mapped files at any alignment. A row's product depends on that row alone, so
-// rows can be scored in any grouping. Products of whole numbers are exact and the same everywhere; those of floats are
-// added in another order by each instruction set, and differ by rounding. Nothing here allocates or starts threads.
+// Rows come from mapped files, so they are bytes at any alignment. The product of a row depends on that row only, so
+// rows can be scored in any grouping. Integer products are exact and the same on every machine; float products are
+// summed in a different order by each instruction set, and differ by rounding. Kernels do not allocate or start
+// threads.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@
 
 namespace plait {
 
-// products[i] = the dot product of the query and row i. Reads dim floats of the query (aligned) and n_rows * dim of rows.
+// products[i] = the dot product of the query and row i. Reads dim floats of the query (aligned) and n_rows * dim of
+// rows.
 using DotFloats = void (*)(const float* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
                            float* products) noexcept;
 
@@ -28,7 +30,7 @@ extern const DenseKernels dense_scalar;
 extern const DenseKernels dense_avx2;    // needs AVX2 and FMA
 extern const DenseKernels dense_avx512;  // needs AVX-512 F, BW, VL and VNNI
 
-// What dense_avx512 borrows.
+// The float kernel of dense_avx2, which dense_avx512 uses too.
 void dot_floats_avx2(const float* query, const unsigned char* rows, std::size_t n_rows, std::size_t dim,
                      float* products) noexcept;
 #endif

@@ -1,4 +1,4 @@
-// MaxSim over compressed rows: the contract that every instruction set keeps, to the bit.
+// MaxSim over compressed rows. Every instruction set gives the same bits.
 //
 // A stored row has a cell, one code of `bits` bits a dimension, a length and a factor. Its score with query row l is
 //
@@ -6,14 +6,14 @@
 //         * factor_table[factor]
 //
 // where R, the sum over dimensions of code times query value, is exact in 32 bits, and every other operation is rounded
-// to float32 by itself: these files are compiled without contraction into fused operations. Without a table its term
-// is left out. A document scores the sum, from query row 0 onwards, of each query row's best score; 0 without rows.
+// to float32 separately: these files are compiled without fused multiply-add. Without a table its term is left out. A
+// document scores the sum, from query row 0 on, of the best score of each query row; 0 without rows.
 //
 // Codes. With n = dim * bits / 8 bytes a row, byte j holds at bit position bits * i the code of dimension i * n + j.
-// For 1, 2 and 4 bits the query is int8, packed as in cells.h. For 8 bits it is int16, value d of row l at
+// For 1, 2 and 4 bits the query is int8, packed as in centroids.h. For 8 bits it is int16, value d of row l at
 // packed[(d / 2 * lanes + l) * 2 + d % 2], and small enough that R fits in 32 bits.
 //
-// Nothing here allocates, starts threads or checks its input. Whatever is typed as bytes has any alignment.
+// Kernels do not allocate, start threads or check their input. Pointers to bytes have any alignment.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct ResidualQuery {
 struct ResidualRows {
     unsigned bits;               // 1, 2, 4 or 8
     const unsigned char* codes;  // rows * dim * bits / 8
-    const unsigned char* cells;  // rows of uint16 or uint32; not read where there is no table
+    const unsigned char* cells;  // rows of uint16 or uint32; not read without a table
     std::size_t cell_size;       // 2 or 4
     const unsigned char* lengths;
     const float* length_table;  // 256
@@ -43,7 +43,7 @@ struct ResidualRows {
     const float* factor_table;  // 256
 };
 
-// Bytes of workspace that a call needs. Contents before and after mean nothing.
+// Bytes of workspace that a call needs. The contents are undefined before and after a call.
 using ResidualWorkspace = std::size_t (*)(const ResidualQuery& query, unsigned bits) noexcept;
 
 // scores[i] = the score of the document with rows [begins[i], ends[i]).
@@ -51,17 +51,17 @@ using ResidualMaxSim = void (*)(const ResidualQuery& query, const ResidualRows& 
                                 const std::int64_t* ends, std::size_t n_docs, unsigned char* workspace,
                                 float* scores) noexcept;
 
-// The same where every document has `stride` rows, at least 1: scores[i] is that of rows [items[i] * stride,
-// (items[i] + 1) * stride), to the same bits. Where a document lies is computed, so that it is asked for early.
+// The same for documents of `stride` rows each, at least 1: scores[i] is the score of rows [items[i] * stride,
+// (items[i] + 1) * stride), the same bits. The position of a document is computed, so it can be prefetched early.
 using ResidualMaxSimStrided = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* items,
                                        std::size_t n_items, std::size_t stride, unsigned char* workspace,
                                        float* scores) noexcept;
 
-// scores[i][l] = the score of row numbers[i] with query row l, for all lanes.
+// scores[i][l] = the score of row numbers[i] with query row l. Writes n_numbers * lanes.
 using ResidualScores = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                                 std::size_t n_numbers, unsigned char* workspace, float* scores) noexcept;
 
-// scores[i] = the score of the document with the rows numbers[stops[i - 1]] to numbers[stops[i]], the first from 0.
+// scores[i] = the score of the document with rows numbers[stops[i - 1]] to numbers[stops[i]]; document 0 starts at 0.
 using ResidualMaxSimListed = void (*)(const ResidualQuery& query, const ResidualRows& rows, const std::int64_t* numbers,
                                       const std::int64_t* stops, std::size_t n_docs, unsigned char* workspace,
                                       float* scores) noexcept;
@@ -80,7 +80,7 @@ extern const ResidualKernels residual_avx2;
 extern const ResidualKernels residual_avx512;  // needs AVX-512 F, BW, VL and VNNI
 #endif
 #ifdef PLAIT_AMX
-extern const ResidualKernels residual_amx;  // needs those, AMX with 8 bits, and permission to use tiles
+extern const ResidualKernels residual_amx;  // needs these, AMX-INT8, and permission to use tiles
 #endif
 
 }  // namespace plait

@@ -1,5 +1,5 @@
-// Order for 64-bit keys, compiled for any machine: kernels compiled for one machine only must not hold copies of the
-// standard library's templates, which the linker would merge with everybody's.
+// Selecting and sorting 64-bit keys, compiled for any machine. Kernels with flags for one target must not instantiate
+// templates of the standard library: the linker would merge their copies with those of other files.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,11 @@
 
 namespace plait {
 
-// Puts the n_kept smallest keys first, in any order but with the largest of them last. 1 <= n_kept <= n_keys.
+// Moves the n_kept smallest keys to the front, the largest of them last, the others in any order. 1 <= n_kept <=
+// n_keys.
 void keep_smallest(std::uint64_t* keys, std::size_t n_keys, std::size_t n_kept) noexcept;
 
-// Smallest first.
+// Ascending.
 void sort_keys(std::uint64_t* keys, std::size_t n_keys) noexcept;
 
 }  // namespace plait

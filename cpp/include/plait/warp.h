@@ -1,10 +1,10 @@
-// Rows of cells scored without being decompressed: each byte of codes names its part of the score in a table.
+// WARP's scoring of the rows of a cell without decompression: each byte of codes indexes a table of partial scores.
 //
-// The codes of a row are as residual.h says: with n = dim * bits / 8 bytes, byte j holds at bit position bits * i the
-// code of dimension i * n + j. A code stands for (code - middle) steps; the steps are folded into the query.
+// Codes are laid out as in residual.h: with n = dim * bits / 8 bytes a row, byte j holds at bit position bits * i the
+// code of dimension i * n + j. A code means (code - middle) steps; the steps are folded into the query.
 //
-// Nothing here allocates, starts threads or checks its input, but for row numbers. One version serves every machine, and
-// gives the same bits everywhere: it is compiled without contraction into fused operations.
+// Functions do not allocate or start threads, and check row numbers only. One version serves every machine and gives
+// the same bits on each: it is compiled without fused multiply-add.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace plait {
 
 constexpr std::size_t kByteValues = 256;
 
-// tables[j * 256 + v] = what byte j adds to the score where it holds v. Reads dim of query, a multiple of 8; writes
+// tables[j * 256 + v] = the part of the score of byte j with value v. Reads dim of query, a multiple of 8; writes
 // dim * bits / 8 * 256.
 void fill_byte_tables(const float* query, std::size_t dim, unsigned bits, float* tables) noexcept;
 
-// The rows of one cell, and what they are scored from.
+// The rows of one cell, and the arrays of all stored rows.
 struct CellRows {
     const std::int64_t* rows;
     const std::uint32_t* owners;
@@ -30,8 +30,8 @@ struct CellRows {
     std::size_t n_bytes;
 };
 
-// items[i] = the owner of row i of the cell, scores[i] = base and its length times the sum over bytes of what they add. False at the
-// first row that is not below n_stored.
+// items[i] = the owner of row i of the cell; scores[i] = base + its length * the sum of its partial scores. Returns
+// false at the first row number that is not below n_stored.
 bool score_cell_rows(const CellRows& cell, const float* tables, float base, std::uint32_t* items,
                      float* scores) noexcept;
 

@@ -1,6 +1,6 @@
-// The intrinsics of AVX-512 and AMX in portable code, included before everything else (-include) when a kernel's own source
-// is compiled for a machine that cannot run it. This checks the arithmetic, the masks and the bounds of the kernel; it
-// does not check how the processor behaves, nor speed.
+// The intrinsics of AVX-512 and AMX in portable code, included before everything else (-include) when a kernel's own
+// source is compiled for a machine that cannot run it. This checks the arithmetic, the masks and the bounds of the
+// kernel; it does not check how the processor behaves, nor speed.
 //
 // AVX-512 comes from SIMDe, under the compiler's names. The tile instructions of AMX are written out below, with the
 // checks of the processor: where it would fault, the program ends with a message.

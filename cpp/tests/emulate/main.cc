@@ -1,5 +1,5 @@
-// Checks the AVX-512 and AMX kernels on a machine without them; see intrinsics.h. Built by the sanitizer build if it finds
-// SIMDe (-DPLAIT_SIMDE=<folder that has simde/>).
+// Checks the AVX-512 and AMX kernels on a machine without them; see intrinsics.h. Built by the sanitizer build if it
+// finds SIMDe (-DPLAIT_SIMDE=<folder that has simde/>).
 #include <cstdio>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// What builds an index, for the sanitizers: rows brought to their cells (listed.h) and coded (encode.h).
+// Assignment (assign.h) and encoding (encode.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -40,8 +40,8 @@ void try_assign(const std::string& name, const CentroidKernels& kernels) {
     expect(best == wanted && which == wanted_which, "assign_rows " + name);
 }
 
-// Rows of any values, those that no embedding has among them. Of a sound row, what the codes stand for has its length,
-// as encode.h promises.
+// Encodes rows of any values, including NaN and infinity. The decoded codes of a finite row have its norm, as encode.h
+// promises.
 void try_encode(unsigned bits, std::size_t dim, bool is_damaged) {
     const std::size_t n_rows = below(40), n_cells = 1 + below(9), n_bytes = dim * bits / 8;
     const auto centroids = numbers<unsigned char>(n_cells * dim, 0, 127);

@@ -1,4 +1,4 @@
-// The child-process probe for the sanitizers: every way it can end, in a process with threads and handlers of its own.
+// run_in_child with every outcome, in a process with threads and signal handlers.
 #include "tests/sanitize/sanitize.h"
 
 #ifdef PLAIT_AMX
@@ -19,9 +19,9 @@ std::atomic<int> n_signals{0};
 void count_signal(int) { ++n_signals; }
 
 ChildOutcome expected_of(const std::string& name) {
-    if (name == "right") return ChildOutcome::kTrue;
-    if (name == "wrong") return ChildOutcome::kFalse;
-    return name == "hung" ? ChildOutcome::kTimeout : ChildOutcome::kFault;
+    if (name == "true") return ChildOutcome::kTrue;
+    if (name == "false") return ChildOutcome::kFalse;
+    return name == "timeout" ? ChildOutcome::kTimeout : ChildOutcome::kFault;
 }
 
 }  // namespace
@@ -39,13 +39,14 @@ void try_child_probe() {
     for (int round = 0; round < 20; ++round) {
         for (const ProbeCase& known : kProbeCases) {
             const std::string name = known.name;
-            expect(run_in_child(known.work, name == "hung" ? 20 : 5000) == expected_of(name), "a trial: " + name);
+            expect(run_in_child(known.work, name == "timeout" ? 20 : 5000) == expected_of(name),
+                   "child probe: " + name);
         }
     }
     done = true;
     busy.join();
-    expect(n_signals == 0, "trials send no signal to their host, and run none of its handlers");
-    expect(waitpid(-1, nullptr, WNOHANG | __WALL) == -1 && errno == ECHILD, "trials leave no child behind");
+    expect(n_signals == 0, "a probe sends no signal to its host and runs none of its handlers");
+    expect(waitpid(-1, nullptr, WNOHANG | __WALL) == -1 && errno == ECHILD, "a probe leaves no child process");
     for (int i = 0; i < 3; ++i) sigaction(kWatched[i], &before[i], nullptr);
     std::printf("probe in a child process: fine\n");
 }

@@ -1,6 +1,5 @@
-// Damaged segments under the sanitizers. Bytes of the arrays of a small compressed segment are changed at random. What
-// the readers check is checked, and what passes goes through the kernels: they must stay within the arrays, whatever the
-// values are.
+// Corrupt segments. Changes random bytes in the arrays of a small compressed segment, makes the checks of the readers,
+// and gives segments that pass to the kernels, which must stay within the arrays for all values.
 #include <algorithm>
 
 #include "dispatch/dispatch.h"
@@ -12,7 +11,7 @@ namespace {
 
 constexpr std::size_t kDim = 16, kLanes = 8, kQuery = 3, kStride = 32;
 
-// A segment as its file has it. Each array is a heap block of its own, so that a step outside of it is seen.
+// The arrays of a segment file, each in a separate heap block, so that an access outside of it is reported.
 struct Stored {
     std::size_t n_items, n_cells, n_rows;
     std::vector<std::int64_t> offsets{0};
@@ -43,7 +42,7 @@ Stored random_segment() {
     return stored;
 }
 
-// Changes some bytes: a bit, a byte, or a whole value of extremes.
+// Changes a few values: one bit, or to an extreme value.
 template <class T>
 void mutate(std::vector<T>& values) {
     if (values.empty() || below(2) == 0) return;
@@ -59,13 +58,13 @@ void mutate(std::vector<T>& values) {
     }
 }
 
-// Whether the rows of every item lie within the arrays, as `MultiVectors` and the bindings ask.
+// Whether the rows of every item are within the arrays, as MultiVectors and the bindings check.
 bool rises(const std::vector<std::int64_t>& offsets, std::size_t n_rows) {
     return offsets.front() == 0 && offsets.back() == static_cast<std::int64_t>(n_rows) &&
            std::is_sorted(offsets.begin(), offsets.end());
 }
 
-// True if nothing of the damage was seen by the checks.
+// True if the checks found no damage.
 bool try_segment(const Target& target) {
     Stored stored = random_segment();
     mutate(stored.offsets);
@@ -80,7 +79,7 @@ bool try_segment(const Target& target) {
     const Unaligned<std::uint32_t> items(stored.posting_items);
     const Unaligned<std::int64_t> posting_offsets(stored.posting_offsets);
 
-    // Postings are not checked before they are read: gather sees for itself.
+    // Postings are not checked before they are read: gather checks them.
     const Postings postings{posting_offsets.get(), items.get(), stored.n_cells, stored.posting_items.size(),
                             stored.n_items};
     const std::size_t n_probe = 1 + below(stored.n_cells);
@@ -105,8 +104,9 @@ bool try_segment(const Target& target) {
     const std::int64_t* begins = stored.offsets.data();
     const std::int64_t* ends = begins + 1;
     const auto narrow = numbers<unsigned char>(stored.n_cells * kStride, 0, 255);
-    std::vector<std::uint32_t> flooded(stored.n_items);
-    target.cells->centroid_maxsim(narrow.data(), kStride, cells.get(), 2, begins, ends, stored.n_items, flooded.data());
+    std::vector<std::uint32_t> sums_by_centroid(stored.n_items);
+    target.cells->centroid_maxsim(narrow.data(), kStride, cells.get(), 2, begins, ends, stored.n_items,
+                                  sums_by_centroid.data());
     std::vector<unsigned char> floor(kStride);
     std::vector<std::int64_t> chosen(stored.n_rows + 1), stops(stored.n_items);
     target.cells->prune_rows(narrow.data(), kStride, cells.get(), 2, begins, ends, stored.n_items, 9, floor.data(),

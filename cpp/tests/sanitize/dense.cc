@@ -1,4 +1,4 @@
-// The kernels of dense.h for the sanitizers, as sanitize_main.cc says.
+// The dense kernels (dense.h) against plain loops.
 #include "tests/sanitize/sanitize.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kDims[] = {1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 47, 48, 63, 64, 100, 384};
 
-// Whole numbers whose sums stay below 2^24: every order of adding gives the same bits.
+// Integers whose sums stay below 2^24: every order of adding gives the same bits.
 void try_floats(const std::string& what, DotFloats floats, std::size_t n_rows, std::size_t dim) {
     const std::vector<float> query = whole_numbers(dim, -9, 9), rows = whole_numbers(n_rows * dim, -9, 9);
     const Unaligned<float> stored(rows);
@@ -25,7 +25,7 @@ void try_floats(const std::string& what, DotFloats floats, std::size_t n_rows, s
 }
 
 void try_bytes(const std::string& what, DotBytes bytes, std::size_t n_rows, std::size_t dim, bool extreme) {
-    // The largest query that the contract allows, and rows of nothing but -128: the sum that is nearest to overflow.
+    // The largest query of the contract and rows of -128 only: the sum closest to overflow.
     const auto limit = static_cast<std::int64_t>(0x7fffffff / (128 * dim));
     const std::int64_t largest = std::min<std::int64_t>(limit, 32767);
     const auto query = numbers<std::int16_t>(dim, extreme ? largest : -largest, largest);

@@ -1,6 +1,6 @@
-// Runs every kernel of every instruction set on random and edge inputs, for the sanitizers to watch. Each buffer is a
-// heap block of exactly the size that the contract names, at an odd address where any alignment is promised, so that a
-// read or write one byte too far is seen. Answers are checked against loops too simple to be wrong.
+// Runs every kernel of every instruction set on random and edge inputs under the sanitizers. Each buffer is a heap
+// block of exactly the size in the contract, at an odd address if any alignment is allowed, so that an access one byte
+// too far is reported. Results are compared with simple loops.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -78,7 +78,7 @@ void try_top_k() {
     }
 }
 
-// Rows of few different directions, so that many costs are equal; now and then one that is not a number.
+// Rows with few distinct directions, so that many costs are equal; sometimes with a NaN.
 void try_pooling() {
     for (int round = 0; round < 400; ++round) {
         const std::size_t n_rows = 1 + below(70), dim = 1 + below(20), n_pooled = 1 + below(40);

@@ -1,4 +1,4 @@
-// Exact MaxSim for the sanitizers, as sanitize_main.cc says.
+// The MaxSim kernels (maxsim.h) against plain loops.
 #include <cmath>
 #include <limits>
 
@@ -8,7 +8,7 @@
 namespace plait {
 namespace {
 
-// Float16 of a whole number between -8 and 8, or of what is not a number.
+// An integer from -8 to 8, or NaN, as float16.
 std::uint16_t half_of(float value) {
     if (value == 0.0f) return 0;
     if (std::isnan(value)) return 0x7e00;
@@ -88,7 +88,7 @@ void try_maxsim(const std::string& name, const MaxSimKernels& kernels) {
         for (const std::size_t dim : {1, 2, 7, 8, 9, 31, 128}) {
             for (const auto& offsets : ragged) {
                 try_documents(name, kernels, n_query, dim, offsets, 8, false);
-                try_documents(name, kernels, n_query, dim, offsets, -1, false);  // every product negative
+                try_documents(name, kernels, n_query, dim, offsets, -1, false);  // all products negative
             }
         }
     }

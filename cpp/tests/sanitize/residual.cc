@@ -1,4 +1,4 @@
-// The integer kernels for the sanitizers, as sanitize_main.cc says.
+// The centroid and residual kernels (centroids.h, residual.h), gather and keep_smallest against plain loops.
 #include "tests/sanitize/sanitize.h"
 
 #include <algorithm>
@@ -146,7 +146,7 @@ void try_tables(const std::string& name, const CentroidKernels& kernels, std::si
     }
 }
 
-// Exact sums and no rounding beyond what the contract names, so equality is of bits.
+// Sums are exact and rounding is as in the contract, so results are compared bit for bit.
 template <class Value>
 void try_residual(const std::string& name, const ResidualKernels& kernels, unsigned bits, std::size_t n_query,
                   std::size_t dim, bool has_table, std::size_t cell_size, bool extreme) {
@@ -261,9 +261,9 @@ void try_residual(const std::string& name, const CentroidKernels& cells, const R
     for (const std::size_t n_query : kSizes) {
         for (const std::size_t dim : kDims) {
             try_scores(name, cells, n_query, dim, 1 + below(200), -128, 127);
-            try_scores(name, cells, n_query, dim, 1 + below(60), 127, 127);         // nothing but the largest values
-            try_scores(name, cells, n_query, dim, 16 * (1 + below(5)), -128, 127);  // as many as tiles take
-            // As large as leaves room in 16 bits for four steps or two, and one more.
+            try_scores(name, cells, n_query, dim, 1 + below(60), 127, 127);         // the largest values only
+            try_scores(name, cells, n_query, dim, 16 * (1 + below(5)), -128, 127);  // whole tiles of AMX
+            // The largest values whose sums fit in 16 bits for four steps, or for two, and one more.
             for (const int size : {32, 33, 64, 65}) {
                 try_scores(name, cells, n_query, dim, 1 + below(9), size, size);
                 try_scores(name, cells, n_query, dim, 1 + below(9), -size, -size);

@@ -1,4 +1,4 @@
-// What the parts of the sanitizer driver share.
+// Shared by the parts of the sanitizer driver.
 #pragma once
 
 #include <cstdio>
@@ -28,7 +28,7 @@ inline std::size_t below(std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_bits);
 }
 
-// The bytes of `values`, ending at the end of a heap block and starting one byte off any alignment.
+// The bytes of `values` at an odd address, ending at the end of a heap block.
 template <class T>
 class Unaligned {
   public:
@@ -42,7 +42,7 @@ class Unaligned {
     std::vector<unsigned char> bytes_;
 };
 
-// Numbers from low to high.
+// Random integers from low to high.
 template <class T>
 std::vector<T> numbers(std::size_t size, std::int64_t low, std::int64_t high) {
     std::uniform_int_distribution<std::int64_t> pick(low, high);
@@ -52,7 +52,7 @@ std::vector<T> numbers(std::size_t size, std::int64_t low, std::int64_t high) {
     return values;
 }
 
-// Small whole numbers: every dot product is exact, so all targets must agree to the bit, in float16 as in float32.
+// Small integers as floats: every dot product is exact, so all targets give the same bits, in float16 and in float32.
 inline std::vector<float> whole_numbers(std::size_t size, int low, int high) {
     std::uniform_int_distribution<int> pick(low, high);
     std::vector<float> values(size);
@@ -60,28 +60,28 @@ inline std::vector<float> whole_numbers(std::size_t size, int low, int high) {
     return values;
 }
 
-// Exact MaxSim of one instruction set.
+// MaxSim kernels of one instruction set.
 void try_maxsim(const std::string& name, const MaxSimKernels& kernels);
 
-// Every integer kernel of one instruction set.
+// Centroid and residual kernels of one instruction set.
 void try_residual(const std::string& name, const CentroidKernels& cells, const ResidualKernels& residual);
 
-// Dot products of one instruction set.
+// Dense kernels of one instruction set.
 void try_dense(const std::string& name, const DenseKernels& kernels);
 
-// What builds an index: rows to cells by one instruction set, and rows to codes.
+// Assignment with one instruction set, and encoding.
 void try_build(const std::string& name, const CentroidKernels& kernels);
 
 void try_postings();
 
-// Rows of cells, and the items that they add up to.
+// WARP and XTR.
 void try_tokens();
 void try_child_probe();
 
-// Sparse search, over sound and over damaged lists.
+// Sparse search, over valid and over corrupt lists.
 void try_sparse(const SparseKernels& lanes);
 
-// Segments with changed bytes: what the checks let through stays within its arrays.
+// Segments with changed bytes: those that pass the checks must not be read out of bounds.
 void try_damaged();
 
 }  // namespace plait

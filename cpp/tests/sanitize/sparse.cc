@@ -1,5 +1,5 @@
-// The kernels of sparse.h under the sanitizers: sound lists against a plain loop, and damaged ones, which may score
-// wrongly and must not read or write outside of what they were given.
+// Sparse search (sparse.h): valid lists against a plain loop, and corrupt lists, which may score wrongly but must not
+// access memory outside of their arrays.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -17,9 +17,9 @@ struct Lists {
     std::vector<std::uint32_t> rows;
     std::vector<unsigned char> impacts;
     std::vector<float> scales;
-    std::vector<std::vector<unsigned char>> maxima;  // of each term; empty where they are not known
+    std::vector<std::vector<unsigned char>> maxima;  // of each term; empty if unknown
     std::vector<std::uint32_t> weights;
-    std::vector<float> most;
+    std::vector<float> max_product;
 };
 
 Lists random_lists() {
@@ -42,7 +42,7 @@ Lists random_lists() {
         lists.offsets.push_back(static_cast<std::int64_t>(lists.rows.size()));
         lists.weights.push_back(static_cast<std::uint32_t>(1 + below(1000)));
         const float peak = *std::max_element(peaks.begin(), peaks.end());
-        lists.most.push_back(peak * static_cast<float>(lists.weights.back()));
+        lists.max_product.push_back(peak * static_cast<float>(lists.weights.back()));
         lists.maxima.emplace_back();
         if (below(2) == 0) continue;
         for (const float own : peaks) {
@@ -65,11 +65,11 @@ void damage(Lists& lists) {
         lists.scales[below(lists.scales.size())] = odd[below(4)];
         std::vector<unsigned char>& maxima = lists.maxima[below(lists.maxima.size())];
         if (!maxima.empty()) maxima[below(maxima.size())] = static_cast<unsigned char>(below(256));
-        lists.most[below(lists.most.size())] = odd[below(4)];
+        lists.max_product[below(lists.max_product.size())] = odd[below(4)];
     }
 }
 
-// Every row with a term in common, best first, by a plain loop.
+// All rows with a term in common, best first, by a plain loop.
 std::vector<std::pair<float, std::uint32_t>> scored(const Lists& lists, const std::vector<unsigned char>* allowed) {
     std::vector<double> sums(lists.n_rows);
     for (std::size_t term = 0; term < lists.weights.size(); ++term) {
@@ -108,7 +108,7 @@ void try_lists(const SparseKernels& lanes, bool is_damaged) {
             fill_column(index, begin, end, columns[term].data());
         }
         const unsigned char* column = columns[term].empty() ? nullptr : columns[term].data();
-        terms.push_back({begin, end, lists.weights[term], lists.most[term], known, column});
+        terms.push_back({begin, end, lists.weights[term], lists.max_product[term], known, column});
     }
     const QueryTerms asked{terms.data(), terms.size(), 1.0f};
     const std::size_t k = 1 + below(30);

@@ -1,4 +1,4 @@
-// The kernels of implicit.h and accumulate_items.h under the sanitizers, against plain loops.
+// WARP (warp.h) and XTR (xtr.h) against plain loops.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -31,13 +31,13 @@ void try_warp(unsigned bits, std::size_t dim) {
     expect(items == owners, "owners");
     const unsigned mask = (1u << bits) - 1;
     for (std::size_t i = 0; i < n_rows; ++i) {
-        float wanted = 0;  // halves of whole numbers below 2^22: every sum is exact, in any order
+        float wanted = 0;  // halves of integers below 2^22: every sum is exact, in any order
         for (std::size_t d = 0; d < dim; ++d) {
             const unsigned byte = codes[static_cast<std::size_t>(rows[i]) * n_bytes + d % n_bytes];
             const auto code = static_cast<float>(byte >> d / n_bytes * bits & mask);
             wanted += (code - static_cast<float>(mask) / 2.0f) * query[d];
         }
-        expect(scores[i] == 2 + length_table[lengths[static_cast<std::size_t>(rows[i])]] * wanted, "implicit score");
+        expect(scores[i] == 2 + length_table[lengths[static_cast<std::size_t>(rows[i])]] * wanted, "WARP score");
     }
     if (n_rows == 0) return;
     rows[below(n_rows)] = below(2) == 0 ? -1 : static_cast<std::int64_t>(n_stored + below(1000));
@@ -45,7 +45,7 @@ void try_warp(unsigned bits, std::size_t dim) {
            "a row that does not exist is refused");
 }
 
-// The sums of all items that were found, by a plain loop; best first.
+// The sums of all retrieved items, by a plain loop; best first.
 std::vector<std::pair<float, std::uint32_t>> summed(const RetrievedRows& found) {
     std::map<std::uint32_t, float> sums;
     for (std::int64_t i = 0; i < found.starts[found.n_query]; ++i) sums[found.items[i]] = 0;

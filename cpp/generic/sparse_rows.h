@@ -1,4 +1,4 @@
-// What the loops of sparse_lanes.h share, for files that have flags of their own.
+// Plain loops of the sparse kernels, for the rows that vector code leaves and for targets without better ones.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@ inline void add_column_plainly(const unsigned char* column, std::size_t n, std::
     for (std::size_t i = 0; i < n; ++i) sums[i] += weight * column[i];
 }
 
-// The rows from `start` to `end`, one by one.
+// SparseKernels::sweep for the rows from `start` to `end`.
 inline std::size_t sweep_rows(const unsigned char* scales, std::size_t start, std::size_t end, float least,
                               std::uint32_t* sums, std::uint32_t* kept) noexcept {
     std::size_t n_kept = 0;
@@ -21,7 +21,7 @@ inline std::size_t sweep_rows(const unsigned char* scales, std::size_t start, st
         float scale;
         std::memcpy(&scale, scales + i * sizeof scale, sizeof scale);
         const bool is_kept = sums[i] != 0 && static_cast<float>(sums[i]) * scale >= least;
-        // At most as many are kept as were gone over, so there is room; where it is not kept, the next one goes here.
+        // Always write and only advance if kept: there is room, because at most i - start were kept.
         kept[n_kept] = static_cast<std::uint32_t>(i);
         n_kept += is_kept ? 1 : 0;
         sums[i] = is_kept ? sums[i] : 0;
