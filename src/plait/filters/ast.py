@@ -1,5 +1,5 @@
-"""What a filter is once it has been read: a tree of conditions. `x != 1`, `not in` and `not like` have no node of
-their own; the parser writes them as "x has a value, and not (x = 1)"."""
+"""The syntax tree of a filter. `!=`, `not in` and `not like` have no node: the parser writes `x != 1` as "x has a
+value, and not (x = 1)"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCUMENT_FIELDS = ("id", "title", "text")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where an index keeps a field: its JSON type ('null' if it is missing) and its value."""
+    """The SQL columns of a field with an index: its JSON type ('null' if it is missing) and its value."""
 
     kind: str
     value: str
@@ -20,21 +20,22 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A path into the metadata, or one of the document's own fields."""
+    """A path into the metadata, or a field of the document (DOCUMENT_FIELDS)."""
 
     path: tuple[str, ...]
     of_document: bool = False
-    columns: Columns | None = None  # where the field has an index
+    columns: Columns | None = None  # if the field has an index
 
 
 def is_plain(key: str) -> bool:
-    """JSON has one way only to write such a key. SQLite's paths match keys as they are written, escapes and all."""
+    """Whether JSON can write the key in only one way. SQLite's JSON paths compare keys as they are written, with their
+    escapes."""
     return key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The field holds a value of the same kind as `value`, and `field operator value` is so."""
+    """The field has a value of the same type as `value`, and `field operator value` is true."""
 
     field: Field
     operator: str  # one of = < <= > >=
@@ -43,15 +44,15 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The field holds one of the values."""
+    """The field has one of the values."""
 
     field: Field
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    """The field is a list, and the value is in it."""
+class Contains:
+    """The field is a list that contains the value."""
 
     field: Field
     value: Value
@@ -59,7 +60,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """The field is text that fits the pattern."""
+    """The field is text that matches the pattern."""
 
     field: Field
     pattern: str
@@ -67,14 +68,14 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """The field is missing, or null."""
+    """The field is missing or null."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """The field holds `true`."""
+    """The value of the field is `true`."""
 
     field: Field
 
@@ -94,9 +95,9 @@ class Or:
     operands: tuple[Node, ...]
 
 
-Node = Compare | OneOf | Holds | Like | IsNull | IsTrue | Not | And | Or
+Node = Compare | OneOf | Contains | Like | IsNull | IsTrue | Not | And | Or
 
 
 def differs(field: Field, condition: Node) -> Node:
-    """The field has a value, and the condition does not hold for it."""
+    """The field has a value, and the condition is false for it."""
     return And((Not(IsNull(field)), Not(condition)))

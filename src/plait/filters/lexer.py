@@ -1,4 +1,4 @@
-"""A filter's text, cut into tokens; and the errors that point at a place in it."""
+"""The text of a filter to tokens, and errors that point at a position in it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from plait.errors import FilterError
 KEYWORDS = frozenset({"and", "or", "not", "in", "like", "is", "null", "true", "false"})
 OPERATORS = {"==": "=", "=": "=", "!=": "!=", "<>": "!=", "<=": "<=", ">=": ">=", "<": "<", ">": ">"}
 
-# What people write from habit, and what it is called here.
-SLIPS = {
+# Notation of other languages, and the advice for it.
+ADVICE = {
     "&&": "write and",
     "&": "write and",
     "||": "write or",
@@ -27,7 +27,7 @@ SLIPS = {
     "!==": "write !=",
     "=~": "write like",
     "~": "write like",
-    ";": "a filter is one condition, without an end mark",
+    ";": "a filter is one condition and needs no semicolon",
     "[": "write a list in parentheses: (1, 2)",
     "{": "write a list in parentheses: (1, 2)",
     "“": 'write straight quotes: "..."',
@@ -41,13 +41,13 @@ _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'"}
 _INT64 = 2**63
-_SHOWN = 38  # characters of a long filter that an error shows on either side of its place
+_SHOWN = 38  # characters that an error shows on either side of the position
 
 
 class Kind(Enum):
     NAME = "a field"
     QUOTED_NAME = "a field in backticks"
-    KEYWORD = "a word of the language"
+    KEYWORD = "a keyword"
     STRING = "a string"
     NUMBER = "a number"
     OPERATOR = "an operator"
@@ -58,25 +58,27 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Token:
     kind: Kind
-    text: str  # keywords in lower case, operators in their one form; for END, empty
+    text: str  # keywords in lower case, operators in their standard form; empty for END
     start: int
     value: str | int | float = ""  # of strings and numbers
 
 
-def fail(source: str, place: int, message: str) -> FilterError:
-    """An error whose message shows the filter with a caret under the place."""
-    start, end = max(0, place - _SHOWN), place + _SHOWN
-    before = ("…" if start else "") + _one_line(source[start:place])
-    after = _one_line(source[place:end]) + ("…" if end < len(source) else "")
-    return FilterError(f"cannot read the filter: {message}\n    {before}{after}\n    {' ' * _cells(before)}^")
+def fail(source: str, position: int, message: str) -> FilterError:
+    """An error whose message shows the filter with a caret under the position."""
+    start, end = max(0, position - _SHOWN), position + _SHOWN
+    before = ("…" if start else "") + _one_line(source[start:position])
+    after = _one_line(source[position:end]) + ("…" if end < len(source) else "")
+    return FilterError(
+        f"cannot read the filter: {message}\n    {before}{after}\n    {' ' * _terminal_columns(before)}^"
+    )
 
 
 def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _cells(text: str) -> int:
-    """How many columns of a terminal the text takes: wide characters take two, combining marks none."""
+def _terminal_columns(text: str) -> int:
+    """The width of the text in a terminal: wide characters take two columns, combining marks none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
@@ -84,72 +86,76 @@ def _cells(text: str) -> int:
 
 def tokens(source: str) -> Iterator[Token]:
     """The tokens in order, the last of them END."""
-    place = 0
-    while place < len(source):
-        char = source[place]
+    position = 0
+    while position < len(source):
+        char = source[position]
         if char.isspace():
-            place += 1
+            position += 1
             continue
-        token, place = _token(source, place, char)
+        token, position = _token(source, position, char)
         yield token
     yield Token(Kind.END, "", len(source))
 
 
-def _token(source: str, place: int, char: str) -> tuple[Token, int]:
+def _token(source: str, position: int, char: str) -> tuple[Token, int]:
     if char in "'\"":
-        return _string(source, place)
+        return _string(source, position)
     if char == "`":
-        return _quoted_name(source, place)
-    if number := _NUMBER.match(source, place):
+        return _quoted_name(source, position)
+    if number := _NUMBER.match(source, position):
         return _number(source, number), number.end()
     if char.isidentifier():
-        return _word(source, place)
-    if signs := _SIGNS.match(source, place):
+        return _word(source, position)
+    if signs := _SIGNS.match(source, position):
         return _operator(source, signs), signs.end()
     if char in "(),.":
-        return Token(Kind.MARK, char, place), place + 1
-    raise fail(source, place, f"{char!r} is not part of a filter; {SLIPS.get(char, 'put odd names in backticks')}")
+        return Token(Kind.MARK, char, position), position + 1
+    raise fail(
+        source,
+        position,
+        f"{char!r} is not part of a filter; {ADVICE.get(char, 'put names with other characters in backticks')}",
+    )
 
 
 def _operator(source: str, signs: re.Match[str]) -> Token:
     written = signs.group()
     if written not in OPERATORS:
-        advice = SLIPS.get(written, f"the comparisons are {' '.join(OPERATORS)}")
+        advice = ADVICE.get(written, f"the comparisons are {' '.join(OPERATORS)}")
         raise fail(source, signs.start(), f"{written!r} is not part of a filter; {advice}")
     return Token(Kind.OPERATOR, OPERATORS[written], signs.start())
 
 
-def _word(source: str, place: int) -> tuple[Token, int]:
-    """A name may have hyphens within it, as in `content-type`: there is no minus to take them for."""
-    end = place
+def _word(source: str, position: int) -> tuple[Token, int]:
+    """A name may contain hyphens, as in `content-type`: filters have no minus operator."""
+    end = position
     while end < len(source) and (
         _continues(source[end]) or (source[end] == "-" and _continues(source[end + 1 : end + 2]))
     ):
         end += 1
-    word = source[place:end]
+    word = source[position:end]
     if word.lower() in KEYWORDS:
-        return Token(Kind.KEYWORD, word.lower(), place), end
-    return Token(Kind.NAME, word, place), end
+        return Token(Kind.KEYWORD, word.lower(), position), end
+    return Token(Kind.NAME, word, position), end
 
 
 def _continues(char: str) -> bool:
     return bool(char) and f"a{char}".isidentifier()
 
 
-def _quoted_name(source: str, place: int) -> tuple[Token, int]:
-    parts, end = [], place + 1
+def _quoted_name(source: str, position: int) -> tuple[Token, int]:
+    parts, end = [], position + 1
     while True:
         close = source.find("`", end)
         if close < 0:
-            raise fail(source, place, "this backtick is never closed")
+            raise fail(source, position, "this backtick is never closed")
         parts.append(source[end:close])
         if source[close + 1 : close + 2] != "`":
             break
-        end = close + 2  # a doubled backtick is one backtick of the name
+        end = close + 2  # two backticks are one backtick of the name
     name = "`".join(parts)
     if not name:
-        raise fail(source, place, "there is no name between the backticks")
-    return Token(Kind.QUOTED_NAME, name, place), close + 1
+        raise fail(source, position, "there is no name between the backticks")
+    return Token(Kind.QUOTED_NAME, name, position), close + 1
 
 
 def _number(source: str, match: re.Match[str]) -> Token:
@@ -157,7 +163,7 @@ def _number(source: str, match: re.Match[str]) -> Token:
     if end < len(source) and (_continues(source[end]) or source[end] in "-:/"):
         raise fail(source, match.start(), f"{written!r} runs into {source[end]!r}; put dates and codes in quotes")
     is_whole = re.fullmatch(r"-?\d+", written) is not None
-    # SQLite has no whole numbers beyond 64 bits, and reads such JSON as a float; so does this.
+    # SQLite has no integers beyond 64 bits and reads them as floats from JSON; so do filters.
     value = int(written) if is_whole and len(written) < 25 else float(written)
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
         value = float(written)
@@ -166,8 +172,8 @@ def _number(source: str, match: re.Match[str]) -> Token:
     return Token(Kind.NUMBER, written, match.start(), value)
 
 
-def _string(source: str, place: int) -> tuple[Token, int]:
-    quote, chars, at = source[place], [], place + 1
+def _string(source: str, position: int) -> tuple[Token, int]:
+    quote, chars, at = source[position], [], position + 1
     while at < len(source) and source[at] != quote:
         if source[at] == "\\":
             char, at = _escape(source, at)
@@ -175,12 +181,14 @@ def _string(source: str, place: int) -> tuple[Token, int]:
             char, at = source[at], at + 1
         chars.append(char)
     if at >= len(source):
-        raise fail(source, place, f"this string is never closed; end it with {quote}")
+        raise fail(source, position, f"this string is never closed; end it with {quote}")
     try:
-        value = "".join(chars).encode("utf-16", "surrogatepass").decode("utf-16")  # joins the halves of \\ud83d\\ude00
+        value = (
+            "".join(chars).encode("utf-16", "surrogatepass").decode("utf-16")
+        )  # joins surrogate pairs such as \\ud83d\\ude00
     except UnicodeDecodeError:
-        raise fail(source, place, "this string has half of a surrogate pair, which is not text") from None
-    return Token(Kind.STRING, source[place : at + 1], place, value), at + 1
+        raise fail(source, position, "this string has half of a surrogate pair, which is not text") from None
+    return Token(Kind.STRING, source[position : at + 1], position, value), at + 1
 
 
 def _escape(source: str, at: int) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Tokens to a tree, by recursive descent: one function for each level of binding."""
+"""Tokens to a syntax tree, by recursive descent: one method for each level of precedence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from plait.filters.ast import (
     And,
     Columns,
     Compare,
+    Contains,
     Field,
-    Holds,
     IsNull,
     IsTrue,
     Like,
@@ -24,7 +24,7 @@ from plait.filters.ast import (
 )
 from plait.filters.lexer import Kind, Token, fail, tokens
 
-# Far beyond what anyone writes by hand, and well within what Python's stack can take.
+# More than anyone writes by hand, and little enough for Python's stack.
 MAX_LENGTH = 200_000
 MAX_DEPTH = 100
 MAX_PATH = 32
@@ -34,7 +34,7 @@ _VALUES = (Kind.STRING, Kind.NUMBER)
 
 
 def field_named(source: str) -> Field:
-    """The field that a filter would mean by this name; FilterError if it is not one."""
+    """The field of a name, written as in a filter; FilterError if it is not a field name."""
     node = parse(f"{source} is null")
     if not isinstance(node, IsNull):
         raise FilterError(f"{source!r:.60} is not the name of a field; write it as in a filter, such as author.name")
@@ -42,17 +42,17 @@ def field_named(source: str) -> Field:
 
 
 def parse(source: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Node:
-    """The tree of a filter; FilterError, with a caret at the place, if it is not one. `columns` are those of the fields
-    that have an index."""
+    """The syntax tree of a filter; FilterError, with a caret at the position, if it is invalid. `columns` are those of
+    the fields that have an index."""
     if not isinstance(source, str):
         raise FilterError(f"a filter must be text, such as 'year >= 2020'; got {type(source).__name__}")
     if len(source) > MAX_LENGTH:
-        raise FilterError(f"the filter has {len(source):,} characters; at most {MAX_LENGTH:,} are read")
+        raise FilterError(f"the filter has {len(source):,} characters; at most {MAX_LENGTH:,} are allowed")
     if not source.strip():
         raise FilterError("the filter is empty; leave it out to search every document")
-    for place, char in enumerate(source):
+    for position, char in enumerate(source):
         if char == "\0" or "\ud800" <= char <= "\udfff":
-            raise fail(source, place, f"the character {char!a} cannot be part of a text")
+            raise fail(source, position, f"the character {char!a} is not allowed in a filter")
     return _Parser(source, columns or {}).whole()
 
 
@@ -75,7 +75,7 @@ class _Parser:
         return token
 
     def _takes(self, kind: Kind, *texts: str) -> bool:
-        """Takes the token and says True, if it is of this kind and has one of these texts."""
+        """Consumes the token and returns True if it is of this kind and has one of these texts."""
         if self._now.kind is not kind or self._now.text not in texts:
             return False
         self._at += 1
@@ -86,21 +86,21 @@ class _Parser:
         seen = "the filter ends here" if token.kind is Kind.END else f"this is {token.text!r}"
         return fail(self._source, token.start, f"{message}; {seen}")
 
-    # -- the levels of binding, loosest first
+    # -- levels of precedence, lowest first
 
     def whole(self) -> Node:
-        node = self._either()
+        node = self._or()
         if self._now.kind is not Kind.END:
             raise self._fail("expected and, or, or the end")
         return node
 
-    def _either(self) -> Node:
-        operands = [self._both()]
+    def _or(self) -> Node:
+        operands = [self._and()]
         while self._takes(Kind.KEYWORD, "or"):
-            operands.append(self._both())
+            operands.append(self._and())
         return operands[0] if len(operands) == 1 else Or(_flat(Or, operands))
 
-    def _both(self) -> Node:
+    def _and(self) -> Node:
         operands = [self._single()]
         while self._takes(Kind.KEYWORD, "and"):
             operands.append(self._single())
@@ -118,7 +118,7 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise self._fail(f"parentheses are nested more than {MAX_DEPTH} deep")
         opening = self._tokens[self._at - 1]
-        node = self._either()
+        node = self._or()
         if not self._takes(Kind.MARK, ")"):
             if self._now.kind is Kind.END:
                 raise self._fail("this parenthesis is never closed", opening)
@@ -157,16 +157,16 @@ class _Parser:
             return self._compare(field, operator, value, token)
         negated = self._takes(Kind.KEYWORD, "not")
         if not self._takes(Kind.KEYWORD, "in"):
-            raise self._fail("expected a comparison with a field, or in and a field that holds a list")
+            raise self._fail("expected a comparison with a field, or in and a field that is a list")
         field_token = self._now
-        field = self._field("expected a field that holds a list")
+        field = self._field("expected a field that is a list")
         if field.of_document:
             raise fail(
                 self._source,
                 field_token.start,
                 f"{field.path[0]} is text, not a list; write {field.path[0]} like '%...%'",
             )
-        node = Holds(field, value)
+        node = Contains(field, value)
         return differs(field, node) if negated else node
 
     def _comparison(self, field: Field, operator: str) -> Node:
@@ -233,7 +233,7 @@ class _Parser:
         while True:
             token = self._now
             if token.kind is Kind.KEYWORD and token.text == "null":
-                raise self._fail("a list cannot hold null; add: or ... is null")
+                raise self._fail("a list cannot contain null; add: or ... is null")
             values.append(self._value("expected a value"))
             self._check_kind(field, values[-1], token)
             if self._takes(Kind.MARK, ")"):
@@ -247,7 +247,7 @@ class _Parser:
             raise self._fail('expected a pattern in quotes after like, such as "%woven%"', token)
         n_trailing = len(token.value) - len(token.value.rstrip("\\"))
         if n_trailing % 2:
-            raise self._fail("the pattern ends with a backslash that has nothing to stand before", token)
+            raise self._fail("the pattern ends with a single backslash; write two for a literal one", token)
         return token.value
 
     def _check_kind(self, field: Field, value: Value, token: Token) -> None:

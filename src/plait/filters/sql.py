@@ -1,4 +1,4 @@
-"""A filter's tree to SQL. What the user wrote travels in parameters; the SQL is made of fixed pieces only."""
+"""The syntax tree of a filter to SQL. Names and values of the user are parameters; the SQL has only fixed parts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from plait.filters.ast import (
     And,
     Columns,
     Compare,
+    Contains,
     Field,
-    Holds,
     IsNull,
     IsTrue,
     Like,
@@ -28,10 +28,10 @@ from plait.filters.parser import parse
 Parameter = str | int | float
 
 MAX_PARAMETERS = 20_000  # SQLite takes 32,766 in one statement
-MAX_PATTERN = 50_000  # bytes; SQLite's own limit
+MAX_PATTERN = 50_000  # bytes; SQLite's limit
 
-MAX_ALTERNATIONS = 16  # SQLite's parser has a stack of 100, and each level takes three of it
-_CHAIN = 200
+MAX_ALTERNATIONS = 16  # and within or within and ...: SQLite's parser has a stack of 100, and each level takes three
+_MAX_CHAIN = 200
 _NUMBERS = "('integer', 'real')"
 
 
@@ -44,13 +44,13 @@ class Condition:
 
 
 def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
-    """The condition that a filter stands for; FilterError, with a caret at the place, if it cannot be read. `columns`
-    are those of the fields that have an index."""
+    """The SQL condition of a filter; FilterError, with a caret at the position, if it is invalid. `columns` are those of
+    the fields that have an index."""
     return condition_of(parse(text, columns))
 
 
 def condition_of(node: Node) -> Condition:
-    """That of a filter that was read."""
+    """The SQL condition of a syntax tree."""
     condition = _compile(node, MAX_ALTERNATIONS, negated=False)
     if len(condition.parameters) > MAX_PARAMETERS:
         raise FilterError(
@@ -61,13 +61,15 @@ def condition_of(node: Node) -> Condition:
 
 
 def _compile(node: Node, levels: int, *, negated: bool) -> Condition:
-    """Conditions are true or false, so `not` moves inward by De Morgan's laws and stands before single ones only."""
+    """Conditions are never NULL, so `not` moves inward by De Morgan's laws and applies to single conditions only."""
     match node:
         case Not(operand):
             return _compile(operand, levels, negated=not negated)
         case And(operands) | Or(operands):
             if not levels:
-                raise FilterError(f"the filter has and and or within each other more than {MAX_ALTERNATIONS} deep")
+                raise FilterError(
+                    f"the filter nests and within or, or or within and, more than {MAX_ALTERNATIONS} levels deep; simplify it"
+                )
             conditions = [_compile(operand, levels - 1, negated=negated) for operand in operands]
             return _joined("and" if isinstance(node, And) != negated else "or", conditions)
         case _:
@@ -76,17 +78,18 @@ def _compile(node: Node, levels: int, *, negated: bool) -> Condition:
 
 
 def _joined(word: str, conditions: Sequence[Condition]) -> Condition:
-    """All of them. SQLite takes a chain of at most 1,000, so a long one is made of shorter ones."""
+    """Conditions joined by `and` or `or`. SQLite allows chains of at most 1,000, so a long chain is made of shorter
+    ones."""
     if len(conditions) == 1:
         return conditions[0]
-    if len(conditions) > _CHAIN:
-        chains = [conditions[start : start + _CHAIN] for start in range(0, len(conditions), _CHAIN)]
+    if len(conditions) > _MAX_CHAIN:
+        chains = [conditions[start : start + _MAX_CHAIN] for start in range(0, len(conditions), _MAX_CHAIN)]
         return _joined(word, [_joined(word, chain) for chain in chains])
     sql = f" {word} ".join(condition.sql for condition in conditions)
     return Condition(f"({sql})", tuple(itertools.chain.from_iterable(c.parameters for c in conditions)))
 
 
-def _single(node: Compare | OneOf | Holds | Like | IsNull | IsTrue) -> Condition:
+def _single(node: Compare | OneOf | Contains | Like | IsNull | IsTrue) -> Condition:
     match node:
         case IsNull(field):
             kind = _kind(field)
@@ -99,8 +102,8 @@ def _single(node: Compare | OneOf | Holds | Like | IsNull | IsTrue) -> Condition
             return _typed(field, value, f"{operator} ?", (value,))
         case OneOf(field, values):
             return _one_of(field, values)
-        case Holds(field, value):
-            return _holds(field, value)
+        case Contains(field, value):
+            return _contains(field, value)
         case Like(field, pattern):
             if len(pattern.encode()) > MAX_PATTERN:
                 raise FilterError(f"the pattern after like has more than {MAX_PATTERN:,} bytes; make it shorter")
@@ -108,7 +111,7 @@ def _single(node: Compare | OneOf | Holds | Like | IsNull | IsTrue) -> Condition
 
 
 def _one_of(field: Field, values: Sequence[Value]) -> Condition:
-    """One condition for each kind of value, since a comparison stays within a kind."""
+    """One condition for each type of value, since values are compared within their type."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     texts = [value for value in values if isinstance(value, str)]
     parts = [
@@ -130,7 +133,7 @@ def _bool_kind(value: bool) -> str:
 
 
 def _typed(field: Field, like: Value, comparison: str, parameters: tuple[Parameter, ...]) -> Condition:
-    """The field is of the kind of `like`, and the comparison holds for its value."""
+    """The field has the type of `like`, and the comparison is true for its value."""
     kind, value = _kind(field), _value(field)
     kinds = "('text')" if isinstance(like, str) else _NUMBERS
     return Condition(
@@ -138,7 +141,7 @@ def _typed(field: Field, like: Value, comparison: str, parameters: tuple[Paramet
     )
 
 
-def _holds(field: Field, value: Value) -> Condition:
+def _contains(field: Field, value: Value) -> Condition:
     kind, array = _kind(field), _value(field)
     parameters: tuple[Parameter, ...]
     if isinstance(value, bool):
@@ -146,12 +149,12 @@ def _holds(field: Field, value: Value) -> Condition:
     else:
         kinds = "('text')" if isinstance(value, str) else _NUMBERS
         member, parameters = f"item.type in {kinds} and item.value = ?", (value,)
-    # json_each fails on text that is not JSON, so what is not an array is read as an empty one.
+    # json_each fails on text that is not JSON, so any value but an array is replaced by an empty array.
     items = f"json_each(case {kind.sql} when 'array' then {array.sql} else '[]' end) as item"
     return Condition(f"exists (select 1 from {items} where {member})", kind.parameters + array.parameters + parameters)
 
 
-# -- fields: two expressions for each, its JSON type ('null' if it is missing) and its value
+# -- two expressions for each field: its JSON type ('null' if it is missing) and its value
 
 
 def _kind(field: Field) -> Condition:
@@ -182,7 +185,7 @@ def _lookup(path: tuple[str, ...], what: str) -> Condition:
 
 
 def _search(path: tuple[str, ...], what: str) -> Condition:
-    """For keys that a JSON path cannot name in every version of SQLite: a walk over the members, level by level."""
+    """For keys that JSON paths cannot name in every version of SQLite: compares the members of each level."""
     levels = ["json_each(metadata) as level0"]
     for depth in range(1, len(path)):
         above = f"level{depth - 1}"
