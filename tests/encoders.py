@@ -39,7 +39,7 @@ class WordWindows:
 class WordEncoder:
     """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words.
 
-    With `terms`, all three strands: sparse = the words, numbered below it, each weighing 1 / 2 for every two letters.
+    With `terms`, all three kinds: sparse = the words, numbered below it, each weighing 1 / 2 for every two letters.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WordEncoder:
 
     def tokens(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         del is_query
-        return [(found[0], Span(*found.span())) for found in WORD.finditer(text)] or [("", Span(0, 0))]
+        return [(match[0], Span(*match.span())) for match in WORD.finditer(text)] or [("", Span(0, 0))]
 
     def term(self, id: int) -> str:
         return self._words.get(id, f"#{id}")
@@ -78,7 +78,7 @@ class WordEncoder:
 
     def _encode(self, texts: Sequence[str]) -> Embeddings:
         rows = [self._rows(text) for text in texts]
-        dense = [unit(own.sum(axis=0)) for own in rows]
+        dense = [unit(item_rows.sum(axis=0)) for item_rows in rows]
         return Embeddings(
             dense=np.array(dense, np.float32).reshape(len(texts), self._dim),
             sparse=None if self._terms is None else SparseVectors.from_items([self._weights(text) for text in texts]),
@@ -88,7 +88,7 @@ class WordEncoder:
     def _weights(self, text: str) -> dict[int, float]:
         assert self._terms is not None
         weights = {}
-        for word in {found.casefold() for found in WORD.findall(text)}:
+        for word in {name.casefold() for name in WORD.findall(text)}:
             number = zlib.crc32(word.encode()) % self._terms
             self._words[number] = word
             weights[number] = len(word) / 4

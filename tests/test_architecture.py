@@ -1,4 +1,4 @@
-"""The shape of the tree: imports go one way, and importing is cheap."""
+"""The structure of the tree: imports go one way, importing is cheap, and concepts are where a newcomer looks first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 import plait
 
 PACKAGE = Path(plait.__file__).parent
+ROOT = Path(__file__).parents[1]
 
-# Each part may import itself and what stands above it in this list.
-ORDER = [
+# A part may import parts of its own layer and of the layers before it, at the top of a file or inside functions.
+LAYERS = [
     ["closing", "errors", "records", "embeddings", "version", "_core"],
     ["scoring"],
     ["codec"],
@@ -32,39 +33,72 @@ ORDER = [
     ["cli"],
     ["__main__"],
 ]
-LEVEL = {part: level for level, parts in enumerate(ORDER) for part in parts}
+LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
 
-
-def part_of(module: str) -> str:
-    return module.split(".")[1]
-
-
-def imports_of(file: Path) -> set[str]:
-    """The parts of plait that a file imports, at its top or within functions."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        found |= {part_of(name) for name in names if name.startswith("plait.")}
-    return found
+# The concepts of the library, the file where a newcomer looks for them, and the name that the file must define.
+HOMES = [
+    ("residual codec", "codec/residual.py", "ResidualCodec"),
+    ("codebook of centroids", "codec/codebook.py", "Codebook"),
+    ("ConstBERT pooling", "codec/pooling.py", "Pooling"),
+    ("PLAID", "search/multivector/plaid.py", "Plaid"),
+    ("fusion", "search/fusion.py", "Fusion"),
+    ("explanations", "search/explain.py", "Explainer"),
+    ("filters", "filters/parser.py", "parse"),
+    ("catalogue", "storage/catalogue.py", "read_segments"),
+    ("segment format", "storage/segment_file.py", "SegmentFile"),
+    ("tombstones", "storage/deletes.py", "delete_by_id"),
+    ("compaction", "storage/compaction.py", "Compaction"),
+    ("ANNCUR index", "cur/anncur.py", "Anncur"),
+    ("cross-encoder", "rerank/cross_encoder.py", "CrossEncoder"),
+    ("tuning to a recall", "tune/recall.py", "Tuner"),
+    ("self-distillation", "train/losses/m3.py", "m3"),
+    ("index", "index.py", "Index"),
+]
 
 
 def files() -> list[Path]:
     return sorted(file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "__init__.py")
 
 
+def part_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_modules(file: Path) -> set[str]:
+    """The modules that a file imports, at its top or inside functions."""
+    modules = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    return modules
+
+
+def imported_parts(file: Path) -> set[str]:
+    return {module.split(".")[1] for module in imported_modules(file) if module.startswith("plait.")}
+
+
 @pytest.mark.parametrize("file", files(), ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_imports_go_down_the_tree_only(file: Path) -> None:
-    own = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    upward = [part for part in imports_of(file) if LEVEL[part] > LEVEL[own]]
+def test_imports_go_down_the_layers_only(file: Path) -> None:
+    upward = [part for part in imported_parts(file) if LAYER_OF[part] > LAYER_OF[part_of(file)]]
     assert upward == []
 
 
+def test_every_part_has_a_layer() -> None:
+    assert {part_of(file) for file in files()} <= set(LAYER_OF)
+
+
+def test_the_library_does_not_import_the_reproductions() -> None:
+    assert [
+        file for file in files() if any(name.startswith("plait_reproduce") for name in imported_modules(file))
+    ] == []
+
+
 def test_only_training_imports_torch() -> None:
-    heavy = ("torch", "transformers", "accelerate", "safetensors")
-    words = [f"{verb} {name}" for verb in ("import", "from") for name in heavy]
-    outside = [file for file in files() if "train" not in file.relative_to(PACKAGE).parts]
-    assert [file for file in outside if any(word in file.read_text(encoding="utf-8") for word in words)] == []
+    heavy = {"torch", "transformers", "accelerate", "safetensors"}
+    importing = [file for file in files() if {name.split(".")[0] for name in imported_modules(file)} & heavy]
+    assert [file for file in importing if part_of(file) != "train"] == []
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -77,11 +111,27 @@ def test_importing_plait_loads_neither_model_libraries_nor_the_command_line() ->
     assert loaded_after("import plait").isdisjoint({"onnxruntime", "tokenizers", "typer", "rich", "torch"})
 
 
-def test_opening_names_loads_no_model_libraries() -> None:
+def test_using_public_names_loads_no_model_libraries() -> None:
     loaded = loaded_after("import plait; [getattr(plait, name) for name in plait.__all__]")
     assert loaded.isdisjoint({"onnxruntime", "tokenizers", "typer", "rich", "torch"})
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert [name for name in plait.__all__ if not hasattr(plait, name)] == []
     assert dir(plait) == sorted(plait.__all__)
+
+
+def defined_names(file: Path) -> set[str]:
+    """Functions, classes and variables at the top level of a file."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize(("concept", "file", "name"), HOMES, ids=[concept for concept, _, _ in HOMES])
+def test_a_concept_is_where_a_newcomer_looks_first(concept: str, file: str, name: str) -> None:
+    assert name in defined_names(PACKAGE / file), f"{concept} should be {name} in {file}"

@@ -38,6 +38,6 @@ print("parent", [hit.id for hit in index.search("wool", mode="bm25")])
 def test_a_forked_child_searches_refreshes_and_writes_by_itself(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "a", "text": "wool"}])
-    told = run_python(FORKS, tmp_path / "index", Path(__file__).parent)
+    output = run_python(FORKS, tmp_path / "index", Path(__file__).parent)
     expected = ["child 1", "child 1 1", "child 2", "parent 1", "parent ['b']"]
-    assert sorted(told.stdout.splitlines()) == expected, told.stderr
+    assert sorted(output.stdout.splitlines()) == expected, output.stderr

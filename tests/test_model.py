@@ -33,9 +33,9 @@ def rows_of(words: tuple[str, ...]) -> NDArray[np.float32]:
     return np.array([np.random.default_rng(seed).integers(-3, 4, DIM) for seed in seeds], np.float32)
 
 
-def strands_of(texts: list[tuple[str, ...]]) -> Embeddings:
+def embeddings_of(texts: list[tuple[str, ...]]) -> Embeddings:
     rows = [rows_of(words) for words in texts]
-    dense = np.array([own.sum(axis=0) for own in rows], np.float32).reshape(-1, DIM)
+    dense = np.array([item.sum(axis=0) for item in rows], np.float32).reshape(-1, DIM)
     return Embeddings(dense=dense, multi=MultiVectors.from_items(rows, dim=DIM))
 
 
@@ -55,26 +55,26 @@ class SearchAgainstDict(RuleBasedStateMachine):
         self.writing = plait.open(path, create=True, spec=EmbeddingSpec(dense=DIM, multi=DIM), n_threads=1)
         self.reading = plait.open(path, read_only=True, n_threads=1)
         len(self.reading)  # it has a view now
-        for some in (slice(0, 3), slice(3, 6)):
-            self.add(dict(zip(NAMES[some], texts[some], strict=True)))
+        for part in (slice(0, 3), slice(3, 6)):
+            self.add(dict(zip(NAMES[part], texts[part], strict=True)))
         self.delete([dead])
 
     @rule(batch=st.dictionaries(IDS, TEXTS, max_size=5))
     def add(self, batch: Texts) -> None:
-        documents = [{"id": id, "text": " ".join(own), "n_words": len(own)} for id, own in batch.items()]
-        self.writing.add_embeddings(documents, strands_of(list(batch.values())))
+        documents = [{"id": id, "text": " ".join(words), "n_words": len(words)} for id, words in batch.items()]
+        self.writing.add_embeddings(documents, embeddings_of(list(batch.values())))
         self.now = {**self.now, **batch}
 
     @rule(ids=st.lists(IDS, max_size=4))
     def delete(self, ids: list[str]) -> None:
         assert self.writing.delete(ids) == len(set(ids) & self.now.keys())
-        self.now = {id: own for id, own in self.now.items() if id not in ids}
+        self.now = {id: words for id, words in self.now.items() if id not in ids}
 
     @rule(n_words=st.integers(1, 4))
     def delete_by_a_filter(self, n_words: int) -> None:
-        kept = {id: own for id, own in self.now.items() if len(own) != n_words}
-        assert self.writing.delete(filter=f"n_words = {n_words}") == len(self.now) - len(kept)
-        self.now = kept
+        remaining = {id: words for id, words in self.now.items() if len(words) != n_words}
+        assert self.writing.delete(filter=f"n_words = {n_words}") == len(self.now) - len(remaining)
+        self.now = remaining
 
     @rule()
     def compact(self) -> None:
@@ -95,9 +95,9 @@ class SearchAgainstDict(RuleBasedStateMachine):
     def search(self, query: tuple[str, ...], k: int, mode: str, at_least: int | None) -> None:
         filter = None if at_least is None else f"n_words >= {at_least}"
         for index, texts in ((self.writing, self.now), (self.reading, self.seen)):
-            hits = index.search_embeddings(strands_of([query]), k, mode=mode, filter=filter)[0]
-            among = {id: own for id, own in texts.items() if at_least is None or len(own) >= at_least}
-            compare(hits, {id: score(query, own, mode) for id, own in among.items()}, k)
+            hits = index.search_embeddings(embeddings_of([query]), k, mode=mode, filter=filter)[0]
+            among = {id: words for id, words in texts.items() if at_least is None or len(words) >= at_least}
+            compare(hits, {id: score(query, words, mode) for id, words in among.items()}, k)
 
     @invariant()
     def all_that_is_there_is_found(self) -> None:
@@ -108,8 +108,8 @@ class SearchAgainstDict(RuleBasedStateMachine):
     @rule(word=st.sampled_from(WORDS))
     def search_words(self, word: str) -> None:
         for index, texts in ((self.writing, self.now), (self.reading, self.seen)):
-            found = {hit.id: hit.text for hit in index.search(word, 50, mode="bm25")}
-            assert found == {id: " ".join(own) for id, own in texts.items() if word in own}
+            texts_by_id = {hit.id: hit.text for hit in index.search(word, 50, mode="bm25")}
+            assert texts_by_id == {id: " ".join(words) for id, words in texts.items() if word in words}
 
     def teardown(self) -> None:
         if hasattr(self, "writing"):

@@ -68,10 +68,10 @@ class FakeIndex:
     def search(self, query: str, k: int = 10, **options: Any) -> list[Hit]:
         self.asked.append({"query": query, "k": k, **options})
         wanted = set(query.split())
-        found = [document for document in self.documents.values() if wanted & set(document.text.split())]
+        matching = [document for document in self.documents.values() if wanted & set(document.text.split())]
         return [
             Hit(one.id, 1 / rank, one.text, one.title, one.metadata, Span(0, len(one.text)), {"bm25": 1 / rank})
-            for rank, one in enumerate(found[:k], 1)
+            for rank, one in enumerate(matching[:k], 1)
         ]
 
     def rank_queries(

@@ -62,13 +62,15 @@ def test_queries_that_changed_most_are_shown_with_both_rankings(runner: CliRunne
 
 
 def test_json_has_means_differences_and_moved_queries(runner: CliRunner, files: Path) -> None:
-    found = json.loads(asked(runner, files, "--json", "--measure", "RR", "--correction", "none", "--seed", "3").stdout)
-    assert found["means"]["RR"]["old"]["value"] == 0.375
-    (difference,) = found["differences"]
+    comparison = json.loads(
+        asked(runner, files, "--json", "--measure", "RR", "--correction", "none", "--seed", "3").stdout
+    )
+    assert comparison["means"]["RR"]["old"]["value"] == 0.375
+    (difference,) = comparison["differences"]
     assert (difference["wins"], difference["ties"], difference["losses"]) == (2, 1, 1)
     assert difference["p_randomisation"] == difference["p_randomisation_corrected"] == 1.0
-    assert found["config"]["seed"] == 3
-    moved = found["moved"][0]
+    assert comparison["config"]["seed"] == 3
+    moved = comparison["moved"][0]
     assert (moved["query"], moved["baseline_value"], moved["run_value"]) == ("q2", 1.0, 0.0)
     assert moved["baseline_ranking"] == [{"id": "a", "relevance": 1}]
 
@@ -80,16 +82,16 @@ def test_the_same_seed_prints_the_same(runner: CliRunner, files: Path) -> None:
 def test_the_baseline_may_be_any_run_file(runner: CliRunner, files: Path) -> None:
     (files / "third.trec").write_text(OLD)
     for name in ("new", "third"):
-        found = json.loads(asked(runner, files, "--json", "--baseline", str(files / f"{name}.trec")).stdout)
-        assert found["baseline"] == name
-        assert [one["run"] for one in found["differences"]] == [run for run in ("old", "new") if run != name]
+        comparison = json.loads(asked(runner, files, "--json", "--baseline", str(files / f"{name}.trec")).stdout)
+        assert comparison["baseline"] == name
+        assert [one["run"] for one in comparison["differences"]] == [run for run in ("old", "new") if run != name]
 
 
 def test_runs_with_the_same_file_name_are_named_by_their_paths(runner: CliRunner, files: Path) -> None:
     (files / "more").mkdir()
     (files / "more/old.trec").write_text(NEW)
-    found = json.loads(asked(runner, files, "--json", "--baseline", str(files / "more/old.trec")).stdout)
-    assert found["baseline"] == str(files / "more/old.trec")
+    comparison = json.loads(asked(runner, files, "--json", "--baseline", str(files / "more/old.trec")).stdout)
+    assert comparison["baseline"] == str(files / "more/old.trec")
 
 
 def test_a_beir_folder_provides_judgements_and_texts(runner: CliRunner, files: Path) -> None:
@@ -134,10 +136,10 @@ def test_a_run_of_other_queries_is_refused(runner: CliRunner, files: Path) -> No
 
 def test_queries_that_find_themselves_cause_a_warning_and_can_be_dropped(runner: CliRunner, files: Path) -> None:
     (files / "new.trec").write_text("q1 Q0 q1 1 2 t\nq1 Q0 a 2 1 t\n")
-    kept, dropped = (
+    with_selves, without_selves = (
         asked(runner, files, "--json", "--measure", "RR"),
         asked(runner, files, "--drop-self", "--json", "--measure", "RR"),
     )
-    assert "new: for 1 queries the first document has the id of the query" in kept.stderr
-    assert json.loads(kept.stdout)["means"]["RR"]["new"]["value"] == 0.125
-    assert json.loads(dropped.stdout)["means"]["RR"]["new"]["value"] == 0.25
+    assert "new: for 1 queries the first document has the id of the query" in with_selves.stderr
+    assert json.loads(with_selves.stdout)["means"]["RR"]["new"]["value"] == 0.125
+    assert json.loads(without_selves.stdout)["means"]["RR"]["new"]["value"] == 0.25

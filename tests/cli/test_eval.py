@@ -62,11 +62,11 @@ def test_every_skips_modes_that_the_index_does_not_support(runner: CliRunner, li
 def test_drop_self_removes_documents_with_the_id_of_the_query(runner: CliRunner, library: Library, data: Path) -> None:
     library.make("ix", q1="woven", a="woven too")
     asked = ["eval", "ix", "--data", str(data), "--json", "-k", "1"]
-    kept, dropped = runner.invoke(app, asked), runner.invoke(app, [*asked, "--drop-self"])
-    assert json.loads(kept.stdout)["measures"]["R@1"] == 0.0
-    assert "add --drop-self" in kept.stderr
-    assert json.loads(dropped.stdout)["measures"]["R@1"] == 0.5
-    assert "--drop-self" not in dropped.stderr
+    with_selves, without_selves = runner.invoke(app, asked), runner.invoke(app, [*asked, "--drop-self"])
+    assert json.loads(with_selves.stdout)["measures"]["R@1"] == 0.0
+    assert "add --drop-self" in with_selves.stderr
+    assert json.loads(without_selves.stdout)["measures"]["R@1"] == 0.5
+    assert "--drop-self" not in without_selves.stderr
 
 
 def test_an_index_of_another_corpus_causes_a_warning(runner: CliRunner, library: Library, data: Path) -> None:

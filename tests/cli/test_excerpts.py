@@ -66,7 +66,7 @@ def test_words_are_alike_if_only_their_endings_differ(one: str, other: str, same
 
 
 @pytest.mark.parametrize(
-    ("text", "query", "found"),
+    ("text", "query", "expected"),
     [
         ("東京都は日本の首都である。", "日本の首都", ["日本の首都"]),
         ("吾輩は猫である。", "猫", ["は猫で"]),
@@ -82,8 +82,8 @@ def test_words_are_alike_if_only_their_endings_differ(one: str, other: str, same
         ("２０２４年", "2024", ["２０２４"]),
     ],
 )
-def test_words_are_found_in_any_script(text: str, query: str, found: list[str]) -> None:
-    assert marked(text, query) == found
+def test_words_are_found_in_any_script(text: str, query: str, expected: list[str]) -> None:
+    assert marked(text, query) == expected
 
 
 def test_the_window_is_found_where_words_are_not_spaced() -> None:
@@ -98,8 +98,8 @@ def test_a_cut_does_not_separate_a_character_from_its_combining_marks(width: int
     shown = snippet("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 5, "หนังสือ", width=width).text.strip("… ")
     assert not unicodedata.combining(shown[0])
     assert unicodedata.category(shown[0]) != "Mn"
-    place = ("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 6).find(shown) + len(shown)
-    assert unicodedata.category(("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 6)[place]) != "Mn"
+    position = ("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 6).find(shown) + len(shown)
+    assert unicodedata.category(("เมื่อวานฉันอ่านหนังสือที่ห้องสมุดใหญ่" * 6)[position]) != "Mn"
 
 
 def test_combining_marks_take_no_column() -> None:
@@ -114,7 +114,7 @@ def test_control_characters_are_not_shown() -> None:
 @given(st.text(max_size=300), st.text(max_size=30), st.integers(10, 120))
 def test_any_text_gives_a_snippet_with_marks_in_order(text: str, query: str, width: int) -> None:
     shown = snippet(text, query, width=width)
-    ends = [0, *(place for mark in shown.marks for place in mark), len(shown.text)]
+    ends = [0, *(position for mark in shown.marks for position in mark), len(shown.text)]
     assert ends == sorted(ends)
     assert "\n" not in shown.text
 
@@ -122,6 +122,6 @@ def test_any_text_gives_a_snippet_with_marks_in_order(text: str, query: str, wid
 @settings(deadline=None)
 @given(st.text(max_size=200))
 def test_words_are_ranges_of_the_text_in_order(text: str) -> None:
-    found = list(words(text))
-    assert all(fold(text[word.start : word.end]) == word.folded for word in found)
-    assert [word.start for word in found] == sorted({word.start for word in found})
+    all_words = list(words(text))
+    assert all(fold(text[word.start : word.end]) == word.folded for word in all_words)
+    assert [word.start for word in all_words] == sorted({word.start for word in all_words})

@@ -29,10 +29,10 @@ def saved(tmp_path: Path) -> Path:
 def test_missing_libraries_are_named_with_the_install_command(
     runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
 
     def without_onnx(name: str, *rest: Any) -> Any:
-        return None if name == "onnx" else found(name, *rest)
+        return None if name == "onnx" else find_spec(name, *rest)
 
     monkeypatch.setattr(command, "find_spec", without_onnx)
     answer = runner.invoke(app, ["export", "run", "--to", "model"])

@@ -22,14 +22,14 @@ QUERY = "how is parsing done?"
 TEXT = "The date is\n\n parsed from 🧵 a  string."
 
 
-def match(asked: str, found: str, similarity: float, *, field: str = "text", text: str = TEXT) -> TokenMatch:
-    where, there = QUERY.find(asked), text.find(found)
+def match(asked: str, token: str, similarity: float, *, field: str = "text", text: str = TEXT) -> TokenMatch:
+    where, token_start = QUERY.find(asked), text.find(token)
     return TokenMatch(
         query=asked,
         query_span=Span(where, where + len(asked)) if where >= 0 else None,
-        token=found,
-        field=field if there >= 0 else "",
-        span=Span(there, there + len(found)) if there >= 0 else None,
+        token=token,
+        field=field if token_start >= 0 else "",
+        span=Span(token_start, token_start + len(token)) if token_start >= 0 else None,
         row=3,
         similarity=similarity,
         share=0.2,
@@ -95,7 +95,7 @@ def test_a_match_in_the_title_says_so() -> None:
 
 def test_at_most_eight_words_are_shown_unless_all_are_asked_for() -> None:
     query = " ".join(f"word{n}" for n in range(20))
-    spans = [Span(found.start(), found.end()) for found in re.finditer(r"\w+", query)]
+    spans = [Span(token.start(), token.end()) for token in re.finditer(r"\w+", query)]
     matches = [
         TokenMatch(query[slice(*span)], span, "date", "text", Span(4, 8), 1, n / 20, 0.05)
         for n, span in enumerate(spans)

@@ -46,10 +46,10 @@ def test_a_mistake_in_a_recipe_is_one_message_and_exit_code_2(runner: CliRunner)
 
 
 def test_missing_libraries_are_named_with_what_to_install(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
 
     def without_torch(name: str, *rest: Any) -> Any:
-        return None if name in ("torch", "accelerate") else found(name, *rest)
+        return None if name in ("torch", "accelerate") else find_spec(name, *rest)
 
     monkeypatch.setattr(command, "find_spec", without_torch)
     answer = runner.invoke(app, ["train", str(RECIPES / "tiny.toml")])

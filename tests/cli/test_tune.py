@@ -30,7 +30,7 @@ def run(runner: CliRunner, verb: str, *arguments: object) -> Result:
     return runner.invoke(app, [verb, *map(str, arguments)])
 
 
-def test_tuned_parameters_are_saved_shown_and_reset(runner: CliRunner, index: Path) -> None:
+def test_parameters_are_saved_shown_and_reset(runner: CliRunner, index: Path) -> None:
     done = run(runner, "tune", index, "--recall", 0.8, "--of", "codes", "--n-queries", 40)
     assert done.exit_code == 0, done.output
     assert "n_probe" in done.stdout
@@ -39,8 +39,8 @@ def test_tuned_parameters_are_saved_shown_and_reset(runner: CliRunner, index: Pa
     assert shown.stdout.splitlines() == done.stdout.splitlines()[:-1]  # all but the time it took
     assert "by the codes" in shown.stdout
     assert shown.stdout.splitlines()[0] in run(runner, "info", index).stdout
-    kept = json.loads(run(runner, "tune", index, "--show", "--json").stdout)
-    assert (kept["target_recall"], kept["k"], kept["queries"], kept["damage"]) == (0.8, 10, "rows", "")
+    saved = json.loads(run(runner, "tune", index, "--show", "--json").stdout)
+    assert (saved["target_recall"], saved["k"], saved["queries"], saved["damage"]) == (0.8, 10, "rows", "")
     assert run(runner, "tune", index, "--reset").stdout == "not tuned: searches use the defaults\n"
     assert "tuned" not in run(runner, "info", index).stdout
 

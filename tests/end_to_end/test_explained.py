@@ -66,9 +66,9 @@ def test_a_late_passage_is_explained_at_its_position(path: Path) -> None:
     with plait.open(path) as index:
         explanation = index.explain("weaving", "bread")
     assert explanation.multi is not None
-    weaving = next(match for match in explanation.multi.matches if match.query == "weaving")
+    token_match = next(match for match in explanation.multi.matches if match.query == "weaving")
     assert explanation.span.start > 0
-    assert weaving.span == (DOUGH.index("Weaving"), len(DOUGH) - 1)
+    assert token_match.span == (DOUGH.index("Weaving"), len(DOUGH) - 1)
 
 
 def test_piped_explanations_have_no_escape_sequences(path: Path) -> None:

@@ -68,10 +68,10 @@ def _is_complete(opened: Index, to: Path) -> bool:
     """True if the index is complete and of this Python version; StoreError if it is not an index of the demo."""
     if not opened.info().documents:
         return False
-    found = opened.search("standard library", 1, mode="bm25", filter=f"id = '{ABOUT_ID}' and kind = 'demo'")
-    if not found:
+    hits = opened.search("standard library", 1, mode="bm25", filter=f"id = '{ABOUT_ID}' and kind = 'demo'")
+    if not hits:
         raise StoreError(f"{to} is an index, but not of the demo; choose another folder with --to")
-    metadata = found[0].metadata
+    metadata = hits[0].metadata
     return bool(metadata.get("complete")) and metadata.get("python") == platform.python_version()
 
 

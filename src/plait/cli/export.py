@@ -36,8 +36,8 @@ def export(
         int | None,
         typer.Option(min=1, help="Insert a [CLS] after every N tokens of a document; dense is their mean."),
     ] = None,
-    sparse_apart: Annotated[
-        bool, typer.Option("--sparse-apart", help="Hybrid search leaves the sparse strand out unless weighed.")
+    exclude_sparse_from_hybrid: Annotated[
+        bool, typer.Option("--exclude-sparse-from-hybrid", help="Exclude sparse vectors from hybrid search by default.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace MODEL if it exists.")] = False,
     length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker from transformers.")] = 256,
@@ -73,7 +73,7 @@ def export(
         languages=tuple(language or ()),
         data=data,
         split=split,
-        sparse_apart=sparse_apart,
+        sparse_apart=exclude_sparse_from_hybrid,
         force=force,
         n_threads=threads,
     )

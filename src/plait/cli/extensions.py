@@ -34,8 +34,8 @@ def run_extension(extension: Extension) -> Callable[[typer.Context], None]:
     """The command of a verb: it runs the installed package's command, or says how to install the package."""
 
     def run(context: typer.Context) -> None:
-        found = entry_points(group=ENTRY_POINT_GROUP, name=extension.verb)
-        if not found:
+        commands = entry_points(group=ENTRY_POINT_GROUP, name=extension.verb)
+        if not commands:
             raise ConfigError(
                 f"plait {extension.verb} comes with another package: pip install {extension.package}, or from a clone "
                 f"of plait: pip install {extension.folder}"
@@ -46,7 +46,7 @@ def run_extension(extension: Extension) -> Callable[[typer.Context], None]:
             pretty_exceptions_enable=False,
             context_settings={"help_option_names": ["-h", "--help"]},
         )
-        (entry,) = found
+        (entry,) = commands
         app.command()(handle_errors(entry.load()))
         typer.main.get_command(app)(args=context.args, prog_name=f"plait {extension.verb}")
 

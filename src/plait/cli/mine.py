@@ -66,7 +66,7 @@ def mine(
     with tempfile.TemporaryDirectory() as made, progress("mining", "queries", total=None) as update:
         folder = made if work is None else work
         Path(folder).mkdir(parents=True, exist_ok=True)
-        found = mined(
+        examples_with_negatives = mined(
             examples,
             config,
             Path(folder),
@@ -75,5 +75,5 @@ def mine(
             seed=seed,
             on_mined=lambda _, done: update(done, done),
         )
-        n_written = write_lists(to, (one for one in found if one.negatives))
+        n_written = write_lists(to, (one for one in examples_with_negatives if one.negatives))
     say(f"wrote {n_written:,} examples to {to}")

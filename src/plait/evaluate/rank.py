@@ -40,9 +40,9 @@ def rank_queries(
     rankings: list[list[tuple[str, float]]] = []
     for start in range(0, len(queries), ENCODE_BATCH):
         batch = searcher.encode(queries[start : start + ENCODE_BATCH], plan, trace)
-        for found in searcher.run(snapshot, plan, batch, k, trace, rerank=rerank):
-            ids = snapshot.fetch_ids([int(doc) for doc in found.docs])
-            rankings.append([(id, float(score)) for id, score in zip(ids, found.scores, strict=True)])
+        for ranking in searcher.run(snapshot, plan, batch, k, trace, rerank=rerank):
+            ids = snapshot.fetch_ids([int(doc) for doc in ranking.docs])
+            rankings.append([(id, float(score)) for id, score in zip(ids, ranking.scores, strict=True)])
         if on_progress is not None:
             on_progress(len(rankings))
     return rankings
