@@ -1,4 +1,4 @@
-"""Filters, against a plain reading of the same conditions in Python over the same documents in a real SQLite."""
+"""Filters in SQLite, compared with the same conditions evaluated in Python over the same documents."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_filter_accepts_what_it_describes(filter: str, metadata: Metadata) -> 
         ("x.`0` = 1", {"x": [1]}),
     ],
 )
-def test_values_are_compared_within_their_own_kind(filter: str, metadata: Metadata) -> None:
+def test_values_are_compared_within_their_type(filter: str, metadata: Metadata) -> None:
     assert not matches(filter, metadata)
 
 
@@ -127,7 +127,7 @@ def test_a_comparison_with_a_missing_field_is_false_and_its_negation_true(compar
     assert matches(f"not ({comparison})", missing)
 
 
-def test_different_kinds_differ() -> None:
+def test_values_of_different_types_differ() -> None:
     assert matching("x != 1", [{"x": "1"}, {"x": [1]}, {"x": 1.0}, {}]) == [0, 1]
 
 
@@ -146,7 +146,7 @@ def test_any_key_can_be_named(key: str, ensure_ascii: bool) -> None:
 @pytest.mark.parametrize(
     "hostile", ["'; drop table documents; --", '" or 1=1 --', "? or 1", "%s", ":name", "$.x", "*/", "x' or 'a'='a"]
 )
-def test_what_looks_like_sql_is_only_text(hostile: str) -> None:
+def test_sql_in_a_filter_is_only_text(hostile: str) -> None:
     quoted = json.dumps(hostile)
     assert matching(f"x = {quoted}", [{"x": hostile}, {"x": "other"}]) == [0]
     assert matching(f"`{hostile}` = {quoted}", [{hostile: hostile}, {"x": 1}]) == [0]
@@ -173,7 +173,7 @@ def test_what_looks_like_sql_is_only_text(hostile: str) -> None:
         ("x in ()", 6, "value"),
         ("x in (1 2)", 8, "comma"),
         ("x in (1, null)", 9, "is null"),
-        ("x = 1;", 5, "end mark"),
+        ("x = 1;", 5, "semicolon"),
         ("x > true", 4, "order"),
         ("x > null", 4, "is null"),
         ("x is 5", 5, "= or !="),
@@ -203,7 +203,7 @@ def test_what_looks_like_sql_is_only_text(hostile: str) -> None:
         ("x not 1", 6, "in or like"),
     ],
 )
-def test_a_slip_is_pointed_at_with_advice(filter: str, place: int, advice: str) -> None:
+def test_an_error_points_at_its_position_with_advice(filter: str, place: int, advice: str) -> None:
     with pytest.raises(FilterError, match=re.escape(advice)) as caught:
         compile_filter(filter)
     _, shown, caret = str(caught.value).split("\n")
@@ -211,13 +211,13 @@ def test_a_slip_is_pointed_at_with_advice(filter: str, place: int, advice: str) 
     assert shown.startswith("    ")
 
 
-def test_the_caret_stands_under_the_place_after_wide_characters() -> None:
+def test_the_caret_is_under_the_position_after_wide_characters() -> None:
     with pytest.raises(FilterError) as caught:
         compile_filter("日本 & 1")
     assert str(caught.value).endswith("\n    日本 & 1\n         ^")
 
 
-def test_a_long_filter_is_shown_around_the_place_only() -> None:
+def test_a_long_filter_is_shown_around_the_position_only() -> None:
     with pytest.raises(FilterError) as caught:
         compile_filter("x = 1 or " * 100 + "&" + " or x = 1" * 100)
     assert max(map(len, str(caught.value).split("\n"))) < 100
@@ -237,7 +237,7 @@ def test_deep_nesting_is_refused(hostile: str) -> None:
 @pytest.mark.parametrize(
     "hostile", ["x = 1 or " * 20_000 + "y", "x" * 300_000, ".".join("x" * 40), "x in (" + "1, " * 30_000 + "1)"]
 )
-def test_what_is_too_large_for_sqlite_is_refused(hostile: str) -> None:
+def test_a_filter_too_large_for_sqlite_is_refused(hostile: str) -> None:
     with pytest.raises(FilterError):
         compile_filter(hostile)
 
@@ -251,7 +251,7 @@ def test_the_deepest_and_the_longest_filters_run() -> None:
 
 
 @pytest.mark.parametrize("leaf", ["1 not in é.ö", "é.ö != 1", "title not in ('a', 'b')", "1 in x"])
-def test_sqlite_reads_and_and_or_as_deep_within_each_other_as_is_allowed(leaf: str) -> None:
+def test_sqlite_runs_and_and_or_nested_to_the_allowed_depth(leaf: str) -> None:
     deepest = leaf
     for level in range(14):
         deepest = f"{leaf} {('and', 'or')[level % 2]} ({deepest})"
@@ -266,7 +266,7 @@ def test_sqlite_reads_and_and_or_as_deep_within_each_other_as_is_allowed(leaf: s
 
 
 @pytest.mark.parametrize("not_a_filter", ["", "  \n ", None, 5])
-def test_what_is_no_filter_is_refused(not_a_filter: Any) -> None:
+def test_a_filter_that_is_not_text_is_refused(not_a_filter: Any) -> None:
     with pytest.raises(FilterError):
         compile_filter(not_a_filter)
 
@@ -394,7 +394,7 @@ CONDITIONS = st.recursive(
 
 @settings(max_examples=400, deadline=None)
 @given(CONDITIONS, st.lists(METADATA, min_size=1, max_size=6), st.booleans())
-def test_sqlite_and_python_read_a_filter_alike(
+def test_sqlite_and_python_agree_on_a_filter(
     condition: tuple[str, Predicate], documents: list[Metadata], ensure_ascii: bool
 ) -> None:
     filter, predicate = condition

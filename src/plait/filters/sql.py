@@ -44,8 +44,8 @@ class Condition:
 
 
 def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
-    """The SQL condition of a filter; FilterError, with a caret at the position, if it is invalid. `columns` are those of
-    the fields that have an index."""
+    """The SQL condition of a filter; FilterError, with a caret at the position, if it is invalid. `columns` are those
+    of the fields that have an index."""
     return condition_of(parse(text, columns))
 
 
@@ -67,9 +67,7 @@ def _compile(node: Node, levels: int, *, negated: bool) -> Condition:
             return _compile(operand, levels, negated=not negated)
         case And(operands) | Or(operands):
             if not levels:
-                raise FilterError(
-                    f"the filter nests and within or, or or within and, more than {MAX_ALTERNATIONS} levels deep; simplify it"
-                )
+                raise FilterError(f"the filter nests and / or more than {MAX_ALTERNATIONS} levels deep; simplify it")
             conditions = [_compile(operand, levels - 1, negated=negated) for operand in operands]
             return _joined("and" if isinstance(node, And) != negated else "or", conditions)
         case _:
