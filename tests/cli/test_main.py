@@ -47,6 +47,10 @@ def test_every_command_has_help_with_an_example(runner: CliRunner, verb: str) ->
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_the_list_of_commands_has_whole_sentences(runner: CliRunner) -> None:
+    assert "..." not in runner.invoke(app, ["--help"]).stdout.replace("[ARGS]...", "")
+
+
 def test_the_version_is_shown(runner: CliRunner, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"plait {__version__}\n"

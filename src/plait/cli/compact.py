@@ -37,9 +37,10 @@ def compact(
     pool_method: PoolMethod = None,
     threads: Threads = None,
 ) -> None:
-    """Make an index small: one segment, no deleted rows, compressed multi vectors.
+    """Merge and compress an index.
 
-    Readers are not disturbed. If the command is interrupted, the index is unchanged.
+    Leaves one segment without deleted rows, with compressed multi vectors. Readers are not disturbed. If the command is
+    interrupted, the index is unchanged.
 
     \b
     Examples:

@@ -67,10 +67,11 @@ def cur(
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
-    """Build the CUR index for search with a cross-encoder: modes anncur and adacur.
+    """Build the CUR index for the modes anncur and adacur.
 
-    Scores every document with every anchor query, which may take hours. It can be stopped at any time; run the same
-    command again to continue. `update` scores documents that were added since the build.
+    These modes search with a cross-encoder. Scores every document with every anchor query, which may take hours. It can
+    be stopped at any time; run the same command again to continue. `update` scores documents that were added since the
+    build.
 
     \b
     Examples:

@@ -41,7 +41,7 @@ def demo(
     model: Model = None,
     threads: Threads = None,
 ) -> None:
-    """Index the documentation of Python's standard library, and search it.
+    """Index and search the documentation of the Python library.
 
     A second run uses the index of the first.
 

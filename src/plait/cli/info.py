@@ -23,7 +23,7 @@ QUERY_SOURCES = {
 
 
 def info(index: IndexPath, as_json: AsJson = False) -> None:
-    """Print what an index holds: documents, size on disk, model, tuning.
+    """Print the documents, sizes, model and tuning of an index.
 
     \b
     Example:

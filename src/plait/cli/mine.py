@@ -33,10 +33,11 @@ def mine(
         Path | None, typer.Option(metavar="FOLDER", help="Keep the teacher's scores here, to continue later.")
     ] = None,
 ) -> None:
-    """Mine hard negatives: passages that rank high for a query and are not judged relevant.
+    """Mine hard negatives for training.
 
-    Writes the format of FlagEmbedding, with ids; a recipe reads it as kind "flag". Datasets with different corpora are
-    mined one by one and may be trained on together.
+    These are passages that rank high for a query and are not judged relevant. Writes the format of FlagEmbedding, with
+    ids; a recipe reads it as kind "flag". Datasets with different corpora are mined one by one and may be trained on
+    together.
 
     \b
     Examples:

@@ -59,9 +59,10 @@ def tune(
     model: Model = None,
     threads: Threads = None,
 ) -> None:
-    """Find the fastest search that reaches a recall, by measuring, and save its parameters in the index.
+    """Tune search to a recall, or fusion weights to judged queries.
 
-    Modes multi and hybrid then use them. Without --queries, queries are made from the documents. Exit code 1: the
+    Finds the fastest search that reaches --recall, by measuring, and saves its parameters in the index; modes multi and
+    hybrid then use them. Without --queries, queries are made from the documents. Exit code 1: the
     compressed vectors cannot reach the recall, and nothing was saved. With --fusion, fits the weights of hybrid search
     by nDCG@10 instead.
 
