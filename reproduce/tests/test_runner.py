@@ -7,7 +7,7 @@ import pytest
 
 from plait.errors import ConfigError
 from plait_reproduce.claims import experiments, select
-from plait_reproduce.runner import KeptArms, run_experiment
+from plait_reproduce.runner import ArmCache, run_experiment
 from plait_reproduce.workbench import Workbench
 from small_sets import Counted
 
@@ -48,7 +48,7 @@ def test_fresh_runs_finished_arms_again(tmp_path: Path) -> None:
 def test_an_arm_with_a_truncated_file_is_run_again(tmp_path: Path) -> None:
     counted, workbench = Counted(), bench(tmp_path)
     run_experiment(counted.experiment(), workbench, say=quiet)
-    file = KeptArms(tmp_path / "work" / "arms").file(counted.experiment().arms("quick")[0], workbench)
+    file = ArmCache(tmp_path / "work" / "arms").file(counted.experiment().arms("quick")[0], workbench)
     file.write_text(file.read_text()[:40])
     run_experiment(counted.experiment(), workbench, say=quiet)
     assert counted.ran == ["a", "b", "a"]

@@ -17,7 +17,7 @@ from plait_reproduce.arms import dense
 from plait_reproduce.arms import trained as arms
 from plait_reproduce.arms.trained import nearest, owners_of
 from plait_reproduce.claims import experiments
-from plait_reproduce.claims.reading import Trainings, apart
+from plait_reproduce.claims.reading import Trainings, difference_of_independent
 from plait_reproduce.datasets import Cut
 from plait_reproduce.encoded_set import EncodedSet, Ranked
 from plait_reproduce.experiment import Outcome
@@ -92,7 +92,7 @@ def test_states_after_the_last_layer_give_the_dense_vector(workbench: Workbench)
 
 
 def test_a_missing_layer_is_refused(workbench: Workbench) -> None:
-    with pytest.raises(ConfigError, match=r"12 layers .* 99 is asked for"):
+    with pytest.raises(ConfigError, match=r"12 layers, so it cannot be cut after layer 99"):
         FrozenEncoder(workbench, layer=99, length=64).queries("made", ["rain"])
 
 
@@ -234,7 +234,7 @@ def test_a_claim_with_missing_packages_is_skipped_with_the_reason(
 
 
 def test_differences_on_different_queries_combine_both_intervals() -> None:
-    gap = apart(Estimate(0.5, 0.2, 0.9, 10), Estimate(0.1, 0.0, 0.5, 20))
+    gap = difference_of_independent(Estimate(0.5, 0.2, 0.9, 10), Estimate(0.1, 0.0, 0.5, 20))
     np.testing.assert_allclose([gap.value, gap.low, gap.high], [0.4, 0.4 - 0.5, 0.4 + 0.4123], atol=1e-4)
     assert gap.n == 10
 

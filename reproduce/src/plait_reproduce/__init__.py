@@ -1,5 +1,5 @@
-"""The papers' claims in miniature: small experiments on real data, their verdicts, and the report made of them.
+"""The papers' claims in miniature: small experiments on real data, their verdicts, and a report.
 
-An `Experiment` says what is claimed and how it is tested; its `Arm`s do the work, each kept on disk when it is done; a
-`Result` is what they showed, as JSON; the report is written from results alone.
+An `Experiment` states a claim and how it is tested. Its `Arm`s do the work; a finished arm is saved. A `Result` holds
+the numbers and the verdict as JSON, and the report is written from results alone.
 """

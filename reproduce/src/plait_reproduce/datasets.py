@@ -1,9 +1,9 @@
-"""The sets that experiments use, cut to a size that a small machine can encode, always in the same way.
+"""The data sets of the experiments, reduced to what a small machine can encode. A subset is always the same.
 
-A cut takes queries in the order of a hash of their ids, then every document that is relevant to them, then others in
-the order of a hash, until it is full. So a cut is a random sample that holds all answers: easier than the whole set,
-by as much for one arm as for the other. Where documents are long, they are drawn first and the queries are theirs. A
-set of long documents can also be made of short ones, several of which are put end to end.
+A subset takes queries in the order of a hash of their ids, then every document that is relevant to one of them, then
+other documents in hash order until it is full. It is a random sample with all answers: easier than the whole set, but
+equally so for all arms. Where documents are long, they are drawn first and bring their queries. A set of long documents
+can also be made by joining short ones.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ TIERS = ("quick", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How much of a set is used in each tier."""
+    """How much of a set each tier uses."""
 
     folder: str  # below the folder of all data
     split: str = "test"
-    documents: tuple[int, int]  # at most; quick and full
+    documents: tuple[int, int]  # at most, for quick and full
     queries: tuple[int, int]
-    length: int = 180  # tokens of a document that are read
-    passages: bool = False  # longer documents are split into passages of this length rather than cut
-    documents_first: bool = False  # documents are drawn, and queries that they answer
-    queries_from: str = ""  # another folder whose queries, of the same ids, are asked instead
-    joined: int = 1  # so many documents, drawn at random, become one; what answers a query is then the whole of it
+    length: int = 180  # tokens read of a document
+    passages: bool = False  # split longer documents into passages of this length
+    documents_first: bool = False  # draw documents, then the queries that they answer
+    queries_from: str = ""  # take the queries of the same ids from this folder
+    joined: int = 1  # number of random documents joined into one
 
     def sizes(self, tier: str) -> tuple[int, int]:
-        """Documents and queries."""
+        """Numbers of documents and queries."""
         place = TIERS.index(tier)
         return self.documents[place], self.queries[place]
 
@@ -59,9 +59,9 @@ SETS: Mapping[str, Cut] = {
         passages=True,
         documents_first=True,
     ),
-    # Paragraphs about four things, some 500 tokens together: long for an encoder that reads 512 at most.
+    # Four joined paragraphs, some 500 tokens: long for an encoder that reads 512 at most.
     "boolq-long": Cut(folder="boolq", documents=(480, 2000), queries=(300, 1000), length=512, joined=4),
-    # What trained arms learn from, and are tested on: short passages, so that training takes seconds.
+    # Training and test data of the arms that train: short passages, so that training takes seconds.
     "squad-train": Cut(folder="squad-sent", split="train", documents=(1000, 4000), queries=(1000, 4000), length=64),
     "squad-test": Cut(folder="squad-sent", documents=(1200, 5000), queries=(300, 1000), length=64),
     "climate-small": Cut(folder="climate-fever-sent", documents=(600, 2000), queries=(120, 400), length=64),
@@ -73,16 +73,16 @@ SETS: Mapping[str, Cut] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutSet:
-    """The texts of a cut and what is relevant in it."""
+    """The texts of a subset and their judgements."""
 
     name: str
     documents: list[Document]
     queries: dict[str, str]
-    qrels: Qrels  # of these queries and documents alone
+    qrels: Qrels  # of these queries and documents only
 
     @property
     def key(self) -> str:
-        """Names the texts: other texts have another key."""
+        """Identifies the texts."""
         texts = [[document.id, document.title, document.text] for document in self.documents]
         return hash_of([texts, list(self.queries.items()), self.qrels])
 
@@ -94,10 +94,12 @@ def named(name: str, sets: Mapping[str, Cut] = SETS) -> Cut:
 
 
 def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
-    """Reads a set and cuts it; InputError says which folder is missing."""
+    """Reads a set and reduces it; InputError names a missing folder."""
     folder = data / cut.folder
     if not folder.is_dir():
-        raise InputError(f"the set {name} is not there: {folder} is no folder; give the folder of all sets with --data")
+        raise InputError(
+            f"the set {name} is missing: {folder} is not a folder; give the folder of all data sets with --data"
+        )
     judged = load_beir(folder, cut.split)
     texts = judged.queries
     if cut.queries_from:
@@ -111,7 +113,7 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
         texts = {id: text for id, text in texts.items() if _answers(judged.qrels[id]) & drawn}
     chosen = in_hash_order(texts)[:n_queries]
     relevant = {id for query in chosen for id in _answers(judged.qrels[query])}
-    # Relevant documents first; where they alone are more than fit, all of them are taken.
+    # Relevant documents first, and all of them, even if they exceed the size.
     order = sorted(relevant & documents.keys()) + [id for id in in_hash_order(documents) if id not in relevant]
     kept = set(order[: max(n_documents, len(relevant & documents.keys()))])
     qrels = {query: {id: grade for id, grade in judged.qrels[query].items() if id in kept} for query in chosen}
@@ -126,7 +128,7 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
 
 
 def joined(cut: CutSet, size: int) -> CutSet:
-    """The same queries over documents of `size` documents each, in the order of a hash."""
+    """The same queries over documents that each join `size` documents, in hash order."""
     by_id = {document.id: document for document in cut.documents}
     order = in_hash_order(by_id)
     groups = [order[start : start + size] for start in range(0, len(order), size)]
@@ -148,5 +150,5 @@ def _answers(grades: Mapping[str, int]) -> set[str]:
 
 
 def in_hash_order(ids: Iterable[str]) -> list[str]:
-    """The ids in an order that is random and always the same."""
+    """The ids in a random order that is always the same."""
     return sorted(ids, key=lambda id: hashlib.sha256(id.encode()).digest())

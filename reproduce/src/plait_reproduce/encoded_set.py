@@ -1,4 +1,4 @@
-"""A cut set as vectors: what most arms begin with."""
+"""A data set as embeddings, and the measures of a ranking of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from plait_reproduce.datasets import CutSet
 
 @dataclass(frozen=True, eq=False)
 class EncodedSet:
-    """Embeddings of documents, or of their passages, and of queries. Item i belongs to document owners[i]."""
+    """Embeddings of documents (or their passages) and queries. Item i belongs to document owners[i]."""
 
     texts: CutSet
     documents: Embeddings
     queries: Embeddings
     owners: NDArray[np.int64]  # (items,) ascending
-    key: str  # names the texts and the model
+    key: str  # identifies the texts and the model
 
     @property
     def name(self) -> str:
@@ -44,12 +44,12 @@ class EncodedSet:
         return self.documents.multi
 
     def query_rows(self, query: int) -> NDArray[np.float32]:
-        """The multi strand of a query."""
+        """The multi vectors of a query."""
         assert self.queries.multi is not None
         return np.ascontiguousarray(self.queries.multi[query], np.float32)
 
     def run_of(self, scores: NDArray[np.floating], k: int) -> Run:
-        """Scores (queries, items) as a run of documents; a document has the score of its best item."""
+        """Scores (queries, items) as a run; a document has the score of its best item."""
         starts = np.searchsorted(self.owners, np.arange(len(self.document_ids)))
         by_document = np.maximum.reduceat(np.asarray(scores, np.float32), starts, axis=1)
         best = [top_k(np.ascontiguousarray(row), k) for row in by_document]
@@ -76,13 +76,13 @@ def measured(encoded: EncodedSet, run: Run, measures: Sequence[str] = USUAL) -> 
 def measured_scores(
     encoded: EncodedSet, scores: NDArray[np.floating], measures: Sequence[str] = USUAL
 ) -> dict[str, dict[str, float]]:
-    """Of scores (queries, items)."""
+    """Each query's measures from scores (queries, items)."""
     return measured(encoded, encoded.run_of(scores, DEPTH), measures)
 
 
 def shared(encoded: EncodedSet, found: Sequence[Ranked], truth: NDArray[np.floating], k: int) -> dict[str, float]:
-    """For each query the share of the k best items by `truth` (queries, items) among the first k found; an item with
-    the score of the k-th is as good as it."""
+    """For each query, the share of the k best items by `truth` (queries, items) among the first k found; an item that
+    ties with the k-th counts as one of them."""
     shares = {}
     for number, query in enumerate(encoded.query_ids):
         exact = np.ascontiguousarray(truth[number], np.float32)

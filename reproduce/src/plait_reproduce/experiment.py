@@ -1,4 +1,4 @@
-"""The words of a reproduction: an arm that is run, an experiment that compares arms, and what it concludes."""
+"""The types of an experiment: arms, their outcomes, and the judgement of a claim."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from plait_reproduce.datasets import TIERS
 from plait_reproduce.verdict import Check, Estimate
 from plait_reproduce.workbench import Workbench
 
-Settings = Mapping[str, Any]  # what JSON can hold
+Settings = Mapping[str, Any]  # values of JSON types
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an arm gave; all of it goes to JSON and comes back."""
+    """The numbers of an arm; stored as JSON."""
 
     each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measure -> query (or seed) -> value
-    facts: Mapping[str, float] = field(default_factory=dict)  # numbers of the arm as a whole: bytes, counts
+    facts: Mapping[str, float] = field(default_factory=dict)  # numbers of the whole arm: bytes, counts
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)  # for plots
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One piece of work, kept when it is finished. `run` must depend on nothing but the workbench's sets that are named
-    here and the settings; `version` is raised when its code changes what it gives."""
+    """One piece of work, saved when it is finished. `run` may depend only on the settings and on the sets named here;
+    raise `version` when its code changes the numbers."""
 
-    name: str  # what the experiment's judge knows it by
+    name: str  # the key of its outcome in `Experiment.judge`
     run: Callable[[Workbench, Settings], Outcome]
     settings: Settings = field(default_factory=dict)
     sets: tuple[str, ...] = ()
     version: int = 1
 
     def key(self, workbench: Workbench) -> dict[str, Any]:
-        """All that decides the outcome. Arms of two experiments with the same key are the same work."""
+        """Everything that decides the outcome. Arms with the same key share one outcome."""
         return {
             "run": f"{self.run.__module__}.{self.run.__qualname__}",
             "version": self.version,
@@ -56,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve of a figure, with a band where low and high are given."""
+    """A curve of a figure, with a band if low and high are given."""
 
     label: str
     x: Sequence[float]
@@ -83,7 +83,7 @@ class Figure:
 class Judgement:
     """What the arms showed."""
 
-    ours: str  # our number beside the paper's, in one line
+    ours: str  # our numbers in one line, beside the paper's
     checks: Sequence[Check]
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
@@ -100,12 +100,12 @@ class Experiment:
     paper: str  # the paper's number
     sets: tuple[str, ...]
     measure: str
-    expects: str  # the direction, in words
-    differs: str  # from the paper
-    minutes: tuple[float, float | None]  # quick and full, on two idle cores, sets already encoded; None: no such tier
-    arms: Callable[[str], Sequence[Arm]]  # of a tier
-    judge: Callable[[Mapping[str, Outcome]], Judgement]  # outcomes by the names of arms
-    extra: str = ""  # of plait's extras, the one that its arms need; "" for none
+    expects: str  # the expected direction, in words
+    differs: str  # what differs from the paper
+    minutes: tuple[float, float | None]  # quick and full, on two idle cores, sets encoded; None: no such tier
+    arms: Callable[[str], Sequence[Arm]]  # the arms of a tier
+    judge: Callable[[Mapping[str, Outcome]], Judgement]  # takes the outcomes by arm name
+    extra: str = ""  # the extra of plait that its arms need; "" for none
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -123,5 +123,5 @@ FAMILIES: Mapping[str, str] = {
 
 
 def as_mean(estimate: Estimate) -> Mean:
-    """An estimate as plots take it."""
+    """An estimate as the plots take it."""
     return Mean(estimate.value, estimate.low, estimate.high)

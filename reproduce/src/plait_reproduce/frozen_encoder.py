@@ -1,5 +1,5 @@
-"""Hidden states of the frozen encoder: what trained arms begin with. The graph is cut after one of its layers and run
-once; states are kept on disk. Needs the package onnx, as all training does."""
+"""Hidden states of the frozen encoder, the input of the arms that train. The graph is cut after a layer and run once;
+states are saved. Needs the package onnx."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from plait_reproduce.workbench import Arrays, Workbench
 if TYPE_CHECKING:
     from plait.encode.tokenizer import ModelTokenizer
 
-PART = 200  # texts that are encoded and kept at a time
+PART = 200  # texts encoded and saved at a time
 BATCH_TOKENS = 2048
-NORMS_A_LAYER = 2  # of a BERT layer: after attention and after the feed-forward part; one more follows the embeddings
+NORMS_A_LAYER = 2  # after attention and after the feed-forward part; one more follows the embeddings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +32,8 @@ class States:
 
     values: NDArray[np.float16]  # (rows, hidden)
     ids: NDArray[np.int32]  # (rows,) token ids
-    kept: NDArray[np.bool_]  # (rows,) whether a row of the multi strand comes of it: no punctuation in documents
-    seen: NDArray[np.bool_]  # (rows,) whether other tokens look at it; at a [MASK] that fills a query up none does
+    kept: NDArray[np.bool_]  # (rows,) whether it becomes a multi vector; document punctuation does not
+    seen: NDArray[np.bool_]  # (rows,) whether other tokens attend to it; not to a [MASK] that fills a query
     offsets: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class States:
         return slice(int(self.offsets[item]), int(self.offsets[item + 1]))
 
     def some(self, items: Sequence[int]) -> States:
-        """The states of some texts, in that order."""
+        """The states of these texts, in this order."""
         rows = np.concatenate([np.arange(self.offsets[item], self.offsets[item + 1]) for item in items])
         offsets = np.concatenate([[0], np.cumsum(self.lengths[np.asarray(items, np.int64)])])
         return States(self.values[rows], self.ids[rows], self.kept[rows], self.seen[rows], offsets)
@@ -55,15 +55,15 @@ class States:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pooled:
-    """One vector a text, in the two usual ways."""
+    """One vector per text, pooled in two ways."""
 
-    first: NDArray[np.float32]  # (texts, hidden) the mean over all places where the first token stands
+    first: NDArray[np.float32]  # (texts, hidden) the mean over all occurrences of the first token
     mean: NDArray[np.float32]  # (texts, hidden) the mean over all tokens
 
 
 class FrozenEncoder:
-    """The model of a workbench up to a layer; -1 is the last. With `masks` queries are filled up to so many tokens with
-    [MASK]; with `mcls` documents have the first token again before every so many tokens."""
+    """The model of a workbench up to a layer; -1 is the last. `masks`: fill queries with [MASK] to this many tokens.
+    `mcls`: repeat the first token of a document at this stride."""
 
     def __init__(
         self, workbench: Workbench, *, layer: int, length: int, masks: int = 0, mcls: int | None = None
@@ -75,7 +75,7 @@ class FrozenEncoder:
         self._opened: tuple[Any, ModelTokenizer] | None = None
 
     def pooled(self, name: str, texts: Sequence[str], *, is_query: bool) -> Pooled:
-        """Vectors of texts; the states themselves are not kept."""
+        """Pooled vectors of texts; their states are not saved."""
 
         def make(part: list[str]) -> Arrays:
             ids, states = self._states(part, is_query=is_query)
@@ -89,7 +89,7 @@ class FrozenEncoder:
         return self._in_parts(name, list(texts), is_query=True)
 
     def documents(self, name: str, documents: Sequence[tuple[str, str]]) -> States:
-        """Of (title, text) pairs."""
+        """The states of (title, text) pairs."""
         return self._in_parts(name, [with_title(*own) for own in documents], is_query=False)
 
     def _in_parts(self, name: str, texts: list[str], *, is_query: bool) -> States:
@@ -163,7 +163,7 @@ class FrozenEncoder:
 
 
 def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = None) -> tuple[Any, ModelTokenizer]:
-    """A session of the graph that ends after a layer, and what reads texts for it."""
+    """A session of the graph cut after a layer, and the reader of its texts."""
     from dataclasses import replace
 
     from plait.encode.load import choose_precision, find_model, model_file, open_session, open_tokenizer
@@ -183,7 +183,7 @@ def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = N
 
 
 def cut_graph(graph: Path, to: Path, card: ModelCard, layer: int) -> None:
-    """Writes the graph with the states after a layer as its one output; the rest is never computed."""
+    """Writes the graph with the states after a layer as its only output."""
     import onnx
 
     model = onnx.load(str(graph))
@@ -192,8 +192,8 @@ def cut_graph(graph: Path, to: Path, card: ModelCard, layer: int) -> None:
     place = last if layer == -1 else NORMS_A_LAYER * layer
     if not 0 <= place <= last:
         raise ConfigError(
-            f"{card.name} has {last // NORMS_A_LAYER} layers that it can be cut after, and {layer} is asked for; "
-            "trained arms need a model of the BERT family, such as the bundled one"
+            f"{card.name} has {last // NORMS_A_LAYER} layers, so it cannot be cut after layer {layer}; "
+            "arms that train need a model of the BERT family, such as plait-gte-small"
         )
     del model.graph.output[:]
     states = onnx.helper.make_tensor_value_info(norms[place], onnx.TensorProto.FLOAT, ["n", "length", None])

@@ -75,7 +75,7 @@ def overview(results: Sequence[Result]) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many claims there are of each verdict, when and on what they were run."""
+    """The number of claims by verdict, and when and on which machine they were run."""
     counts = {verdict: sum(result["verdict"] == verdict for result in results) for verdict in VERDICTS}
     named = {verdict: verdict if n == 1 else verdict.replace("holds", "hold") for verdict, n in counts.items()}
     counted = ", ".join(f"{n} {named[verdict]}" for verdict, n in counts.items())
@@ -93,10 +93,10 @@ def summary(results: Sequence[Result]) -> str:
 
 def how_to_read() -> str:
     return (
-        "These are miniatures: small sets, cut to what a small machine can encode, and a small encoder that none of "
-        "the papers used. A claim that holds here shows that the mechanism works in this code; one that is not seen "
-        "here may well hold at the paper's size. Each claim says what differs. Intervals are 95%, by bootstrap over "
-        "queries (and seeds, where training is judged)."
+        "These are small experiments: parts of data sets that a small machine can encode, and a small encoder that "
+        "none of the papers used. A claim that holds here shows that the mechanism works in this code; a claim that "
+        "is not seen here may hold at the paper's size. Each claim says what differs. Intervals are 95%, by bootstrap "
+        "over queries (and seeds, where training is judged)."
     )
 
 
@@ -144,7 +144,7 @@ def ran(result: Result) -> str:
 
 
 def check_cells(check: dict[str, Any]) -> list[str]:
-    """What, value, interval, bar, verdict."""
+    """Cells: check, value, interval, bar, verdict."""
     unit = check["unit"]
     interval = f"{shown(check['low'], unit)} to {shown(check['high'], unit)}" if check["n"] else "counted"
     bar = f"above {shown(check['bar'], unit)}"
@@ -154,7 +154,7 @@ def check_cells(check: dict[str, Any]) -> list[str]:
 
 
 def anchor(result: Result) -> str:
-    """The anchor that a heading of `section` has on GitHub."""
+    """GitHub's anchor of the heading of `section`."""
     return f"{result['id']}: {result['verdict']}".lower().replace(":", "").replace(" ", "-")
 
 
@@ -194,7 +194,7 @@ def _draw(file: Path, figure: dict[str, Any]) -> None:
             if image.info.get("figure") == figure_hash:
                 return
     drawn = render(figure, "png", metadata={"Software": None})
-    # A palette of 64 colours: a third of the bytes, and no difference to see in a plot.
+    # A palette of 64 colours takes a third of the bytes and looks the same.
     with Image.open(io.BytesIO(drawn)) as image:
         info = PngInfo()
         info.add_text("figure", figure_hash)

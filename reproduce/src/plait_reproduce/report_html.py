@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: styles and plots are in it. Reads on a screen and on paper."""
+"""The report as one HTML page with its styles and plots inside, for screen and paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait_reproduce.report import check_cells, how_to_read, ran, render, summar
 from plait_reproduce.results import Result
 from plait_reproduce.verdict import CONTRADICTED, HOLDS, NOT_SEEN, RULE, WEAKLY
 
-# A sign beside every verdict: colour alone says nothing in grey print or to the colour-blind.
+# A sign beside every verdict: colour alone fails in grey print and with colour blindness.
 SIGNS = {HOLDS: "●", WEAKLY: "◐", NOT_SEEN: "○", CONTRADICTED: "✕"}
 CLASSES = {HOLDS: "holds", WEAKLY: "weakly", NOT_SEEN: "unseen", CONTRADICTED: "against"}
 
@@ -123,7 +123,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _align(cell: str, tag: str) -> str:
-    """Numbers, and intervals of them, stand at the right and are not broken."""
+    """Right-aligns numbers and intervals, and keeps them on one line."""
     number = r"[-+]?[\d,.]+(%|x| [kMG]?B)?"
     return ' class="n"' if tag == "td" and re.fullmatch(f"{number}( to {number})?", cell) else ""
 
@@ -137,12 +137,12 @@ def text(value: str) -> str:
 
 
 def marked(value: str) -> str:
-    """Text in which *stars* are emphasis."""
+    """Escapes text and turns *stars* into emphasis."""
     return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", text(value))
 
 
 def inline_svg(figure: dict[str, Any], prefix: str) -> str:
-    """The figure as SVG inside a page: without the head of a file, and with ids that no other figure has."""
+    """The figure as SVG for a page: without the file header, and with ids that no other figure has."""
     svg = render(figure, "svg", metadata={"Date": None}).decode()
     body = svg[svg.index("<svg") : svg.rindex("</svg>") + len("</svg>")]
     body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)

@@ -1,4 +1,4 @@
-"""Results as JSON: one file for each claim, with all that the report says about it."""
+"""Results as JSON, one file for each claim, with everything that the report says about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = dict[str, Any]
 def result_of(
     experiment: Experiment, judgement: Judgement, *, tier: str, seconds: Mapping[str, float], model: str
 ) -> Result:
-    """All that the report needs of one claim."""
+    """Everything that the report needs of one claim."""
     return {
         "format": FORMAT,
         "id": experiment.id,
@@ -54,7 +54,7 @@ def result_of(
 
 
 def machine() -> str:
-    """The kind of machine: processor, cores and instruction set."""
+    """Processor, cores, instruction set and system."""
     kind = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -73,22 +73,22 @@ def write_result(folder: Path, result: Result) -> Path:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """The results of a report's folder, by family and number; InputError if one cannot be understood."""
+    """The results of a folder, by family and number; InputError if one is not readable."""
     results = []
     for file in sorted((folder / RESULTS).glob("*.json")):
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
             known = result["format"] == FORMAT and result["verdict"] in VERDICTS and result["family"] in FAMILIES
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{file} is no result of a reproduction ({error!r}); run the claim again") from error
+            raise InputError(f"{file} is not a result of plait reproduce ({error!r}); run the claim again") from error
         if not known:
-            raise InputError(f"{file} is of another format than this plait writes; run the claim again")
+            raise InputError(f"{file} has another format than this version writes; run the claim again")
         results.append(result)
     families = list(FAMILIES)
     return sorted(results, key=lambda result: (families.index(result["family"]), claim_order(result["id"])))
 
 
 def claim_order(id: str) -> tuple[str, int, str]:
-    """C3 before C10; M3c after M3."""
+    """Sorts C3 before C10, and M3c after M3."""
     digits = "".join(char for char in id if char.isdigit())
     return id[:1], int(digits or 0), id

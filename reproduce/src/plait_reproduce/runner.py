@@ -1,4 +1,4 @@
-"""Running experiments: arms that are not finished, then the judgement, then the result, one claim after the other."""
+"""Runs experiments claim by claim: unfinished arms, then the judgement, then the result. Finished arms are saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait_reproduce.experiment import Arm, Experiment, Outcome
 from plait_reproduce.results import Result, result_of, write_result
 from plait_reproduce.workbench import Say, Workbench
 
-PACKAGES = {"": (), "train": ("torch", "onnx")}  # of an extra: what must be there for arms that need it
+PACKAGES = {"": (), "train": ("torch", "onnx")}  # the packages of each extra
 
 
 def lacking(experiment: Experiment) -> str:
@@ -28,12 +28,12 @@ def lacking(experiment: Experiment) -> str:
 def run_experiment(
     experiment: Experiment, workbench: Workbench, *, to: Path | None = None, fresh: bool = False, say: Say = print
 ) -> Result:
-    """Runs what is not finished of a claim and judges it; with `to`, writes its result there."""
+    """Runs the unfinished arms of a claim and judges it; with `to`, writes the result."""
     if workbench.tier not in experiment.tiers:
         raise ConfigError(f"{experiment.id} has no {workbench.tier} tier; it has {', '.join(experiment.tiers)}")
     if reason := lacking(experiment):
         raise ConfigError(f"{experiment.id} cannot be run: {reason}")
-    kept = KeptArms(workbench.work / "arms")
+    kept = ArmCache(workbench.work / "arms")
     outcomes, seconds = {}, {}
     arms = experiment.arms(workbench.tier)
     for number, arm in enumerate(arms, 1):
@@ -57,8 +57,8 @@ def run_experiment(
 def run_all(
     experiments: Sequence[Experiment], workbench: Workbench, *, to: Path, fresh: bool = False, say: Say = print
 ) -> list[Result]:
-    """Every claim that has this tier and that can be run here; of others it says why not. Results are written as they
-    come, so that a stop loses one claim at most."""
+    """Runs every claim that has this tier and whose packages are installed; says why another is skipped. Each result is
+    written at once, so a stop loses one claim at most."""
     results = []
     for experiment in experiments:
         if workbench.tier not in experiment.tiers:
@@ -70,8 +70,8 @@ def run_all(
     return results
 
 
-class KeptArms:
-    """A folder of outcomes."""
+class ArmCache:
+    """A folder of saved outcomes."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -83,7 +83,7 @@ class KeptArms:
         return _read(self.file(arm, workbench)) is not None
 
     def outcome(self, arm: Arm, workbench: Workbench, *, fresh: bool = False) -> tuple[Outcome, float]:
-        """The arm's outcome, run if it is not known, and the seconds that running it took, now or then."""
+        """The outcome of an arm, run unless it is saved, and the seconds that running took."""
         file = self.file(arm, workbench)
         found = None if fresh else _read(file)
         if found is not None:
@@ -96,7 +96,7 @@ class KeptArms:
             "seconds": seconds,
             "outcome": {"each": outcome.each, "facts": outcome.facts, "series": outcome.series},
         }
-        # Written beside and moved: a file is whole, or it is not there and the arm is run again.
+        # Written to a draft and renamed: a file is complete, or missing and the arm is run again.
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_suffix(f".{os.getpid()}.draft")
         draft.write_text(json.dumps(kept), encoding="utf-8")
@@ -105,7 +105,7 @@ class KeptArms:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """What a file holds; None if it is not there, or is no outcome."""
+    """A saved outcome; None if the file is missing or damaged."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         return found if found.keys() >= {"outcome", "seconds"} else None

@@ -1,4 +1,8 @@
-"""Verdicts by rule. A check is a number with an interval and the bar that the claim sets; nobody decides by eye."""
+"""Estimates with intervals, and verdicts by rule.
+
+An estimate is a mean, a paired difference or a ratio over queries (and seeds, where training is judged) with a 95%
+bootstrap interval; the same numbers give the same interval. A check compares an estimate with the bar of a claim.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +33,12 @@ RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One number of a claim. Larger is always what the claim says: turn the sign where it says smaller."""
+    """One number of a claim. Larger supports the claim: change the sign where the claim says smaller."""
 
     what: str
     estimate: Estimate
     bar: float = 0.0
-    weak: float | None = None  # the claim is half true above this
+    weak: float | None = None  # above this the claim holds weakly
     wrong: float | None = None  # the claim is wrong below this; the bar, if None
     unit: str = ""  # "points" shows hundredths, "x" a factor, "%" a share
 
@@ -67,7 +71,7 @@ def overall(checks: Sequence[Check]) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A number as the report has it."""
+    """A number as the report prints it."""
     if unit == "points":
         return f"{100 * value:+.1f}"
     if unit == "%":
@@ -77,15 +81,14 @@ def shown(value: float, unit: str) -> str:
     return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"
 
 
-Each = Mapping[str, float]  # by query, or by whatever else was drawn at random
+Each = Mapping[str, float]  # by query, or by another random unit
 
 N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and where it would lie for other queries of the same kind; counted numbers have no interval of their
-    own, and n is 0."""
+    """A number and its interval over other queries of the same kind. A counted number has no interval: n is 0."""
 
     value: float
     low: float
@@ -102,17 +105,17 @@ def mean(each: Each) -> Estimate:
 
 
 def difference(arm: Each, base: Each) -> Estimate:
-    """The mean of `arm` minus that of `base`, over the queries they share; these must be all."""
+    """The mean of `arm` minus that of `base`; both must have the same queries."""
     return _mean(_paired(arm, base))
 
 
 def pooled_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
-    """The same over several sets, each of which counts as much as it has queries."""
+    """The same over several sets, each weighted by its number of queries."""
     return _mean(np.concatenate([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)]))
 
 
 def ratio(arm: Each, base: Each) -> Estimate:
-    """The sum of `arm` over that of `base`; the interval is over queries, resampled together."""
+    """The sum of `arm` over that of `base`, with an interval over queries."""
     above, below = _values(arm, base)
     random = np.random.default_rng(0)
     drawn = random.integers(0, len(above), (N_RESAMPLES, len(above)))
@@ -122,8 +125,7 @@ def ratio(arm: Each, base: Each) -> Estimate:
 
 
 def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
-    """The difference of two trainings, each a sequence of runs with one seed after the other. Seeds and queries are
-    both drawn anew, so the interval is as wide as few seeds make it."""
+    """The difference of two trainings with one run per seed each. Both seeds and queries are resampled."""
     if len(arms) != len(bases) or not arms:
         raise InputError(f"{len(arms)} runs are compared with {len(bases)}; give as many seeds of both, one at least")
     moved = np.stack([_paired(arm, base) for arm, base in zip(arms, bases, strict=True)])  # (seeds, queries)
@@ -139,7 +141,7 @@ def seeds_difference(arms: Sequence[Each], bases: Sequence[Each]) -> Estimate:
 
 def _mean(values: NDArray[np.float64]) -> Estimate:
     if not len(values):
-        raise InputError("there is nothing to take a mean of: no query was measured")
+        raise InputError("no query was measured, so there is no mean")
     (low, high), *_ = bootstrap_intervals(values[:, None], n_resamples=N_RESAMPLES)
     return Estimate(float(values.mean()), float(low), float(high), len(values))
 

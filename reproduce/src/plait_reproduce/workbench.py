@@ -1,4 +1,4 @@
-"""`Workbench`: what arms share. It gives sets as vectors, exhaustive scores and BM25 runs, each made once and kept."""
+"""`Workbench`: data sets as embeddings, exhaustive scores and BM25 runs, each computed once and saved."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from plait_reproduce.encoded_set import EncodedSet
 if TYPE_CHECKING:
     from plait.encode.onnx import OnnxEncoder
 
-PART = 50  # texts that are encoded and kept at a time: what a stop can lose
+PART = 50  # texts encoded and saved at a time: what a stop can lose
 BM25_DEPTH = 200
 
 Say = Callable[[str], None]
-# Whose states no training of plait's has touched: a claim about training or about plain MaxSim is to start from there.
+# A model that plait did not train further: claims about training and about plain MaxSim start from its states.
 MODEL = "plait-gte-small"
 
 
 class Workbench:
-    """Everything below one folder of data and one of work. Arms may run in any order: what one of them makes, the next
-    finds on disk."""
+    """Shared by all arms: one folder of data and one of saved work. Arms may run in any order."""
 
     def __init__(
         self,
@@ -50,9 +49,9 @@ class Workbench:
         say: Say = lambda _line: None,
     ) -> None:
         if tier not in TIERS:
-            raise ConfigError(f"there is no tier {tier!r}; choose one of {', '.join(TIERS)}")
+            raise ConfigError(f"unknown tier {tier!r}; choose one of {', '.join(TIERS)}")
         self.data, self.work, self.tier, self.n_threads, self.say = Path(data), Path(work), tier, n_threads, say
-        self.arrays = KeptArrays(self.work / "arrays")
+        self.arrays = ArrayCache(self.work / "arrays")
         self.model, self._sets = MODEL if model is None else model, sets
         self._texts: dict[str, CutSet] = {}
         self._encoded: dict[tuple[str, Expansion | None], EncodedSet] = {}
@@ -68,23 +67,23 @@ class Workbench:
         return named(name, self._sets)
 
     def texts(self, name: str) -> CutSet:
-        """The texts of a set, as the tier cuts it."""
+        """The texts of a set, reduced for the tier."""
         if name not in self._texts:
             self._texts[name] = load_cut(name, self.cut(name), self.data, self.tier)
         return self._texts[name]
 
     def encoder(self, *, length: int | None = None, expansion: Expansion | None = None) -> OnnxEncoder:
-        """The model, reading documents up to `length` tokens and filling queries up as `expansion` says."""
+        """The model, reading documents up to `length` tokens, with queries filled as `expansion` says."""
         if (length, expansion) not in self._encoders:
             self._encoders[length, expansion] = _encoder(self.model, length, expansion, self.n_threads)
         return self._encoders[length, expansion]
 
     def key(self, name: str) -> str:
-        """Names a set's texts and how the model reads them: part of the key of every arm that uses it."""
+        """Identifies a set's texts and how the model reads them; part of the key of every arm that uses the set."""
         return f"{self.texts(name).key}/{self.encoder(length=self.cut(name).length).fingerprint}"
 
     def encoded(self, name: str, *, expansion: Expansion | None = None) -> EncodedSet:
-        """The vectors of a set. `expansion` changes queries alone."""
+        """The embeddings of a set. `expansion` changes only the queries."""
         if (name, expansion) not in self._encoded:
             self._encoded[name, expansion] = self._encode(name, expansion)
         return self._encoded[name, expansion]
@@ -103,7 +102,7 @@ class Workbench:
         return self.arrays.get("maxsim", {"set": encoded.key}, make)["scores"]
 
     def bm25(self, name: str) -> Run:
-        """plait's own BM25 over the whole texts of a set."""
+        """plait's BM25 over the whole texts of a set."""
         texts = self.texts(name)
 
         def make() -> Arrays:
@@ -149,7 +148,7 @@ class Workbench:
 
 
 def _short(key: Mapping[str, object]) -> str:
-    """The key's hash: texts themselves are not written beside the arrays."""
+    """A hash of the key, so that texts are not written beside the arrays."""
     from plait.evaluate.run_cache import hash_of
 
     return hash_of(key)
@@ -173,7 +172,7 @@ def _encoder(
 
 
 def as_arrays(embeddings: Embeddings) -> Arrays:
-    """Embeddings as named arrays, rows in float16."""
+    """Embeddings as named arrays, multi vectors in float16."""
     arrays: Arrays = {}
     if embeddings.dense is not None:
         arrays["dense"] = embeddings.dense.astype(np.float16)
@@ -195,7 +194,7 @@ def from_arrays(arrays: Arrays) -> Embeddings:
 
 
 def joined(parts: Sequence[Embeddings]) -> Embeddings:
-    """One batch of several that have the same strands."""
+    """One batch from several with the same kinds of embeddings."""
     dense = [part.dense for part in parts if part.dense is not None]
     multi = [part.multi for part in parts if part.multi is not None]
     sparse = [part.sparse for part in parts if part.sparse is not None]
@@ -217,7 +216,7 @@ def _end_to_end(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _bm25(texts: CutSet, depth: int) -> Arrays:
-    """An index of words needs some vectors: one number for each document, that nothing looks at."""
+    """BM25 through an index; its dense vectors are constants that nothing reads."""
     from plait.encode.protocol import EmbeddingSpec
     from plait.index import open_index
 
@@ -239,14 +238,14 @@ def _bm25(texts: CutSet, depth: int) -> Arrays:
 Arrays = dict[str, NDArray[Any]]
 
 
-class KeptArrays:
-    """A folder of named arrays."""
+class ArrayCache:
+    """Costly arrays, saved by the key that decides them. A file is complete or missing."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def get(self, kind: str, key: Mapping[str, object], make: Callable[[], Arrays]) -> Arrays:
-        """The arrays that `make` gives; made once for a kind and a key, which must hold all that decides them."""
+        """The arrays of `make`, computed once for a kind and a key, which must hold everything that decides them."""
         file = self.folder / kind / f"{hash_of(dict(key))}.npz"
         if file.exists():
             with np.load(file, allow_pickle=False) as found:

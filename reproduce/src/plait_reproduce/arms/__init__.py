@@ -1,1 +1,1 @@
-"""Pieces of work that arms of several claims share."""
+"""The work of arms, shared by the claims."""

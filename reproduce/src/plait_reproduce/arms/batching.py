@@ -1,4 +1,4 @@
-"""Batches of random and of like length: how much of them is padding, and what that costs."""
+"""Batches of random and of similar lengths: padding and its cost. And split batches: gradient and memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from plait.errors import ConfigError
 from plait_reproduce.experiment import Outcome, Settings
 from plait_reproduce.workbench import Workbench
 
-WHOLE = 1 << 30  # tokens of a batch: never cut by them
+WHOLE = 1 << 30  # no limit on the tokens of a batch
 
 
 def padding(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: sets whose documents are mixed, n_texts, and the size of a batch. `each` has padded over real tokens of
-    each batch; facts are processor seconds of encoding all of them, in either order, one batch of each in turn."""
+    """Settings: sets whose documents are mixed, n_texts, batch size. `each` has padded over real tokens of each batch;
+    facts are CPU seconds of encoding all texts in either order, batch by batch in turn."""
     encoder = workbench.encoder(length=settings["length"])
     texts = [
         with_title(document.title, document.text)
@@ -52,7 +52,8 @@ def padding(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def split_batches(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: n_texts, length, parts. Facts as `plait_reproduce.training.split_batches` has them."""
+    """Runs `plait_reproduce.training.split_batches` in a new process, because peak memory never falls within a process.
+    Settings: n_texts, length, parts."""
     del workbench
     code = (
         "import json, sys; from plait_reproduce.training.split_batches import gradient_and_memory; "
@@ -62,6 +63,6 @@ def split_batches(workbench: Workbench, settings: Settings) -> Outcome:
         [sys.executable, "-c", code, json.dumps(dict(settings))], capture_output=True, text=True, check=False
     )
     if answer.returncode:
-        last = answer.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        last = answer.stderr.strip().splitlines()[-1:] or ["no message"]
         raise ConfigError(f"split batches could not be measured ({last[0]}); is 'plait[train]' installed?")
     return Outcome(facts=json.loads(answer.stdout))

@@ -1,4 +1,5 @@
-"""A set's multi vectors under plait's codec, made once for each number of bits and kept."""
+"""A set's multi vectors under plait's codec, encoded once for each number of bits; and ColBERTv2's codec as the paper
+has it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from plait_reproduce.workbench import Arrays, Workbench
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """Items that methods search, and what they weigh."""
+    """Coded items for the search methods, and their size."""
 
     items: CodedItems
     bytes_of_codes: int  # codes, cells, lengths and factors of all rows
@@ -33,7 +34,7 @@ class Coded:
 
 
 def coded_rows(workbench: Workbench, rows: MultiVectors, key: str, *, bits: int, n_cells: int | None = None) -> Coded:
-    """The rows under a codec of `bits`; `key` names the rows."""
+    """The rows under a codec of `bits`; `key` identifies the rows."""
     cells = n_cells or cells_for(len(rows.values))
 
     def make() -> Arrays:
@@ -75,14 +76,14 @@ def _made(rows: MultiVectors, bits: int, n_cells: int, n_threads: int) -> Arrays
     }
 
 
-HELD_OUT = 20  # one row in so many sets the buckets
+HELD_OUT = 20  # one row in HELD_OUT sets the buckets
 
 
 def decoded_as_in_paper(
     rows: NDArray[np.float32], centroids: NDArray[np.float32], cells: NDArray[np.integer], bits: int
 ) -> NDArray[np.float32]:
-    """The rows (n, dim) after coding: their centroid, and for each dimension the weight of its bucket. Buckets are
-    quantiles of all residuals together, one table for all dimensions; rows are brought back to length one."""
+    """The rows (n, dim) after coding and decoding: their centroid plus the weight of the bucket of each dimension. One
+    table of buckets, from quantiles of all residuals, serves all dimensions; rows are normalised again."""
     nearest = (centroids / np.maximum(np.linalg.norm(centroids, axis=1, keepdims=True), 1e-9))[cells]
     residuals = rows - nearest
     n_buckets = 1 << bits
@@ -93,7 +94,7 @@ def decoded_as_in_paper(
 
 
 def binarised(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The signs of the rows alone, at length one: a bit a dimension and no centroid."""
+    """Only the signs of the rows, normalised: one bit per dimension and no centroid."""
     return _unit(np.where(rows > 0, np.float32(1), np.float32(-1)))
 
 

@@ -1,4 +1,4 @@
-"""Arms that train a small cross-encoder and look at its score matrix. torch is imported when one runs."""
+"""Arms that train a small cross-encoder and examine its score matrix. They import torch when they run."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from plait_reproduce.workbench import Arrays, Workbench
 
 SETS = ("squad-train", "squad-test")
 TEST = "squad-test"
-N_DOCUMENTS = 600  # of the matrix
-N_ANCHORS, N_DEV = 100, 40  # queries; the others are tested
-DEPTH = 30  # of BM25's passages, which are reranked
+N_DOCUMENTS = 600  # columns of the matrix
+N_ANCHORS, N_DEV = 100, 40  # queries; the others are test queries
+DEPTH = 30  # passages of BM25 that are reranked
 K, BUDGET = 10, 100
-HISTOGRAM, N_SHOWN = 48, 100  # bins, and singular values, of the plots
+HISTOGRAM, N_SHOWN = 48, 100  # bins and singular values of the plots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """What a cross-encoder gives every pair of all test questions with some of the documents."""
+    """The scores of a cross-encoder for all test questions with a sample of the documents."""
 
     scores: NDArray[np.float32]  # (questions, documents)
-    questions: list[str]  # in the order of a hash: anchors, dev, and those that are tested
-    documents: list[int]  # numbers of the set's documents
+    questions: list[str]  # in hash order: anchors, dev, test
+    documents: list[int]  # document numbers of the set
 
     @property
     def tested(self) -> list[str]:
@@ -42,8 +42,8 @@ class Matrix:
 
 
 def heads(workbench: Workbench, settings: Settings) -> Outcome:
-    """RR@10 of BM25's best by the cross-encoder, recall of ANNCUR on its scores, and the shape of their matrix.
-    Settings: head, seed."""
+    """RR@10 of BM25's best passages reranked by the cross-encoder, recall of ANNCUR on its scores, and the shape of its
+    matrix. Settings: head, seed."""
     from plait_reproduce.training.cross_encoder import LAYER, trained_pairs
     from plait_reproduce.training.questions import states_of
 
@@ -76,7 +76,8 @@ def heads(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
-    """The same three as `cur.at_equal_calls`, on a cross-encoder's scores. Settings: head, seed, budget, k."""
+    """ANNCUR, the dense encoder and BM25 as in `cur.at_equal_calls`, on a cross-encoder's scores. Settings: head, seed,
+    budget, k."""
     own, k, budget = matrix_of(workbench, settings), settings["k"], settings["budget"]
     encoded, run = workbench.encoded(TEST), workbench.bm25(TEST)
     assert encoded.queries.dense is not None
@@ -97,7 +98,7 @@ def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def matrix_of(workbench: Workbench, settings: Settings) -> Matrix:
-    """Scores of a head and a seed; kept."""
+    """The matrix of a head and a seed; saved."""
     from plait_reproduce.training.cross_encoder import LAYER, key_of, trained_pairs
     from plait_reproduce.training.questions import states_of
 
@@ -119,7 +120,7 @@ def matrix_of(workbench: Workbench, settings: Settings) -> Matrix:
 
 
 def _anncur(own: Matrix, *, k: int, budget: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Recall for each question that is tested; split and cut are chosen on dev."""
+    """Recall for each tested question; split and cut are chosen on dev."""
     matrix = ScoreMatrix(own.scores[:N_ANCHORS])
     anchors = random_anchors(len(own.documents), min(budget, len(own.documents)), seed=0)
     choice = tune_anncur(matrix, anchors, own.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)

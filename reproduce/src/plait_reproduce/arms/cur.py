@@ -1,7 +1,7 @@
-"""Nearest neighbours of an expensive scorer with few calls of it, on one score matrix: queries by entities.
+"""Search with an expensive scorer and few calls of it, on one score matrix: queries by entities.
 
-The scorer is exact MaxSim, which stands in for a cross-encoder: it is known for all pairs, so recall is exact. Queries
-are split once into anchors, dev and test.
+The scorer is exact MaxSim in place of a cross-encoder: all scores are known, so recall is exact. Queries are split once
+into anchors, dev and test.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from plait_reproduce.workbench import Workbench
 SET = "entities"
 N_DEV, N_TEST = 60, 150
 
-Search = Callable[[int, Calls, int], TopItems]  # a query of the matrix, its calls, k
+Search = Callable[[int, Calls, int], TopItems]  # query number, calls, k
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bench:
-    """A score matrix with what retrieves first; queries are row numbers."""
+    """A score matrix and first-stage retrievers; queries are row numbers."""
 
     scores: NDArray[np.float32]  # (queries, items)
     dense_queries: NDArray[np.float32]
     dense_items: NDArray[np.float32]
-    words: list[Items]  # BM25's items for each query, best first, then the others
+    words: list[Items]  # items of each query: BM25's, best first, then the others
     anchors: list[int]  # queries that may be used for indexing
     dev: list[int]
     test: list[int]
@@ -98,7 +98,7 @@ def rerank(own: Bench, order: Callable[[int], Items]) -> Search:
 
 
 def adacur(own: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str = "random") -> Search:
-    """Rounds over the columns of R, beginning at random items or at the dense encoder's."""
+    """Rounds over the columns of R, from random items or from the dense encoder's."""
     vectors = np.ascontiguousarray(own.matrix(n_queries).values.T)
     method = AdaptiveCur(vectors, AdaptiveCurConfig(n_rounds=n_rounds, rcond=cut))
     start = random_anchors(own.n_items, own.n_items, seed=0)
@@ -106,13 +106,13 @@ def adacur(own: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str 
 
 
 def axn(own: Bench, *, n_rounds: int, mix: float, cut: float = 1e-2) -> Search:
-    """Rounds over the dense vectors themselves, beginning with the dense encoder's candidates."""
+    """Rounds over the dense vectors, from the dense encoder's candidates."""
     method = AdaptiveCur(own.dense_items, AdaptiveCurConfig(n_rounds=n_rounds, mix=mix, rcond=cut), scale=None)
     return lambda query, calls, k: method.search(calls, k, first=own.dense_order(query), query=own.dense_queries[query])
 
 
 def best_on_dev(own: Bench, searches: Mapping[float, Search], *, budget: int, k: int) -> float:
-    """The setting with the best mean recall on dev; of equals the first."""
+    """The setting with the best mean recall on dev; the first of equals."""
     means = {
         value: float(np.mean(list(own.recalls(search, budget=budget, k=k, queries=own.dev).values())))
         for value, search in searches.items()
@@ -121,7 +121,7 @@ def best_on_dev(own: Bench, searches: Mapping[float, Search], *, budget: int, k:
 
 
 def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
-    """DE, BM25 and ANNCUR. Settings: n_queries, budget, k."""
+    """The dense encoder, BM25 and ANNCUR. Settings: n_queries, budget, k."""
     own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
     search, chosen = anncur(own, n_queries=settings["n_queries"], **spent)
     each = {"anncur": own.recalls(search, **spent)}
@@ -161,7 +161,7 @@ def in_rounds(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def on_dense(workbench: Workbench, settings: Settings) -> Outcome:
-    """AXN beside retrieve-and-rerank. Settings: budget, k, n_rounds; lambda is chosen on dev."""
+    """AXN against retrieve-and-rerank. Settings: budget, k, n_rounds; lambda is chosen on dev."""
     own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
     searches = {mix: axn(own, n_rounds=settings["n_rounds"], mix=mix) for mix in (0.0, 0.5, 0.8)}
     mix = best_on_dev(own, searches, **spent)

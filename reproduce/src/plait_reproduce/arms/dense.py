@@ -1,6 +1,7 @@
-"""Long documents as one vector, by a model that learned on short ones: the first token's, the mean of first tokens that
-are put in at every so many tokens (MCLS), the mean of all tokens, and the best of short passages. torch is imported
-when an arm runs."""
+"""Arms that train a dense model. Long documents as one vector, by a model trained on short ones: the first token, the
+mean of first tokens repeated at a stride (MCLS), the mean of all tokens, and the best of short passages. And a small
+encoder with and without pre-training. They import torch when they run.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from plait_reproduce.workbench import Workbench
 
 TRAIN, LONG = "squad-train", "boolq-long"
 SETS = (TRAIN, LONG)
-STRIDES = (64, 128)  # tokens between one [CLS] and the next
-PASSAGE = 128  # tokens of a passage
+STRIDES = (64, 128)  # tokens from one [CLS] to the next
+PASSAGE = 128  # tokens per passage
 
 Vectors = NDArray[np.float32]
 
@@ -82,11 +83,11 @@ def _learned_from(workbench: Workbench) -> tuple[Pooled, Pooled, NDArray[np.int6
 
 
 WAYS = ("none", "mlm", "retromae")
-STEPS = {"quick": (120, 100), "full": (2000, 500)}  # of pre-training, and of teaching
+STEPS = {"quick": (120, 100), "full": (2000, 500)}  # of pre-training and of training
 
 
 def dense(workbench: Workbench, settings: Settings) -> Outcome:
-    """The dense strand of a small encoder. Settings: way (one of WAYS), seed."""
+    """The dense vector of a small encoder, pre-trained in one of several ways. Settings: way (one of WAYS), seed."""
     from plait_reproduce.frozen_encoder import open_cut
     from plait_reproduce.training.pretraining import (
         Dense,

@@ -1,6 +1,6 @@
-"""The strands of one encoder side by side and woven: dense, lexical and multi, over documents.
+"""The kinds of embeddings of one encoder, alone and combined: dense, lexical and multi, by document.
 
-The lexical strand is the encoder's sparse one where it has one, else BM25 over the same texts.
+The lexical scores are those of the sparse vectors if the encoder has them, else BM25.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ MEASURES = ("nDCG@10", "R@10", "R@100")
 
 
 def modes(workbench: Workbench, settings: Settings) -> Outcome:
-    """Every strand alone and their weighted sums. Settings: set, and `weights`, name -> strand -> weight. Measures are
-    named `name/measure`; the fact `sparse` says whether the lexical strand is the encoder's own."""
+    """Every kind alone and weighted sums. Settings: set, and `weights`: name -> kind -> weight. Measures are named
+    `name/measure`; the fact `sparse` is 1 if the lexical scores are those of sparse vectors."""
     name = settings["set"]
-    scores = strand_scores(workbench, name)
+    scores = kind_scores(workbench, name)
     encoded = workbench.encoded(name)
-    woven = {own: weave(scores, weights) for own, weights in settings["weights"].items()}
+    combined = {own: weighted_sum(scores, weights) for own, weights in settings["weights"].items()}
     each = {}
-    for label, own in {**scores, **woven}.items():
+    for label, own in {**scores, **combined}.items():
         found = measured_scores(documents_of(encoded), own, MEASURES)
         each.update({f"{label}/{measure}": values for measure, values in found.items()})
     return Outcome(each, {"sparse": float(encoded.queries.sparse is not None)})
 
 
-def strand_scores(workbench: Workbench, name: str) -> dict[str, Scores]:
-    """Of each strand, by document: that of the best passage."""
+def kind_scores(workbench: Workbench, name: str) -> dict[str, Scores]:
+    """The scores of each kind by document: that of its best passage."""
     encoded = workbench.encoded(name)
     assert encoded.documents.dense is not None
     assert encoded.queries.dense is not None
@@ -47,13 +47,13 @@ def strand_scores(workbench: Workbench, name: str) -> dict[str, Scores]:
     return {"dense": _best(encoded, dense), "lexical": lexical, "multi": _best(encoded, multi)}
 
 
-def weave(scores: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:
-    """The weighted sum of scores that are brought to 0 to 1 for each query: so weights mean the same everywhere."""
+def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:
+    """The weighted sum of scores, each scaled to 0..1 per query so that weights are comparable."""
     return np.asarray(sum(weight * _even(scores[name]) for name, weight in weights.items()), np.float32)
 
 
 def sparse_scores(queries: SparseVectors, documents: SparseVectors) -> Scores:
-    """Inner products of weighted terms."""
+    """Inner products of sparse vectors."""
     n_terms = int(max(queries.terms.max(initial=0), documents.terms.max(initial=0))) + 1
     owners = np.repeat(np.arange(len(documents)), np.diff(documents.offsets))
     scores = np.zeros((len(queries), len(documents)), np.float32)
@@ -66,7 +66,7 @@ def sparse_scores(queries: SparseVectors, documents: SparseVectors) -> Scores:
 
 
 def documents_of(encoded: EncodedSet) -> EncodedSet:
-    """The set with one item a document, for scores that are by document already."""
+    """The set with one item per document, for scores by document."""
     return EncodedSet(
         encoded.texts, encoded.documents, encoded.queries, np.arange(len(encoded.document_ids)), encoded.key
     )

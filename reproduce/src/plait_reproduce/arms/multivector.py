@@ -1,4 +1,5 @@
-"""Arms that search multi vectors: exactly, by codes, and by the papers' methods, with what each counted."""
+"""Arms that search multi vectors: exactly, over codes, by the papers' methods, timed in turn, and with a fixed number
+of vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ METHODS: dict[str, Any] = {"exhaustive": Exhaustive, "plaid": Plaid, "xtr": Xtr,
 
 
 def exact(workbench: Workbench, settings: Settings) -> Outcome:
-    """MaxSim of every document with floats. Settings: set."""
+    """Exact MaxSim of every document. Settings: set."""
     encoded = workbench.encoded(settings["set"])
     rows = encoded.document_rows
     return Outcome(
@@ -43,7 +44,7 @@ def exact(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def by_paper_codec(workbench: Workbench, settings: Settings) -> Outcome:
-    """MaxSim of every document under ColBERTv2's own codec (`bits` 1, 2, 4), or its signs alone (`bits` 0)."""
+    """MaxSim of every document under ColBERTv2's codec (`bits` 1, 2, 4) or only signs (`bits` 0)."""
     encoded = workbench.encoded(settings["set"])
     floats, bits = np.asarray(encoded.document_rows.values, np.float32), settings["bits"]
     if bits:
@@ -60,8 +61,8 @@ def by_paper_codec(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def by_method(workbench: Workbench, settings: Settings) -> Outcome:
-    """A method on codes. Settings: set, bits, method, k, and `options` of the method. Besides the measures each query
-    has the share of the exhaustive best ten (`overlap@10`); facts are counts for each query."""
+    """A method on codes. Settings: set, bits, method, k, `options` of the method. Each query also has its share of the
+    exhaustive top ten (`overlap@10`); facts are counts per query."""
     encoded = workbench.encoded(settings["set"])
     coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=settings["bits"])
     method = METHODS[settings["method"]](**settings.get("options", {}))
@@ -72,7 +73,7 @@ def by_method(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def searched(encoded: EncodedSet, coded: Coded, method: Method, k: int) -> tuple[list[Ranked], dict[str, float]]:
-    """What the method finds for each query, and what it counts for each on average ("stage: count")."""
+    """The hits of the method for each query, and its counts per query ("stage: count")."""
     chosen = Chosen(coded.items)
     found: list[Ranked] = []
     counts: Counter[str] = Counter()
@@ -96,7 +97,7 @@ N_QUERIES = 100
 
 
 def methods_in_turn(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: set, and `methods`, name -> bits, method, k, options. Gives `name/seconds` for each query."""
+    """Settings: set, and `methods`: name -> bits, method, k, options. Gives `name/seconds` for each query."""
     encoded = workbench.encoded(settings["set"])
     tasks = {}
     for name, own in settings["methods"].items():
@@ -109,9 +110,10 @@ def methods_in_turn(workbench: Workbench, settings: Settings) -> Outcome:
 def in_turn(
     tasks: Mapping[str, Callable[[int], object]], queries: list[str], *, n_rounds: int = ROUNDS
 ) -> dict[str, dict[str, float]]:
-    """Every task with every query, given by number: `task/seconds` by query."""
+    """Times every task on every query in turn, so other load affects all tasks; CPU time of this thread, the least of
+    the rounds, as `task/seconds` by query."""
     least = {name: np.full(len(queries), np.inf) for name in tasks}
-    for task in tasks.values():  # what is made when first needed is nobody's time
+    for task in tasks.values():  # warm-up: lazily built structures are not timed
         task(0)
     for _ in range(n_rounds):
         for number in range(len(queries)):
@@ -126,12 +128,12 @@ def _search(encoded: EncodedSet, coded: Coded, chosen: Chosen, method: Method, k
     return method.search(MultiVectorQuery(encoded.query_rows(number), coded.items), k, chosen)
 
 
-CODE_BYTES = 4  # of a row beside its codes: cell, length and factor
+CODE_BYTES = 4  # per row besides its codes: cell, length and factor
 RERANKED = 100
 
 
 def pooled(workbench: Workbench, encoded: EncodedSet, fixed: int | None) -> tuple[MultiVectors, str]:
-    """The set's rows with `fixed` for every document, or as they are; and a key."""
+    """The set's rows pooled to `fixed` for every document, or unchanged; and a key."""
     if fixed is None:
         return encoded.document_rows, encoded.key
 
@@ -144,7 +146,7 @@ def pooled(workbench: Workbench, encoded: EncodedSet, fixed: int | None) -> tupl
 
 
 def sizes(workbench: Workbench, settings: Settings) -> Outcome:
-    """Bytes of the 2-bit codes of a set's documents, or of its queries (`side`), at each number of vectors."""
+    """Bytes of the 2-bit codes of the documents, or of the queries (`side`), for each number of vectors."""
     encoded = workbench.encoded(settings["set"])
     rows = encoded.document_rows if settings["side"] == "documents" else encoded.queries.multi
     assert rows is not None
@@ -155,7 +157,7 @@ def sizes(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def by_search(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: set, fixed (None: as they are), method (None: exact MaxSim of floats), options."""
+    """Settings: set, fixed (None: unpooled), method (None: exact MaxSim), options."""
     encoded = workbench.encoded(settings["set"])
     rows, key = pooled(workbench, encoded, settings["fixed"])
     if settings["method"] is None:
@@ -168,8 +170,8 @@ def by_search(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def reranked(workbench: Workbench, settings: Settings) -> Outcome:
-    """BM25's best hundred, as they are (`bm25/...`) and reranked by MaxSim over ragged and over fixed rows; `seconds`
-    are of reranking alone, in turn. Settings: set, fixed."""
+    """BM25's best hundred (`bm25/...`), reranked by MaxSim over ragged and over fixed rows; `seconds` are those of
+    reranking, in turn. Settings: set, fixed."""
     encoded = workbench.encoded(settings["set"])
     first = workbench.bm25(settings["set"])
     numbers = {id: number for number, id in enumerate(encoded.document_ids)}

@@ -1,4 +1,4 @@
-"""Arms that train a small tower over a frozen encoder and measure what came of it. torch is imported when one runs."""
+"""Arms that train a small tower over a frozen encoder and measure it. They import torch when they run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 SETS = ("squad-train", "squad-test", "climate-small")
 TEST, OTHER = "squad-test", "climate-small"
-DEV_SHARE = 3  # one in so many of the test set's queries chooses the rate, and is not measured
+DEV_SHARE = 3  # one test query in DEV_SHARE chooses the learning rate and is not measured
 SIZES = (3, 10, 30, 100, 1000)  # k'
-JUDGED = 3  # of some 40,000 rows: the share that 40,000 are of the 600 million of MS MARCO
+JUDGED = 3  # of some 40,000 rows: the same share as 40,000 of the 600 million of MS MARCO
 RANKS = (1, 3, 10, 30, 100)
 
 Each = dict[str, dict[str, float]]
@@ -33,8 +33,8 @@ Each = dict[str, dict[str, float]]
 
 def tokens(workbench: Workbench, settings: Settings) -> Outcome:
     """A tower of token rows under exact MaxSim (`full/...`) and under XTR's scoring (`filling@k'/...`). `gold@r` and
-    `same@r` are the shares of rows up to rank r that are the answer's, and that are the query row's own token.
-    Settings: recipe, seed."""
+    `same@r` are the shares of rows up to rank r that belong to the answer, and that are the same token. Settings:
+    recipe, seed."""
     tower, facts = chosen_tower(workbench, settings)
     encoded = encoded_by(workbench, tower, TEST, part="test")
     each = labelled(encoded, "full", exact(encoded))
@@ -59,8 +59,8 @@ def tokens(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def fixed(workbench: Workbench, settings: Settings) -> Outcome:
-    """A tower under exact MaxSim, on the set that it learned for (`here/...`) and on another (`there/...`). `pooled`
-    reduces the rows of documents after training. Settings: recipe, seed, pooled (way and number, or None)."""
+    """A tower under exact MaxSim, on the set it was trained for (`here/...`) and on another (`there/...`). `pooled`
+    reduces the document rows after training. Settings: recipe, seed, pooled (way and number, or None)."""
     tower, facts = chosen_tower(workbench, settings)
     each: Each = {}
     for label, name, part in (("here", TEST, "test"), ("there", OTHER, "all")):
@@ -75,8 +75,8 @@ def fixed(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def masked(workbench: Workbench, settings: Settings) -> Outcome:
-    """A tower under exact MaxSim, with queries as its recipe fills them (`own/...`) and with the same weights and the
-    query's tokens alone (`bare/...`). Settings: recipe, seed."""
+    """A tower under exact MaxSim, with queries filled as in its recipe (`own/...`), and with the query's tokens only
+    (`bare/...`). Settings: recipe, seed."""
     tower, facts = chosen_tower(workbench, settings)
     each: Each = {}
     for label, masks in (("own", settings["recipe"].get("masks", 0)), ("bare", 0)):
@@ -86,25 +86,25 @@ def masked(workbench: Workbench, settings: Settings) -> Outcome:
 
 
 def embeddings(workbench: Workbench, settings: Settings) -> Outcome:
-    """A tower of three strands, each by itself (`dense/...`). Settings: recipe, seed."""
+    """A tower with all three kinds of embeddings, each alone (`dense/...`). Settings: recipe, seed."""
     tower, facts = chosen_tower(workbench, settings)
     encoded = encoded_by(workbench, tower, TEST, part="test")
     each: Each = {}
-    for name, scores in _strands(workbench, tower, "test").items():
+    for name, scores in _kinds(workbench, tower, "test").items():
         each.update(labelled(encoded, name, ranked(scores)))
     return Outcome(each, facts)
 
 
-def _strands(workbench: Workbench, tower: Tower, part: str) -> dict[str, NDArray[np.float32]]:
+def _kinds(workbench: Workbench, tower: Tower, part: str) -> dict[str, NDArray[np.float32]]:
     from plait_reproduce.training.questions import states_of
-    from plait_reproduce.training.towers import strand_scores
+    from plait_reproduce.training.towers import kind_scores
 
     queries, documents = states_of(workbench, TEST)
-    return strand_scores(tower, queries.some(part_places(workbench.texts(TEST), part)), documents)
+    return kind_scores(tower, queries.some(part_places(workbench.texts(TEST), part)), documents)
 
 
 def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[str, float]]:
-    """The tower of a recipe and a seed, at the rate that dev queries choose with seed 0."""
+    """The tower of a recipe and a seed, with the learning rate that dev queries choose with seed 0."""
     from plait_reproduce.training.recipes import RATES, Recipe, trained
 
     recipe = Recipe(**settings["recipe"])
@@ -115,15 +115,15 @@ def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[
 
 
 def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
-    """nDCG@10 over dev queries, with seed 0, by the scoring that the recipe is meant for: retrieved tokens for XTR's
-    objective, the mean of all strands for M3's, else exact MaxSim; kept."""
+    """nDCG@10 over dev queries with seed 0, by the scoring of the recipe: retrieved tokens for XTR's loss, the mean of
+    all kinds for M3's, else exact MaxSim; saved."""
     from plait_reproduce.training.recipes import key_of, trained
 
     def make() -> dict[str, NDArray[Any]]:
         tower = trained(workbench, recipe, seed=0, lr=lr)
         encoded = encoded_by(workbench, tower, TEST, part="dev", masks=recipe.masks)
         if recipe.objective == "m3":
-            ways = [ranked(scores) for scores in _strands(workbench, tower, "dev").values()]
+            ways = [ranked(scores) for scores in _kinds(workbench, tower, "dev").values()]
         else:
             ways = [by_retrieved(encoded) if recipe.objective in ("xtr", "unmasked") else exact(encoded)]
         values = [value for found in ways for value in labelled(encoded, "dev", found)["dev/nDCG@10"].values()]
@@ -134,7 +134,7 @@ def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
 
 
 def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, masks: int = 0) -> EncodedSet:
-    """A set as a tower's rows, with the queries of a part: dev, test or all; filled up to `masks` tokens."""
+    """A set as a tower's rows, with the queries of a part (dev, test or all) filled to `masks` tokens."""
     from plait_reproduce.training.questions import states_of
 
     queries, documents = states_of(workbench, name, masks=masks)
@@ -153,13 +153,13 @@ def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, mask
 
 
 def part_places(texts: CutSet, part: str) -> list[int]:
-    """Which of a set's queries belong to a part."""
+    """The positions of the queries of a part."""
     dev = set(in_hash_order(texts.queries)[::DEV_SHARE])
     return [place for place, id in enumerate(texts.queries) if part == "all" or (id in dev) == (part == "dev")]
 
 
 def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
-    """The token of each row: of each query, and of all documents end to end."""
+    """The token of each row: per query, and of all documents joined."""
     from plait_reproduce.training.questions import states_of
 
     queries, documents = states_of(workbench, name)
@@ -168,13 +168,13 @@ def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArr
 
 
 def exact(encoded: EncodedSet) -> list[Ranked]:
-    """What exhaustive MaxSim finds for each query."""
+    """The ranking of exhaustive MaxSim for each query."""
     queries = range(len(encoded.query_ids))
     return ranked(np.stack([maxsim(encoded.query_rows(query), encoded.document_rows) for query in queries]))
 
 
 def by_retrieved(encoded: EncodedSet) -> list[Ranked]:
-    """What XTR's scoring finds for each query at the k' that is judged."""
+    """The ranking of XTR's scoring for each query at the judged k'."""
     rows, owners = np.asarray(encoded.document_rows.values, np.float32), owners_of(encoded.document_rows)
     return [
         nearest(encoded.query_rows(query), rows, owners, JUDGED).ranked(JUDGED, "last", DEPTH)
@@ -189,7 +189,7 @@ def ranked(scores: NDArray[np.float32]) -> list[Ranked]:
 
 
 def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
-    """At most so many rows of each document: means of equal segments, the first ones, or pooled by Ward's method."""
+    """At most `n_rows` rows per document: means of equal segments, the first rows, or Ward pooling."""
     if way == "ward":
         return pool(rows, Pooling(fixed=n_rows))
     items = []
@@ -203,22 +203,22 @@ def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
 
 
 def labelled(encoded: EncodedSet, label: str, found: list[Ranked]) -> Each:
-    """`label/measure` of each query."""
+    """Each query's measures as `label/measure`."""
     return {f"{label}/{name}": own for name, own in measured(encoded, encoded.run_of_found(found)).items()}
 
 
-# What stands for a similarity that was not retrieved: the last that was; a constant; or nothing, so that a document's
-# score is the mean of what was retrieved of it alone.
+# The value of a similarity that was not retrieved: the last retrieved one; a constant; or none, where a document's
+# score is the mean of its retrieved similarities.
 FILLINGS = ("last", "0", "0.2", "none")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """The best rows for each row of a query, best first."""
+    """The best document rows for each query row, best first."""
 
     similarities: NDArray[np.float32]  # (n_query, depth)
     rows: NDArray[np.int64]  # (n_query, depth) row numbers
-    owners: NDArray[np.int64]  # (n_query, depth) whose rows they are
+    owners: NDArray[np.int64]  # (n_query, depth) the document of each row
 
     def ranked(self, n_tokens: int, filling: str, k: int) -> Ranked:
         """The k best items by scores from each query row's first `n_tokens` rows."""
@@ -233,7 +233,7 @@ class Nearest:
 
 
 def nearest(query: NDArray[np.float32], rows: NDArray[np.float32], owners: NDArray[np.int64], depth: int) -> Nearest:
-    """The `depth` best of rows (rows, dim) for each row of a query."""
+    """The `depth` best of rows (rows, dim) for each query row."""
     similarities = query @ rows.T
     depth = min(depth, len(rows))
     places = np.argpartition(-similarities, depth - 1, axis=1)[:, :depth]

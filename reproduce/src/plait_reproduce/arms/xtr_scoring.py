@@ -1,5 +1,5 @@
-"""XTR's scoring with floats: each query row retrieves its best rows, and what it did not retrieve is filled in one of
-several ways. Written for comparing those ways; `plait.search.multivector.xtr` is the one that is fast."""
+"""XTR's scoring with floats: each query row retrieves its best rows, and missing similarities are filled in one of
+several ways. For comparing these ways; `plait.search.multivector.xtr` is the fast one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from plait_reproduce.encoded_set import DEPTH, Ranked, measured, shared
 from plait_reproduce.experiment import Outcome, Settings
 from plait_reproduce.workbench import Workbench
 
-# What stands for a similarity that was not retrieved: the last that was; a constant; the mean of all last ones; or
-# nothing, so that an item's score is the mean of what was retrieved of it alone.
+# The value of a similarity that was not retrieved: the last retrieved one; a constant; the mean of all last ones; or
+# none, where an item's score is the mean of its retrieved similarities.
 FILLINGS = ("last", "0", "0.2", "mean", "none")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """The nearest rows of each query row, best first, and the items they belong to."""
+    """The nearest rows of each query row, best first, and their items."""
 
     owners: NDArray[np.int64]  # (n_query, rows)
-    similarities: NDArray[np.float32]  # (n_query, rows), falling
+    similarities: NDArray[np.float32]  # (n_query, rows), descending
     n_items: int
 
     @classmethod
@@ -39,10 +39,10 @@ class Nearest:
         return cls(owners[places], found, int(owners[-1]) + 1)
 
     def best(self, n_tokens: int) -> NDArray[np.float32]:
-        """The best of the first `n_tokens` for each query row and item (n_query, items); nan where there is none."""
+        """The best of the first `n_tokens` for each query row and item (n_query, items); nan if there is none."""
         best = np.full((len(self.owners), self.n_items), np.nan, np.float32)
         for number, (owners, values) in enumerate(zip(self.owners, self.similarities, strict=True)):
-            # The last that is written stays: from the worst up, that is the best of an item.
+            # Written from worst to best, so the last value written for an item is its best.
             best[number, owners[:n_tokens][::-1]] = values[:n_tokens][::-1]
         return best
 
@@ -51,7 +51,7 @@ class Nearest:
 
 
 def filled(best: NDArray[np.float32], last: NDArray[np.float32], filling: str) -> NDArray[np.float32]:
-    """Scores (items,) from the best similarities (n_query, items); every item has at least one that was retrieved."""
+    """Scores (items,) from the best similarities (n_query, items); every item has at least one retrieved similarity."""
     if filling == "none":
         return np.asarray(np.nanmean(best, axis=0), np.float32)
     constants = {"last": last, "mean": np.full_like(last, last.mean())}
@@ -60,8 +60,8 @@ def filled(best: NDArray[np.float32], last: NDArray[np.float32], filling: str) -
 
 
 def by_tokens(workbench: Workbench, settings: Settings) -> Outcome:
-    """Settings: set, n_tokens (several k') and fillings. Measures are named `k'/filling/measure`, and `k'/overlap@10`
-    is the share of the best ten by MaxSim; facts `k'/items` and `k'/tokens` are means over queries."""
+    """Settings: set, n_tokens (several k') and fillings. Measures are named `k'/filling/measure`; `k'/overlap@10` is
+    the share of the exact top ten; facts `k'/items` and `k'/tokens` are means over queries."""
     encoded = workbench.encoded(settings["set"])
     rows = encoded.document_rows
     owners = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))

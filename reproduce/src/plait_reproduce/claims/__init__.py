@@ -1,4 +1,4 @@
-"""All experiments, by claim. A family is a module of `plait_reproduce.claims` with a tuple EXPERIMENTS."""
+"""All experiments, by claim. Each module here has a tuple EXPERIMENTS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULES = (
 
 
 def experiments() -> dict[str, Experiment]:
-    """By id, in the order of the families."""
+    """Experiments by id, in the order of the families."""
     found: dict[str, Experiment] = {}
     for module in MODULES:
         for experiment in import_module(f"plait_reproduce.claims.{module}").EXPERIMENTS:
@@ -26,7 +26,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def select(claims: Sequence[str]) -> list[Experiment]:
-    """The experiments of these claims, in any case of letters; all of them if none is named."""
+    """The experiments of these claims, case-insensitive; all if none is named."""
     known = experiments()
     if not claims:
         return list(known.values())
@@ -35,5 +35,5 @@ def select(claims: Sequence[str]) -> list[Experiment]:
         if claim.lower() not in by_name:
             near = get_close_matches(claim, known, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
-            raise ConfigError(f"there is no experiment {claim!r}; {hint}the claims are {', '.join(known)}")
+            raise ConfigError(f"unknown claim {claim!r}; {hint}the claims are {', '.join(known)}")
     return [by_name[claim.lower()] for claim in claims]

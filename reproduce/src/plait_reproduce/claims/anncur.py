@@ -1,4 +1,4 @@
-"""ANNCUR, ADACUR and AXN: the best by an expensive scorer, found with few calls of it."""
+"""ANNCUR, ADACUR and AXN: finding the best items of an expensive scorer with few calls of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETS = (cur.SET,)
 WAYS = {"dense": "dense + rerank", "bm25": "BM25 + rerank", "anncur": "ANNCUR"}
 N_ANCHORS = 200
 CROSS_PAIRS = ((1, 100), (10, 100), (50, 200))
-BUDGETS = (50, 100, 200, 500)  # of the curve at k = 10
+BUDGETS = (50, 100, 200, 500)  # points of the curve at k = 10
 PAIRS = ((1, 50), (1, 100), *((10, b) for b in BUDGETS), (50, 100), (50, 200), (100, 200), (100, 500))
 COUNTS = (25, 50, 100, 200)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
@@ -248,7 +248,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="A8", family="anncur",
-        claim="With random anchors the split of calls between anchors and reranking matters, and dev queries find it.",
+        claim="With random anchors the split of calls matters (anchors or reranking), and dev queries find a good one.",
         paper="10 to 90% of the budget; the authors report the best split on the test queries",
         sets=SETS, measure="recall at B = 200", expects="best near 20 to 50%; dev's choice within 4 points of the best",
         differs=STAND_IN, minutes=(2, 8), arms=_split_arms, judge=_judge_splits,

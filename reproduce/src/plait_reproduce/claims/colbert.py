@@ -1,4 +1,4 @@
-"""ColBERTv2 and PLAID: what codes lose, what they save, and how few rows need be looked at."""
+"""ColBERTv2: what codes lose and save, training with a teacher, and queries filled with [MASK]."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plait_reproduce.verdict import Check, Estimate
 SETS = ("scifact", "climate", "clapnq")
 MODEL = "The vectors are those of a small general encoder that was never trained for late interaction. "
 CUT = "Cuts of a few thousand passages, not 8.8 million: with few vectors a centroid, centroids do more of the work. "
-MARGIN = 0.01  # a loss below one point is no loss at this size
+MARGIN = 0.01  # a loss below one point counts as none at this size
 
 
 def _codec_arms(_tier: str) -> list[Arm]:
@@ -188,7 +188,7 @@ EXPERIMENTS = (
     Experiment(
         id="C3",
         family="colbert",
-        claim="Residual codes of 2 bits a dimension lose nothing, 1 bit loses little, and signs alone lose more.",
+        claim="Residual codes of 2 bits per dimension lose nothing, 1 bit loses little, and signs alone lose more.",
         paper="MRR@10 36.2 with floats, 36.2 at 2 bits, 35.5 at 1 bit, 34.8 with signs alone at 1 bit",
         sets=SETS,
         measure="nDCG@10 of exhaustive MaxSim over the codes, paired by query",
@@ -213,11 +213,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="C1", family="colbert", extra="train",
-        claim="Learning a teacher's scores over hard, retrieved lists beats triples with BM25's negatives.",
+        claim="Distilling a teacher's scores over retrieved lists beats triples with negatives of BM25.",
         paper="MRR@10 36.0 to 39.7, R@50 82.9 to 86.8, R@1k 96.8 to 98.4",
         sets=TRAINED_SETS, measure="nDCG@10 and R@100 of exact MaxSim; three seeds of both",
         expects="2 to 6 points where it learned, little or nothing elsewhere",
-        differs=DIFFERS + "The teacher is the whole encoder, its dense and multi strand together, not a cross-encoder; "
+        differs=DIFFERS + "The teacher is the whole encoder, dense and multi vectors together, not a cross-encoder; "
         "the student sees the states of its lower half. Lists have 8 passages of the best 50, not 64 of 500. Both arms "
         "see 32 passages a step: 16 triples, or 4 lists.",
         minutes=(3, 20), arms=_arms, judge=_judge,

@@ -1,4 +1,4 @@
-"""ColXTR and WARP: XTR's scoring on compressed rows, what that costs in quality, and what it saves."""
+"""ColXTR and WARP: XTR's scoring on compressed vectors, its cost in quality, and its savings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _size_arms(_tier: str) -> list[Arm]:
 
 def _judge_size(outcomes: Outcomes) -> Judgement:
     across = Across(outcomes, SETS)
-    flat = [2 * own for own in across.facts("float", "bytes")]  # float32, as the paper's flat index has it
+    flat = [2 * own for own in across.facts("float", "bytes")]  # float32, as in the paper's flat index
     saved = {bits: [1 - own / whole for own, whole in zip(across.facts(f"colxtr {bits}", "bytes"), flat, strict=True)]
              for bits in (1, 2)}  # fmt: skip
     rows = [
@@ -120,7 +120,7 @@ def _warp_arms(_tier: str) -> list[Arm]:
 
 
 def _tuned() -> dict[str, dict[str, Any]]:
-    """Both methods with fewer cells probed than is usual: a set of some thousand cells needs fewer."""
+    """Both methods with fewer probed cells than usual: a set of a few thousand cells needs fewer."""
     named = {f"warp {n} cells": {"method": "warp", "bits": 4, "options": {"n_probe": n}} for n in WARP_CELLS}
     return named | {f"plaid {n} cells": {"method": "plaid", "bits": 4, "k": 100, "options": {"n_probe": n}}
                     for n in PLAID_CELLS}  # fmt: skip
@@ -134,13 +134,13 @@ def _speed_arms(tier: str) -> list[Arm]:
 
 
 def _fewest(dev: Across, method: str, counts: tuple[int, ...]) -> int:
-    """The fewest cells that are within half a point of the most, by the queries that choose."""
+    """The fewest cells within half a point of the most, on the dev queries."""
     best = max(dev.mean(f"{method} {n} cells").value for n in counts)
     return next(n for n in counts if dev.mean(f"{method} {n} cells").value >= best - NEAR)
 
 
 def _against_time(across: Across, label: str, arms: list[str]) -> Line:
-    """Quality over the milliseconds of a query, with the interval of quality."""
+    """Quality over milliseconds per query, with the interval of the quality."""
     times, found = [across.mean("times", f"{arm}/seconds") for arm in arms], [across.mean(arm) for arm in arms]
     return Line(label, [1000 * own.value for own in times], [own.value for own in found], [own.low for own in found],
                 [own.high for own in found])  # fmt: skip

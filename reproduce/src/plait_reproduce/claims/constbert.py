@@ -1,11 +1,21 @@
-"""ConstBERT: a fixed number of vectors for every document, here by pooling rather than by a trained mixer."""
+"""ConstBERT: a fixed number of vectors per document, by pooling and by a trained mixer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from plait_reproduce.arms import multivector, trained
-from plait_reproduce.claims.reading import DIFFERS, SEEDS, Across, Outcomes, Trainings, apart, arms, curve, points
+from plait_reproduce.claims.reading import (
+    DIFFERS,
+    SEEDS,
+    Across,
+    Outcomes,
+    Trainings,
+    arms,
+    curve,
+    difference_of_independent,
+    points,
+)
 from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Line, Table, as_mean
 from plait_reproduce.verdict import Check, Estimate
 
@@ -115,8 +125,8 @@ def _judge_plaid(outcomes: Outcomes) -> Judgement:
 
 TRAINED_SETS = trained.SETS
 TRAINED_COUNTS = (4, 8, 16)
-HALF = 16  # about half of a passage's vectors, as C = 32 is in the paper
-FEW = 8  # what heuristics are compared at: a quarter
+HALF = 16  # about half of a passage's vectors, like C = 32 in the paper
+FEW = 8  # about a quarter; the heuristics are compared at this number
 HERE, THERE = "here/nDCG@10", "there/nDCG@10"
 WAYS = {"ward": "pooled by Ward's method", "segments": "means of segments", "first": "the first vectors"}
 TWIN: dict[str, dict[str, Any]] = {"twin": {"objective": "maxsim"}}
@@ -164,7 +174,8 @@ def _judge_elsewhere(outcomes: Outcomes) -> Judgement:
         [
             Check(f"something is lost elsewhere: a vector a token - C = {HALF}, CLIMATE-FEVER", lost_there,
                   unit="points"),
-            Check("more than where it learned: that - the same on SQuAD", apart(lost_there, lost_here), unit="points"),
+            Check("more than where it learned: that - the same on SQuAD",
+                  difference_of_independent(lost_there, lost_here), unit="points"),
         ],
         [own.table("nDCG@10", names, {HERE: "SQuAD", THERE: "CLIMATE-FEVER"})],
         [Figure(title="Where it learned, and elsewhere", y_label="nDCG@10", groups=["SQuAD", "CLIMATE-FEVER"],
@@ -202,7 +213,7 @@ def _judge_heuristics(outcomes: Outcomes) -> Judgement:
 EXPERIMENTS = (
     Experiment(
         id="K3", family="constbert",
-        claim="With C vectors a document the index shrinks by mean vectors over C, and grows where texts are short.",
+        claim="With C vectors per document the index shrinks by mean vectors over C, and grows where texts are short.",
         paper="22 GB against 5, 11, 20, 40 GB at C = 16, 32, 64, 128; Quora doubles, 0.3 to 0.6 GB",
         sets=SETS, measure="bytes of 2-bit codes", expects="the ratio is mean vectors / C; below 1 on short texts",
         differs="Documents are cut at 180 tokens. Short texts are the queries of each set, taken as items.",
@@ -210,7 +221,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="K5", family="constbert",
-        claim="Reranking a first stage of words with few fixed vectors is nearly as good as full search, and faster.",
+        claim="Reranking BM25 with few fixed vectors is nearly as good as full search, and faster.",
         paper="MRR@10 38.75 to 39.52 in 4.95 ms, against 51.25 ms for PLAID with ColBERT",
         sets=LONG, measure="nDCG@10 of BM25's best 100 reranked; processor time of reranking alone",
         expects="near to exhaustive MaxSim; 1.3 to 3x faster than with ragged vectors",
@@ -219,7 +230,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="K8", family="constbert",
-        claim="PLAID suits fixed vectors badly: it loses more quality with them than with a vector a token.",
+        claim="PLAID suits fixed vectors badly: it loses more quality with them than with one vector per token.",
         paper="a reproduction has MRR@10 38.99 with exact MaxSim and 31.09 with PLAID (1 bit)",
         sets=LONG, measure="nDCG@10 lost by PLAID at nprobe 1, against exact MaxSim of the same vectors",
         expects="a larger loss for fixed vectors at equal nprobe",
@@ -228,7 +239,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="K1", family="constbert", extra="train",
-        claim="A fixed number of learned vectors a document comes near to a vector a token, the nearer the more.",
+        claim="A fixed number of learned vectors per document approaches one vector per token as it grows.",
         paper="MRR@10 39.99 for ColBERT; 37.84, 39.04, 39.15, 39.53 at C = 16, 32, 64, 128",
         sets=TRAINED_SETS, measure="nDCG@10 of exact MaxSim; three seeds of each",
         expects="rises with C and saturates; half of the vectors within one or two points", differs=MORE,
@@ -236,7 +247,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="K4", family="constbert", extra="train",
-        claim="On texts that it did not learn for, a fixed number of vectors loses more than where it learned.",
+        claim="Out of domain, a fixed number of vectors loses more than in domain.",
         paper="mean nDCG@10 of 13 BEIR sets 0.485 for ColBERT, 0.468 at C = 32, 0.472 at C = 64",
         sets=TRAINED_SETS, measure="nDCG@10 of exact MaxSim on another set; three seeds of each",
         expects="a loss of 1 to 4 points, larger than in domain", differs=MORE, minutes=(4, 30),
@@ -244,7 +255,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="K6", family="constbert", extra="train",
-        claim="Learned mixing beats ways of pooling that nothing was learned for.",
+        claim="Learned mixing beats pooling without training.",
         paper="implied: the paper compares with no heuristic",
         sets=TRAINED_SETS, measure=f"nDCG@10 of exact MaxSim with {FEW} vectors a document; three seeds of each",
         expects="learned, then clustering, then segments, then the first vectors; clustering may tie", differs=MORE,

@@ -1,4 +1,5 @@
-"""BGE-M3: one encoder's strands side by side and woven, across languages, on long documents; and batches by length."""
+"""BGE-M3: one encoder's kinds of embeddings, alone and combined, across languages and on long documents; and batches by
+length."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from plait_reproduce.verdict import Check, Estimate, difference, mean
 SETS = ("scifact", "climate", "clapnq")
 CROSS = ("xquad-de", "xquad-es")
 LONG = ("covidqa",)
-WHOLE = ("boolq-long",)  # read whole, not in passages
+WHOLE = ("boolq-long",)  # read whole, not as passages
 GENERAL = {"dense+lexical": {"dense": 1.0, "lexical": 0.3}, "all": {"dense": 1.0, "lexical": 0.3, "multi": 1.0}}
 LONG_WEIGHTS = {
     "dense+lexical": {"dense": 0.2, "lexical": 0.8},
@@ -21,7 +22,7 @@ PARTS = (1, 2, 4, 8)
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 4.0)
 NAMES = {"dense": "Dense", "lexical": "Sparse", "multi": "Multi", "dense+lexical": "D+S", "all": "All"}
 LEXICAL = (
-    "Where the encoder has no sparse strand, BM25 over the same texts is the lexical one. Scores are brought to 0 to 1 "
+    "The encoder has no sparse vectors: BM25 over the same texts takes their place. Scores are scaled to 0 to 1 "
     "for each query before they are added. "
 )
 
@@ -36,7 +37,7 @@ def _table(across: Across, measure: str) -> Table:
 
 def _figure(across: Across, sets: tuple[str, ...], measure: str) -> Figure:
     bars = {label: across.means("modes", f"{mode}/{measure}") for mode, label in NAMES.items()}
-    return Figure(title="Embeddings alone and woven", y_label=measure, groups=sets, bars=bars)
+    return Figure(title="Kinds alone and combined", y_label=measure, groups=sets, bars=bars)
 
 
 def _less(across: Across, arm: str, base: str, measure: str = "nDCG@10") -> Estimate:
@@ -67,7 +68,7 @@ def _judge_cross(outcomes: Outcomes) -> Judgement:
         f"R@10 across languages: Dense - Sparse {points(gap)}, D+S - Dense {points(fused)} points",
         [
             Check("words do not cross languages: Dense - Sparse, R@10", gap, bar=0.1, weak=0.0, unit="points"),
-            Check("weaving them in does no harm: D+S - Dense, R@10", fused, bar=-0.02, unit="points"),
+            Check("adding them does no harm: D+S - Dense, R@10", fused, bar=-0.02, unit="points"),
         ],
         [_table(across, "R@10"), _table(across, "nDCG@10")],
         [_figure(across, CROSS, "R@10")],
@@ -91,7 +92,7 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
         [_table(shown, "nDCG@10")],
         [_figure(shown, (*WHOLE, *LONG), "nDCG@10")],
         [("covidqa is not judged: its articles of some 3,600 words are split into passages of 512 tokens of which the "
-          "best counts, so that no strand has to hold a long text in what is meant for a short one. The paper does not "
+          "best counts, so that no vector has to hold a long text. The paper does not "
           "split.")],
     )  # fmt: skip
 
@@ -188,7 +189,7 @@ def _judge_weights(outcomes: Outcomes) -> Judgement:
         ],
         [Table("nDCG@10 of the test half, by the weight of words beside dense", ["set", "by dev", "best", "0", "0.3",
                                                                               "tuned", "tuned - 0.3"], rows)],
-        [Figure(title="Quality by the weight of words beside dense", x_label="weight of the lexical strand",
+        [Figure(title="Quality by the weight of words beside dense", x_label="weight of the lexical scores",
                 y_label="nDCG@10", lines=lines)],
     )  # fmt: skip
 
@@ -199,12 +200,12 @@ EXPERIMENTS = (
         claim="Multi-vector scoring beats dense, dense and sparse together beat either, and all three are best.",
         paper="MIRACL nDCG@10: Dense 69.2, Sparse 53.9, Multi 70.5, D+S 70.4, All 71.5",
         sets=SETS, measure="nDCG@10", expects="All >= D+S >= Dense, Sparse; Multi above Dense",
-        differs=LEXICAL + "English sets; the encoder's multi strand is a projection that was not trained for MaxSim.",
+        differs=LEXICAL + "English sets; the encoder's multi vectors are a projection that was not trained for MaxSim.",
         minutes=(1, 5), arms=lambda _tier: _mode_arms(SETS, GENERAL), judge=_judge_modes,
     ),
     Experiment(
         id="M2", family="m3",
-        claim="Across languages words find little, and dense retrieval carries the fusion.",
+        claim="Across languages full text finds little, and fusion is as good as dense retrieval.",
         paper="MKQA R@100: Dense 75.1, Sparse 45.3, Multi 75.3, D+S 75.3, All 75.5; BM25 39.9",
         sets=CROSS, measure="R@10, questions in German and Spanish on 240 English paragraphs",
         expects="Sparse 20 to 50 points below Dense; fusion like Dense",
@@ -233,7 +234,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="M9", family="m3",
-        claim="Batches of texts of like length have little padding and run faster.",
+        claim="Batches of texts of similar length have little padding and run faster.",
         paper="no single number; grouping by length is part of the training recipe",
         sets=SETS, measure="padded over real tokens, and processor time, of 192 mixed documents in batches of 16",
         expects="1.5 to 2.5 becomes 1.05 to 1.15; 30 to 100% faster",
@@ -242,7 +243,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="M12", family="m3",
-        claim="Weights of the strands depend on the task: long documents want more of the sparse one.",
+        claim="The best weights depend on the task: long documents want more sparse weight.",
         paper="D+S weights 1 and 0.3 in general, 0.2 and 0.8 for long documents",
         sets=(*SETS, *LONG), measure="nDCG@10 by the lexical weight; half of the queries choose, half are measured",
         expects="a flat optimum; more weight for words on long documents",

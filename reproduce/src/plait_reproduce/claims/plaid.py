@@ -1,4 +1,4 @@
-"""PLAID: exhaustive quality from a few decompressed vectors, and how its three settings trade one for the other."""
+"""PLAID: exhaustive quality from few decompressed vectors, and the effect of its three settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMED = {
     f"{method}, {k}": {"bits": 2, "method": method, "k": k} for method in ("exhaustive", "plaid") for k in (10, 100)
 }
 USUAL = {"n_probe": 4, "t_cs": 0.4, "n_docs": 256}
-SLIP = 0.005  # of overlap: a step this much down is still level
+SLIP = 0.005  # a drop of the overlap by this much still counts as level
 
 
 def _arm(name: str, own: str, method: str, k: int, options: dict[str, object]) -> Arm:
@@ -121,7 +121,7 @@ def _judge_sweep(outcomes: Outcomes) -> Judgement:
 EXPERIMENTS = (
     Experiment(
         id="C5", family="colbert",
-        claim="PLAID finds what exhaustive search finds, from far fewer decompressed vectors and in less time.",
+        claim="PLAID has the quality of exhaustive search with far fewer decompressed vectors and in less time.",
         paper="MRR@10 39.4, 39.8, 39.8 at k = 10, 100, 1000 against 39.7; up to 45x faster on a CPU",
         sets=SETS, measure="nDCG@10 and R@100 beside exhaustive search of the same codes; vectors decompressed; time",
         expects="quality within a point, ten times fewer vectors; less gain in time on small sets",
@@ -131,7 +131,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         id="C6", family="colbert",
-        claim="PLAID's settings trade work for quality without surprises: more is never worse.",
+        claim="PLAID's settings trade work for quality: more work is never worse.",
         paper="curves that rise with nprobe and ndocs, and fall with the threshold t_cs",
         sets=SWEPT, measure="share of the exhaustive best ten (by floats) that is found",
         expects="monotone; most is gained from nprobe 1 to 4; a high t_cs hurts",

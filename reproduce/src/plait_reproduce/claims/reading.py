@@ -1,4 +1,4 @@
-"""Reading the outcomes of arms that are named `arm/set`, over all sets of a claim together."""
+"""Reading outcomes: of arms named `arm/set` over all sets of a claim, and of trainings named `recipe/seed`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUALITY = "nDCG@10"
 
 
 class Across:
-    """The outcomes of some sets. An estimate over all of them counts each query once."""
+    """The outcomes of several sets. An estimate over all of them weighs queries equally."""
 
     def __init__(self, outcomes: Outcomes, sets: Sequence[str]) -> None:
         self._outcomes, self._sets = outcomes, tuple(sets)
@@ -27,7 +27,7 @@ class Across:
         return [self._outcomes[f"{arm}/{name}"].each[measure] for name in self._sets]
 
     def fact(self, arm: str, name: str) -> float:
-        """The sum over the sets of a fact; 0 where a set does not have it."""
+        """The sum of a fact over the sets; 0 where a set lacks it."""
         return sum(self._outcomes[f"{arm}/{own}"].facts.get(name, 0.0) for own in self._sets)
 
     def facts(self, arm: str, name: str) -> list[float]:
@@ -37,7 +37,7 @@ class Across:
         return mean(_together(self.each(arm, measure)))
 
     def means(self, arm: str, measure: str = QUALITY) -> list[Mean]:
-        """One for each set, as bars take them."""
+        """One mean per set, for bars."""
         return [as_mean(mean(own)) for own in self.each(arm, measure)]
 
     def less(self, arm: str, base: str, measure: str = QUALITY) -> Estimate:
@@ -49,11 +49,11 @@ class Across:
         return pooled_difference(self.each(*arm), self.each(*base))
 
     def less_within(self, arm: str, measure: str, base: str) -> Estimate:
-        """One measure of an arm minus another of its measures."""
+        """One measure of an arm minus another."""
         return self.between((arm, measure), (arm, base))
 
     def less_of_differences(self, arms: tuple[str, str], bases: tuple[str, str], measure: str = QUALITY) -> Estimate:
-        """(arm - arm) minus (base - base): how much more one pair differs than the other."""
+        """(arm - arm) minus (base - base): how much more the first pair differs."""
         first, second = (_gaps(self.each(own[0], measure), self.each(own[1], measure)) for own in (arms, bases))
         return pooled_difference(first, second)
 
@@ -62,14 +62,14 @@ class Across:
         return ratio(_together(self.each(arm, measure)), _together(self.each(arm, base)))
 
     def table_of(self, title: str, arm: str, measures: Mapping[str, str]) -> Table:
-        """A row for each measure of one arm, named, and a column for each set."""
+        """A row for each named measure of one arm, a column for each set."""
         rows = [
             [label, *(f"{mean(own).value:.3f}" for own in self.each(arm, name))] for name, label in measures.items()
         ]
         return Table(title, ["", *self._sets], rows)
 
     def table(self, title: str, arms: Mapping[str, str], measure: str = QUALITY) -> Table:
-        """A row for each arm, named, and a column for each set."""
+        """A row for each named arm, a column for each set."""
         rows = [[label, *(f"{mean(own).value:.3f}" for own in self.each(arm, measure))] for arm, label in arms.items()]
         return Table(title, ["", *self._sets], rows)
 
@@ -80,7 +80,7 @@ class Across:
                     [own.high for own in points])  # fmt: skip
 
     def line_of(self, label: str, arm: str, measures: Sequence[str], x: Sequence[float], *, only: str) -> Line:
-        """A curve through measures of one arm, on one set, with a band."""
+        """A curve through measures of one arm on one set, with a band."""
         found = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
         return Line(label, list(x), [own.value for own in found], [own.low for own in found],
                     [own.high for own in found])  # fmt: skip
@@ -91,7 +91,7 @@ class Across:
 
 
 def halves(outcomes: Outcomes, sets: Sequence[str]) -> tuple[Across, Across]:
-    """The same outcomes on half of each set's queries and on the other half: one to choose by, one to measure."""
+    """The outcomes on half of each set's queries and on the other half: one to choose settings, one to measure."""
 
     def half(own: Outcome, start: int) -> Outcome:
         return Outcome(
@@ -104,7 +104,7 @@ def halves(outcomes: Outcomes, sets: Sequence[str]) -> tuple[Across, Across]:
 
 
 def points(estimate: Estimate) -> str:
-    """A difference in hundredths: what the papers call points."""
+    """A difference in points: hundredths."""
     return f"{100 * estimate.value:+.1f}"
 
 
@@ -147,7 +147,7 @@ class Trainings:
         return [self._outcomes[f"{arm}/{seed}"].each[measure] for seed in SEEDS]
 
     def mean(self, arm: str, measure: str) -> Estimate:
-        """Over seeds and queries; tables and figures ask for the same ones."""
+        """The mean over seeds and queries; cached, because tables and figures share it."""
         if (arm, measure) not in self._means:
             found = self.each(arm, measure)
             self._means[arm, measure] = seeds_difference(found, [dict.fromkeys(own, 0.0) for own in found])
@@ -178,12 +178,12 @@ class Trainings:
 
 
 def curve(label: str, found: Sequence[Estimate], x: Sequence[float]) -> Line:
-    """Numbers over x, with a band."""
+    """Estimates over x, with a band."""
     return Line(label, list(x), [own.value for own in found], [own.low for own in found], [own.high for own in found])
 
 
-def apart(first: Estimate, second: Estimate) -> Estimate:
-    """first - second, of numbers that were found on different queries: their intervals add as independent ones do."""
+def difference_of_independent(first: Estimate, second: Estimate) -> Estimate:
+    """first - second, of estimates on different queries: their intervals combine as independent ones."""
     value = first.value - second.value
     low = math.hypot(first.value - first.low, second.high - second.value)
     high = math.hypot(first.high - first.value, second.value - second.low)

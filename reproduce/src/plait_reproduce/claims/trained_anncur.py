@@ -1,4 +1,4 @@
-"""Two heads of cross-encoders by training: [CLS] and [EMB], and the matrices of their scores."""
+"""Two heads of cross-encoders by training, [CLS] and [EMB], and their score matrices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _of_seeds(outcomes: Outcomes, head: str, fact: str) -> list[float]:
 
 
 def _over_seeds(values: list[float]) -> Estimate:
-    """Their mean, and their range where an interval stands: a matrix has one rank, not one for each query."""
+    """The mean over seeds, with their range as the interval: a matrix has one rank, not one per query."""
     return Estimate(fmean(values), min(values), max(values), len(values))
 
 
@@ -86,7 +86,7 @@ def _judge_accuracy(outcomes: Outcomes) -> Judgement:
 
 
 def _density(label: str, own: Outcome) -> Line:
-    """Where there are scores at all: nothing has no logarithm."""
+    """The density where it is positive: zero has no logarithm."""
     found = [(x, y) for x, y in zip(own.series["scores"], own.series["density"], strict=True) if y > 0]
     return Line(label, [x for x, _ in found], [y for _, y in found])
 
@@ -116,7 +116,7 @@ def _judge_shape(outcomes: Outcomes) -> Judgement:
 def _experiment(
     id: str, claim: str, judge: Callable[[Outcomes], Judgement], *, paper: str, measure: str, expects: str, range_: str
 ) -> Experiment:
-    """All three look at the same models."""
+    """All three claims use the same models."""
     return Experiment(
         id=id, family="anncur", claim=claim, paper=paper, sets=cross_encoder.SETS, measure=measure, expects=expects,
         differs=DIFFERS + range_, minutes=(3, 12), arms=_arms, judge=judge, extra="train",

@@ -1,5 +1,5 @@
-"""BGE-M3 by training: three strands of one tower, with and without learning from their sum, the temperature, what goes
-before teaching, and long documents by a model that learned on short ones."""
+"""BGE-M3 by training: three kinds of embeddings of one tower with and without self-distillation, the temperature,
+pre-training, and long documents by a model trained on short ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from plait_reproduce.experiment import Arm, Experiment, Figure, Judgement, Table
 from plait_reproduce.verdict import Check
 
 SETS = ("squad-train", "squad-test")
-STRANDS = ("dense", "sparse", "multi")
-QUALITY = {kind: f"{kind}/nDCG@10" for kind in STRANDS}
+KINDS = ("dense", "sparse", "multi")
+QUALITY = {kind: f"{kind}/nDCG@10" for kind in KINDS}
 TEMPERATURES = (0.02, 0.05, 1.0)
 MORE = DIFFERS + "Dense is the first token's vector after the trained layer. "
 
@@ -43,8 +43,8 @@ def _judge_self(outcomes: Outcomes) -> Judgement:
         ],
         [own.table("nDCG@10", {"with": "with self-distillation", "without": "without"},
                    {name: kind for kind, name in QUALITY.items()})],
-        [Figure(title="Three strands, with and without self-distillation", y_label="nDCG@10", groups=STRANDS,
-                bars={label: [as_mean(own.mean(label, QUALITY[kind])) for kind in STRANDS]
+        [Figure(title="Three kinds of embeddings, with and without self-distillation", y_label="nDCG@10", groups=KINDS,
+                bars={label: [as_mean(own.mean(label, QUALITY[kind])) for kind in KINDS]
                       for label in ("with", "without")})],
     )  # fmt: skip
 
@@ -61,8 +61,8 @@ def _judge_temperatures(outcomes: Outcomes) -> Judgement:
         "0.02 against 1: " + ", ".join(f"{kind} {points(gain)}" for kind, gain in gains.items()) + " points",
         [Check(f"{kind}: temperature 0.02 - 1", gain, unit="points") for kind, gain in gains.items()],
         [own.table("nDCG@10", names, {name: kind for kind, name in QUALITY.items()})],
-        [Figure(title="By the temperature of training", y_label="nDCG@10", groups=STRANDS,
-                bars={label: [as_mean(own.mean(name, QUALITY[kind])) for kind in STRANDS]
+        [Figure(title="By the temperature of training", y_label="nDCG@10", groups=KINDS,
+                bars={label: [as_mean(own.mean(name, QUALITY[kind])) for kind in KINDS]
                       for name, label in names.items()})],
     )  # fmt: skip
 
@@ -124,9 +124,9 @@ def _judge_one_vector(outcomes: Outcomes) -> Judgement:
 EXPERIMENTS = (
     Experiment(
         id="M5", family="m3", extra="train",
-        claim="Embeddings that learn from their own sum become better, the sparse one most of all.",
+        claim="Self-distillation from the sum of all scores improves every kind, sparse most of all.",
         paper="MIRACL nDCG@10: dense 68.7 to 69.2, sparse 36.7 to 53.9, multi 69.3 to 70.5",
-        sets=SETS, measure="nDCG@10 of each strand by itself; three seeds of both",
+        sets=SETS, measure="nDCG@10 of each kind alone; three seeds of both",
         expects="sparse gains 2 to 8 points; dense and multi within a point and a half", differs=MORE,
         minutes=(3, 20), arms=_self, judge=_judge_self,
     ),
@@ -134,7 +134,7 @@ EXPERIMENTS = (
         id="M6", family="m3", extra="train",
         claim="Pre-training with RetroMAE makes a better dense retriever than masked words alone.",
         paper="MIRACL nDCG@10 60.5 without it, 66.1 with it, 69.2 with unsupervised pairs as well",
-        sets=SETS, measure="nDCG@10 of the dense strand after the same teaching; three seeds of each",
+        sets=SETS, measure="nDCG@10 of the dense vector after the same training; three seeds of each",
         expects="2 to 8 points where little is taught",
         differs="A BERT of two layers at random over the bundled encoder's embeddings of words, not XLM-R: 120 steps "
         "of 24 sentences of SQuAD, with those that are searched among them, before, and 100 steps of 16 questions "
@@ -157,7 +157,7 @@ EXPERIMENTS = (
         id="M11", family="m3", extra="train",
         claim="Scores between -1 and 1 need a low temperature in training.",
         paper="temperature 0.02, without an ablation",
-        sets=SETS, measure="nDCG@10 of each strand by itself; three seeds of each",
+        sets=SETS, measure="nDCG@10 of each kind alone; three seeds of each",
         expects="1 fails; 0.02 to 0.05 are best", differs=MORE, minutes=(4, 30),
         arms=_temperatures, judge=_judge_temperatures,
     ),

@@ -1,4 +1,4 @@
-"""XTR by training: the same tower taught by MaxSim and by retrieved tokens, searched by retrieved tokens."""
+"""XTR by training: the same tower trained with MaxSim and with XTR's loss, searched by retrieved tokens."""
 
 from __future__ import annotations
 

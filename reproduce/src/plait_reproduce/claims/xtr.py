@@ -1,4 +1,5 @@
-"""XTR at search time: what scoring by retrieved tokens costs, how many must be retrieved, and how gaps are filled."""
+"""XTR at search time: the cost of scoring by retrieved tokens, how many must be retrieved, and how missing similarities
+are filled."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from plait_reproduce.verdict import Check, Estimate, difference
 
 SETS = ("scifact", "climate", "clapnq")
 SIZES = (10, 30, 100, 300, 1000, 3000, 10000)
-COUNTED = 100  # k' of the paper's own cost estimate
+COUNTED = 100  # k' of the paper's cost estimate
 UNTRAINED = "The encoder was not trained with XTR's objective, or any of late interaction. "
 CONSTANTS = {"0": "0", "0.2": "0.2", "mean": "the mean of the last scores", "none": "nothing"}
 

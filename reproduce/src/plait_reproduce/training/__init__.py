@@ -1,3 +1,3 @@
-"""Arms that need torch; nothing else of the reproduction imports it."""
+"""The code that needs torch; only this folder imports it."""
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Small cross-encoders over the states of a frozen encoder: joint layers that see both texts, and one of two heads.
+"""Small cross-encoders over the states of a frozen encoder: joint layers over both texts, and one of two heads.
 
-[CLS] takes one number from the query's first token; [EMB] multiplies the states at the last token of each text, which
-stand for the papers' markers. Both are trained alike: each question's answer against passages that BM25 takes for it
-and one at random.
+[CLS] takes one number from the query's first token. [EMB] multiplies the states at the last token of each text, in
+place of the papers' markers. Both are trained on each question's answer against two passages of BM25 and a random one.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from plait_reproduce.training.towers import MAX_BATCH_TOKENS, padded
 from plait_reproduce.workbench import Arrays, Workbench
 
 VERSION = 2
-LAYER = -1  # of the frozen encoder: the last, as joint layers as small as these do not learn to read from its middle
+LAYER = -1  # the last: such small joint layers do not learn from a middle layer
 WIDTH, N_LAYERS = 64, 2
-WAYS = 4  # passages of a question: its answer, two that BM25 takes for it, and one at random
-QUESTIONS = 16  # of a step
+WAYS = 4  # passages per question: its answer, two of BM25, and a random one
+QUESTIONS = 16  # per step
 STEPS = {"quick": 240, "full": 1500}
 RATE = 2e-3
 
 
 class PairTower(nn.Module):
-    """Pairs of texts to scores (pairs,)."""
+    """From pairs of texts to scores (pairs,)."""
 
     def __init__(self, hidden: int, head: str) -> None:
         super().__init__()
@@ -45,7 +44,7 @@ class PairTower(nn.Module):
         self.scale = hidden**-0.5
 
     def entered(self, states: States, items: Sequence[int], *, is_query: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the joint layers begin with (items, length, width), the mask, the place that the head reads, and the
+        """The input of the joint layers (items, length, width), the mask, the position that the head reads, and the
         state there (items, hidden)."""
         values, tokens = padded(states, items)
         rows = self.joint.enter(values, torch.full(tokens.ids.shape, 0 if is_query else 1))
@@ -55,7 +54,7 @@ class PairTower(nn.Module):
     def forward(
         self, query: tuple[Tensor, Tensor, Tensor, Tensor], document: tuple[Tensor, Tensor, Tensor, Tensor]
     ) -> Tensor:
-        """Scores of texts that have entered, each query with the document of the same number."""
+        """Scores of prepared texts, each query with the document of the same number."""
         rows, mask = (torch.cat([query[part], document[part]], dim=1) for part in (0, 1))
         at, states = query[2].unsqueeze(1), query[3].unsqueeze(1)
         if self.output is None:
@@ -70,7 +69,7 @@ class PairTower(nn.Module):
 
     @torch.no_grad()
     def matrix(self, queries: States, documents: States) -> NDArray[np.float32]:
-        """(queries, documents): every pair's score. What a text enters with is worked out once."""
+        """(queries, documents) scores of all pairs. Each text is prepared once."""
         scores = np.zeros((len(queries), len(documents)), np.float32)
         asked = [self.entered(queries, [query], is_query=True) for query in range(len(queries))]
         for items in by_length(documents.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
@@ -83,7 +82,7 @@ class PairTower(nn.Module):
 
 
 def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
-    """The cross-encoder with a head, trained if it is not kept."""
+    """The cross-encoder with a head, trained unless it is saved."""
     own = questions(workbench, layer=LAYER)
     seeded(workbench, seed)
     tower = PairTower(own.hidden, head)
@@ -99,21 +98,21 @@ def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
 
 
 def key_of(workbench: Workbench, head: str, seed: int) -> dict[str, Any]:
-    """All that decides a trained cross-encoder."""
+    """Everything that decides a trained cross-encoder."""
     return {"head": head, "seed": seed, "steps": STEPS[workbench.tier], "rate": RATE, "ways": WAYS, "width": WIDTH,
             "questions": QUESTIONS, "layers": N_LAYERS, "layer": LAYER, "data": workbench.key(TRAIN),
             "version": VERSION}  # fmt: skip
 
 
 def train(tower: PairTower, own: Questions, *, n_steps: int, seed: int) -> list[float]:
-    """Trains in place, by cross-entropy over each question's list; gives the losses."""
+    """Trains in place by cross-entropy over each question's list; returns the losses."""
     random = np.random.default_rng([seed, 1])
     steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
 
     def loss(_step: int) -> Tensor:
         chosen = next(steps)
         wrong = np.stack([random.choice(own.negatives[question], WAYS - 2, replace=False) for question in chosen])
-        # The answer to another question of the step, which no question has for its own.
+        # The random passage is the answer to another question of the step.
         other = np.roll(own.positive[chosen], 1)
         passages = np.concatenate([own.positive[chosen][:, None], wrong, other[:, None]], axis=1).reshape(-1)
         query = tower.entered(own.queries, np.repeat(chosen, WAYS).tolist(), is_query=True)

@@ -1,5 +1,5 @@
-"""A head over the vector of a text's first token, or over the mean of all tokens: one linear map, taught on short
-texts. The encoder below it is frozen, so vectors of texts are worked out once and a training takes a second."""
+"""A linear head over a text's first-token vector, or over the mean of all tokens, trained on short texts. The encoder
+is frozen, so text vectors are computed once and training takes a second."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from plait_reproduce.training.questions import fit
 
 VERSION = 1
 WIDTH = 128
-QUESTIONS = 64  # of a step; the answers of the others are what each question's own is told from
+QUESTIONS = 64  # per step; the answers to the other questions are the negatives
 STEPS = {"quick": 300, "full": 1500}
 RATES = (5e-4, 2e-3)
 TEMPERATURE = 0.05
-DEV_SHARE = 5  # one in so many questions chooses the rate, and is not learned from while it does
+DEV_SHARE = 5  # one question in DEV_SHARE is held out to choose the learning rate
 
 Vectors = NDArray[np.float32]  # (texts, hidden)
 
 
 class Head(nn.Module):
-    """(texts, hidden) to (texts, WIDTH), of length one. It takes the mean of what it learned from to zero: vectors of
-    one encoder point one way."""
+    """(texts, hidden) to (texts, WIDTH), normalised. It centres its training vectors: vectors of one encoder point in
+    one direction."""
 
     def __init__(self, middle: Vectors) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class Head(nn.Module):
 
 
 def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, n_steps: int, seed: int) -> Head:
-    """The head that brings questions to their answers, at the rate that does best on questions that are held out.
-    `answers` is row by row the answer to each question; `passage` numbers it, as two questions may have the same."""
+    """The head that brings questions to their answers, with the learning rate that does best on held-out questions. Row
+    i of `answers` answers question i; `passage` has its number, because two questions may share an answer."""
     order = np.random.default_rng([seed, 4]).permutation(len(questions))
     dev, rest = order[: len(order) // DEV_SHARE], order[len(order) // DEV_SHARE :]
 
@@ -56,7 +56,7 @@ def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, 
         return head
 
     def right(lr: float) -> float:
-        """How high the answers to dev questions stand among all answers: the mean reciprocal rank."""
+        """The mean reciprocal rank of the answers to dev questions among all answers."""
         head = found(rest, lr)
         scores = head.encode(questions[dev]) @ head.encode(answers).T
         own = scores[np.arange(len(dev)), dev]

@@ -1,6 +1,6 @@
-"""A small BERT that knows words and nothing of how they go together: pre-trained with RetroMAE, or by filling in masked
-words alone, or not at all, and then taught to retrieve by the vector of its first token. Its vocabulary is the tokens
-that occur, each with the bundled encoder's embedding of it, brought to fewer dimensions."""
+"""A small BERT with word embeddings and random layers: pre-trained with RetroMAE, with masked words only, or not at
+all, then trained to retrieve by the vector of its first token. Its vocabulary is the tokens that occur, each with the
+bundled encoder's embedding reduced to fewer dimensions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from plait.train.tensors import Encoded, Tokens
 from plait_reproduce.frozen_encoder import States
 from plait_reproduce.training.questions import Questions, batches, fit
 
-PAD, MASK, N_OWN = 0, 1, 2  # ids that no text has
+PAD, MASK, N_RESERVED = 0, 1, 2  # reserved ids that no text has
 WIDTH, FEED, N_LAYERS, N_HEADS = 128, 256, 2, 4
-TEXTS = 24  # of a step of pre-training
-QUESTIONS = 16  # of a step of teaching, each with its answer and one of BM25's passages
+TEXTS = 24  # per step of pre-training
+QUESTIONS = 16  # per step of training, each with its answer and a passage of BM25
 RATE = 1e-3
 TEMPERATURE = 0.05
-SPREAD = 0.05  # of embeddings: somewhat more than what BERT begins positions with
+SPREAD = 0.05  # standard deviation of the embeddings: above the initial one of positions in BERT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """The ids that occur, numbered anew from N_OWN."""
+    """The ids that occur, renumbered from N_RESERVED."""
 
     known: NDArray[np.int32]  # ascending
 
@@ -42,44 +42,44 @@ class Vocabulary:
         return cls(np.unique(np.concatenate([own.ids for own in texts])))
 
     def __len__(self) -> int:
-        return len(self.known) + N_OWN
+        return len(self.known) + N_RESERVED
 
     def ids(self, states: States, item: int) -> NDArray[np.int64]:
-        return np.searchsorted(self.known, states.ids[states.of(item)]).astype(np.int64) + N_OWN
+        return np.searchsorted(self.known, states.ids[states.of(item)]).astype(np.int64) + N_RESERVED
 
 
 def worded(states: States, vocabulary: Vocabulary, reader: ModelTokenizer) -> list[WordedText]:
-    """Texts with their words: a token that begins with ## goes on with the word before it."""
+    """Texts with their words: a token that begins with ## continues the word before it."""
     continues = np.array([reader.token(int(id)).startswith("##") for id in vocabulary.known])
     found = []
     for item in range(len(states)):
         ids = vocabulary.ids(states, item)
-        words = np.cumsum(~continues[ids - N_OWN])
+        words = np.cumsum(~continues[ids - N_RESERVED])
         words[[0, -1]] = SPECIAL
         found.append(WordedText(ids, words.astype(np.int64)))
     return found
 
 
 def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
-    """(ids, WIDTH): the mean of each token's states, which are those below the first layer, in the directions in which
-    tokens differ most. The two ids that no text has are zero."""
+    """(ids, WIDTH): the mean of each token's states below the first layer, in their principal directions. The two
+    reserved ids are zero."""
     sums = np.zeros((len(vocabulary), texts[0].values.shape[1]))
     counts = np.zeros(len(vocabulary))
     for own in texts:
-        ids = np.searchsorted(vocabulary.known, own.ids) + N_OWN
+        ids = np.searchsorted(vocabulary.known, own.ids) + N_RESERVED
         np.add.at(sums, ids, own.values.astype(np.float64))
         np.add.at(counts, ids, 1)
-    means = sums[N_OWN:] / np.maximum(counts[N_OWN:, None], 1)
+    means = sums[N_RESERVED:] / np.maximum(counts[N_RESERVED:, None], 1)
     means = means - means.mean(axis=0)
     _, _, directions = np.linalg.svd(means, full_matrices=False)
     found = np.zeros((len(vocabulary), WIDTH), np.float32)
     kept = means @ directions[:WIDTH].T
-    found[N_OWN:, : kept.shape[1]] = SPREAD * kept / kept.std()
+    found[N_RESERVED:, : kept.shape[1]] = SPREAD * kept / kept.std()
     return found
 
 
 def small_bert(words: NDArray[np.float32], n_positions: int) -> nn.Module:
-    """A masked language model whose embeddings (ids, WIDTH) are given; all else is at random."""
+    """A masked language model with given embeddings (ids, WIDTH) and random layers."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
@@ -95,7 +95,7 @@ def small_bert(words: NDArray[np.float32], n_positions: int) -> nn.Module:
 
 def pretrain(model: nn.Module, texts: Sequence[WordedText], n_ids: int, *, decoder: bool, n_steps: int,
              seed: int) -> list[float]:  # fmt: skip
-    """Trains the encoder inside a masked language model; without `decoder`, by masked words alone."""
+    """Trains the encoder inside a masked language model; without `decoder`, on masked words only."""
     whole = RetroMae(model)
     random = np.random.default_rng([seed, 2])
     config = MaskingConfig(mask_id=MASK, n_ids=n_ids)
@@ -110,7 +110,7 @@ def pretrain(model: nn.Module, texts: Sequence[WordedText], n_ids: int, *, decod
 
 
 class Dense(nn.Module):
-    """One vector a text: the state of its first token."""
+    """One vector per text: the state of its first token."""
 
     def __init__(self, model: nn.Module, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Dense(nn.Module):
 
 
 def teach(model: Dense, own: Questions, *, n_steps: int, seed: int) -> list[float]:
-    """Contrastive learning of questions and their passages."""
+    """Contrastive training on questions and their passages."""
     random = np.random.default_rng([seed, 3])
     steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
 
@@ -146,7 +146,7 @@ def teach(model: Dense, own: Questions, *, n_steps: int, seed: int) -> list[floa
 
 @torch.no_grad()
 def scores_of(model: Dense, queries: States, documents: States, *, at_once: int = 100) -> NDArray[np.float32]:
-    """(queries, documents)."""
+    """(queries, documents) scores."""
     asked = model.encode(queries, range(len(queries)))
     parts = [
         dense_scores(asked, model.encode(documents, range(start, min(start + at_once, len(documents))))).numpy()

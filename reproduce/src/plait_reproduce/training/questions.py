@@ -1,4 +1,4 @@
-"""What trained arms learn from: questions, the passage that answers each, and passages that look as if they did."""
+"""Training data: questions, the passage that answers each, and hard negatives of BM25. And the training loop."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from plait.train.optimiser import OptimiserConfig, make_optimiser, rate_at
 from plait_reproduce.frozen_encoder import FrozenEncoder, States
 from plait_reproduce.workbench import Workbench
 
-LAYER = 6  # of the frozen encoder: half of the bundled one, whose upper half was trained for retrieval
+LAYER = 6  # half of the layers: the upper half was trained for retrieval
 TRAIN, TEST, OTHER = "squad-train", "squad-test", "climate-small"
-N_NEGATIVES = 10  # how many of BM25's best are drawn from
+N_NEGATIVES = 10  # the number of BM25's best to draw from
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Questions:
-    """Texts of a set as states. Row i of `negatives` has passages that BM25 takes for answers to question i."""
+    """Texts of a set as states. Row i of `negatives` has passages that BM25 ranks high for question i."""
 
     queries: States
     documents: States
@@ -37,7 +37,7 @@ class Questions:
 
 
 def states_of(workbench: Workbench, name: str, *, masks: int = 0, layer: int = LAYER) -> tuple[States, States]:
-    """Queries, filled up to `masks` tokens with [MASK], and documents of a set, after a layer."""
+    """The states after a layer of the queries of a set, filled with [MASK] to `masks` tokens, and of its documents."""
     texts, length = workbench.texts(name), workbench.cut(name).length
     encoder = FrozenEncoder(workbench, layer=layer, length=length, masks=masks)
     queries = encoder.queries(name, list(texts.queries.values()))
@@ -45,7 +45,7 @@ def states_of(workbench: Workbench, name: str, *, masks: int = 0, layer: int = L
 
 
 def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer: int = LAYER) -> Questions:
-    """A set to learn from."""
+    """The training questions of a set."""
     texts, run = workbench.texts(name), workbench.bm25(name)
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
     random = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer:
         answers = {numbers[id] for id, grade in texts.qrels[query].items() if grade > 0}
         positive.append(min(answers))
         likely = [numbers[id] for id, _ in run[query] if numbers[id] not in answers][:N_NEGATIVES]
-        # Where BM25 finds too few, others are drawn.
+        # If BM25 finds too few, random ones are added.
         while len(likely) < N_NEGATIVES:
             drawn = int(random.integers(len(numbers)))
             likely += [drawn] if drawn not in answers else []
@@ -64,7 +64,8 @@ def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer:
 
 
 def batches(own: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Questions of each step, no two with the same passage: what answers one would be a wrong answer to the other."""
+    """The questions of each step, no two with the same passage: the answer to one would be a false negative of the
+    other."""
     random = np.random.default_rng(seed)
     waiting: list[int] = []
     for _ in range(n_steps):
@@ -87,7 +88,7 @@ CLIP = 1.0
 
 
 def fit(module: nn.Module, loss_of: Callable[[int], Tensor], *, n_steps: int, lr: float) -> list[float]:
-    """Makes `loss_of(step)` smaller, `n_steps` times; gives the losses."""
+    """Minimises `loss_of(step)` for `n_steps` steps; returns the losses."""
     config = OptimiserConfig(lr=lr, steps=n_steps, warmup=WARMUP, schedule="linear")
     optimiser = make_optimiser([{"params": list(module.parameters()), "lr": lr, "weight_decay": 0.01}], config)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate_at(config, n_steps))

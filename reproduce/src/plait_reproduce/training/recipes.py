@@ -1,4 +1,4 @@
-"""Recipes of trained towers: what is made smaller, on which batches. Weights are kept by recipe, seed and rate."""
+"""Recipes of trained towers: losses, batches and teacher lists. Weights are saved by recipe, seed and learning rate."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from plait_reproduce.training.towers import WIDTH, Tower
 from plait_reproduce.workbench import Arrays, Workbench
 
 VERSION = 1
-PASSAGES = 32  # of a step: the answer to each question, and others that look like it
-LIST = 8  # passages of a question where a teacher scores them; else two
+PASSAGES = 32  # per step: the answer to each question, and hard negatives
+LIST = 8  # passages per question with teacher scores; else two
 STEPS = {"quick": 160, "full": 800}
 RATES = (5e-4, 2e-3)
 
 
 def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> Tower:
-    """The tower of a recipe, trained if it is not kept."""
+    """The tower of a recipe, trained unless it is saved."""
     n_steps = STEPS[workbench.tier]
     own = questions(workbench, masks=recipe.masks)
     seeded(workbench, seed)
@@ -48,25 +48,26 @@ def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> To
 
 
 def seeded(workbench: Workbench, seed: int) -> None:
-    """Sets torch's own seed and threads: what a training gives depends on both."""
+    """Sets torch's seed and threads, which both decide the weights."""
     torch.set_num_threads(workbench.n_threads or 1)
     torch.manual_seed(seed)
 
 
 def key_of(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> dict[str, Any]:
-    """All that decides a trained tower."""
+    """Everything that decides a trained tower."""
     return {"recipe": asdict(recipe), "seed": seed, "lr": lr, "steps": STEPS[workbench.tier], "passages": PASSAGES,
             "layer": LAYER, "width": WIDTH, "data": workbench.key(TRAIN), "version": VERSION}  # fmt: skip
 
 
 def lists_of(workbench: Workbench, own: Questions, *, seed: int, lr: float) -> Lists:
-    """What the model trained on triples, at the same seed and rate, retrieves; and the teacher's scores of it."""
+    """The passages that a model trained on triples with the same seed and rate retrieves, and the teacher's scores of
+    them."""
     first = trained(workbench, Recipe(objective="triples"), seed=seed, lr=lr)
     return retrieved_lists(workbench, own, first)
 
 
 def made(recipe: Recipe, own: Questions) -> Tower:
-    """A tower before training. Its map takes the mean of all states to zero: states of one encoder point one way."""
+    """A tower before training. Its map centres the states: states of one encoder point in one direction."""
     positions = int(own.documents.lengths.max())
     tower = Tower(own.hidden, heads=recipe.objective == "m3", fixed=recipe.fixed, n_positions=max(64, positions))
     middle = torch.from_numpy(own.documents.values.astype(np.float32).mean(axis=0))
@@ -78,7 +79,7 @@ def made(recipe: Recipe, own: Questions) -> Tower:
 def train(
     tower: Tower, recipe: Recipe, own: Questions, *, n_steps: int, seed: int, lr: float, lists: Lists | None = None
 ) -> list[float]:
-    """Trains a tower in place; gives the losses. `lists` is needed by the objective of that name."""
+    """Trains a tower in place; returns the losses. `lists` is needed by the objective of that name."""
     random = np.random.default_rng([seed, 1])
     n_ways = LIST if lists is not None else 2
     steps = batches(own, min(PASSAGES // n_ways, len(set(own.positive.tolist()))), n_steps, seed=seed)
@@ -93,7 +94,7 @@ def train(
         queries = tower.encode(own.queries, chosen.tolist(), is_query=True)
         documents = tower.encode(own.documents, passages.tolist(), is_query=False)
         teacher = None if lists is None else torch.from_numpy(lists.teacher[chosen[:, None], ways])
-        # A passage that answers the question is no wrong answer, wherever it stands.
+        # A passage that answers the question is never a negative.
         same = torch.from_numpy(own.positive[chosen][:, None] == passages[None, :])
         return loss_of(Step(queries, documents, torch.arange(len(chosen)) * n_ways, same, teacher, step))
 
@@ -101,47 +102,47 @@ def train(
 
 
 TEMPERATURE = 0.05
-TEACHER_TEMPERATURE = 0.02  # scores of the teacher are cosines that lie close together
-NEVER = 1 << 40  # a step that is not reached
+TEACHER_TEMPERATURE = 0.02  # teacher scores are cosines and lie close together
+NEVER = 1 << 40  # a step that is never reached
 OBJECTIVES = ("maxsim", "xtr", "unmasked", "m3", "triples", "lists")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a tower is trained with. All recipes see the same batches of the same questions, as often."""
+    """How a tower is trained. All recipes see the same batches."""
 
     objective: str = "maxsim"
-    k: int = 32  # rows that a query row retrieves, of all rows of a batch; for xtr
+    k: int = 32  # rows that a query row retrieves of all rows of a batch; for xtr
     temperature: float = TEMPERATURE
-    fixed: int = 0  # rows of a document; 0: one for each token
-    distil: bool = True  # whether m3 learns from the sum of its strands too
-    masks: int = 0  # tokens that queries are filled up to with [MASK]; 0: not at all
+    fixed: int = 0  # rows per document; 0: one for each token
+    distil: bool = True  # whether m3 also learns from the sum of its kinds
+    masks: int = 0  # fill queries with [MASK] to this many tokens; 0: do not
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
-            raise ConfigError(f"there is no objective {self.objective!r}; choose one of {', '.join(OBJECTIVES)}")
+            raise ConfigError(f"unknown objective {self.objective!r}; choose one of {', '.join(OBJECTIVES)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step's strands. Passages lie list by list, the answer first in each."""
+    """The embeddings of one step. Passages are ordered list by list, the answer first in each."""
 
     queries: Encoded
     documents: Encoded
     positive: Tensor  # (queries,) the column of each answer
-    same: Tensor  # (queries, documents) passages that are the answer, wherever they stand
-    teacher: Tensor | None  # (queries, ways) scores of each question's own list
+    same: Tensor  # (queries, documents) whether a passage is the answer
+    teacher: Tensor | None  # (queries, ways) scores of each question's list
     number: int
 
 
 def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
-    """The loss of a step."""
+    """The loss function of a step."""
     temperature = recipe.temperature
 
     def by_tokens(own: Step) -> Tensor:
         assert own.queries.multi_mask is not None
         assert own.documents.multi_mask is not None
-        # Without its mask the objective retrieves everything.
+        # Without its mask the loss retrieves every row.
         k = recipe.k if recipe.objective == "xtr" else int(own.documents.multi_mask.numel())
         similarities = token_similarities(own.queries, own.documents)
         scores = xtr_scores(similarities, own.queries.multi_mask, own.documents.multi_mask, k=k)
@@ -160,7 +161,7 @@ def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
         copied = distillation(own_lists(scores), own.teacher, temperature=temperature, alpha=1 / TEACHER_TEMPERATURE)
         return copied + in_batch(scores, excluded=own.same, temperature=temperature)
 
-    def by_strands(own: Step) -> Tensor:
+    def by_kinds(own: Step) -> Tensor:
         scores = {
             "dense": dense_scores(own.queries, own.documents),
             "sparse": sparse_scores(own.queries, own.documents),
@@ -169,7 +170,7 @@ def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
         config = M3Config(temperature=temperature, start_step=-1 if recipe.distil else NEVER)
         return m3(scores, own.positive, config, step=own.number, excluded=own.same)[0]
 
-    ways = {"maxsim": by_maxsim, "triples": by_triples, "lists": by_lists, "m3": by_strands}
+    ways = {"maxsim": by_maxsim, "triples": by_triples, "lists": by_lists, "m3": by_kinds}
     return ways.get(recipe.objective, by_tokens)
 
 
@@ -177,7 +178,7 @@ def _maxsim(own: Step) -> Tensor:
     return maxsim_scores(own.queries, own.documents, reduce="mean")
 
 
-DEPTH = 50  # passages that are retrieved for a question
+DEPTH = 50  # passages retrieved per question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +200,7 @@ def retrieved_lists(workbench: Workbench, own: Questions, first: Tower) -> Lists
 
 
 def teacher_scores(workbench: Workbench) -> NDArray[np.float32]:
-    """(queries, documents): the cosine of the dense strands plus the mean MaxSim of the multi strands."""
+    """(queries, documents): the cosine of the dense vectors plus the mean MaxSim of the multi vectors."""
     encoded = workbench.encoded(TRAIN)
     assert encoded.queries.dense is not None
     assert encoded.documents.dense is not None

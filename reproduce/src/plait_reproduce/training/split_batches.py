@@ -1,5 +1,4 @@
-"""Batches whole and in parts: the gradient, and the memory that a step takes, of a small transformer with random
-weights."""
+"""Whole and split batches: the gradient, and the memory of a step, of a small transformer with random weights."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class _Loss:
 
 
 class SmallTransformer(nn.Module):
-    """Embeddings, four layers without dropout, and the mean of the states as the one vector of a text."""
+    """Embeddings, four layers without dropout, and the mean of the states as the vector of a text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,14 +45,14 @@ class SmallTransformer(nn.Module):
 
 
 def gradient_and_memory(n_texts: int, length: int, parts: list[int]) -> dict[str, float]:
-    """The largest difference of a gradient from that of the whole batch, relative to the largest gradient
-    (`checkpoint N difference`, `gradcache N difference`), and megabytes that a step adds to the process (`... MB`)."""
+    """The largest difference of a gradient from that of the whole batch, relative to the largest gradient (`checkpoint
+    N difference`, `gradcache N difference`), and the megabytes that a step adds to the process (`... MB`)."""
     steps: dict[str, Step] = {}
-    for part in sorted(parts):  # the process only ever grows in what it reports, so small steps come first
+    for part in sorted(parts):  # the peak never falls, so small steps come first
         steps[f"gradcache {part}"] = gradcache_step(part)
         steps[f"checkpoint {part}"] = checkpointed_step(part)
     steps["whole"] = whole_step
-    _step(whole_step, 1, 8)  # what is loaded at first use is nobody's memory
+    _step(whole_step, 1, 8)  # warm-up: what is loaded at first use is not counted
     _forget_peak()
     before, found, gradients = _peak(), {}, {}
     for name, step in steps.items():
@@ -67,7 +66,7 @@ def gradient_and_memory(n_texts: int, length: int, parts: list[int]) -> dict[str
 
 def _step(step: Step, n_texts: int, length: int) -> NDArray[np.float32]:
     torch.manual_seed(0)
-    model = SmallTransformer().double()  # so that what differs is the order of sums and nothing worse
+    model = SmallTransformer().double()  # double precision, so that only the order of sums differs
     ids = torch.randint(1, N_IDS, (2 * n_texts, length))
     mask = torch.ones_like(ids, dtype=torch.bool)
     queries, documents = (Tokens(ids[own], mask[own], mask[own]) for own in (slice(n_texts), slice(n_texts, None)))
@@ -85,15 +84,15 @@ def _objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> _Loss
 
 
 def _forget_peak() -> None:
-    """Where Linux lets a process: the most that it has had is from now on what it has."""
+    """Resets the peak memory of the process, where Linux allows it."""
     counter = Path("/proc/self/clear_refs")
     if counter.exists():
         counter.write_text("5")
 
 
 def _peak() -> float:
-    """The most memory that the process has had, in megabytes. Linux's own count starts anew with the program; that of
-    `getrusage` begins with what the process had that started it."""
+    """The peak memory of the process in megabytes. Linux's status file starts with the program; `getrusage` starts with
+    the memory of the parent process."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

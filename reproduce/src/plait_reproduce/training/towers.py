@@ -1,4 +1,4 @@
-"""`Tower`: a small trained top over the states of a frozen encoder. One layer, then the heads of `plait.train`."""
+"""`Tower`: a small trained top over the states of a frozen encoder: one layer, then the heads of `plait.train`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from plait_reproduce.frozen_encoder import States
 WIDTH = 64
 FEED = 64
 N_HEADS = 4
-MAX_BATCH_TOKENS = 8192  # tokens that go through a tower at a time when it is not trained
+MAX_BATCH_TOKENS = 8192  # per batch outside training
 MAX_BATCH_TEXTS = 100
 
 
 def padded(states: States, items: Sequence[int]) -> tuple[Tensor, Tokens]:
-    """Some texts as a padded batch: states (items, length, hidden) and their tokens."""
+    """Texts as a padded batch: states (items, length, hidden) and their tokens."""
     lengths = [int(states.lengths[item]) for item in items]
     values = np.zeros((len(lengths), max(lengths), states.values.shape[1]), np.float32)
     ids = np.zeros(values.shape[:2], np.int64)
@@ -39,14 +39,14 @@ def padded(states: States, items: Sequence[int]) -> tuple[Tensor, Tokens]:
 
 
 class Tower(nn.Module):
-    """States (items, length, hidden) to strands. A linear map, one transformer layer that starts as doing nothing, and
-    a row of length one for each token. `heads` adds a dense strand (the first token's) and a sparse one; `fixed` mixes
-    the rows of documents, of at most `n_positions` tokens, into so many."""
+    """From states (items, length, hidden) to embeddings. A linear map, one transformer layer that starts as the
+    identity, and a unit row for each token. `heads` adds a dense vector (of the first token) and a sparse one; `fixed`
+    mixes the rows of documents, of at most `n_positions` tokens, into that many."""
 
     def __init__(self, hidden: int, *, heads: bool = False, fixed: int = 0, n_positions: int = 64) -> None:
         super().__init__()
         self.enter = nn.Linear(hidden, WIDTH)
-        # A linear map that keeps distances as well as it can: training starts from a retriever, not from noise.
+        # The map starts orthogonal, which preserves distances: training starts from a retriever, not from noise.
         nn.init.orthogonal_(self.enter.weight)
         nn.init.zeros_(self.enter.bias)
         self.attend = nn.MultiheadAttention(WIDTH, N_HEADS, batch_first=True)
@@ -83,7 +83,7 @@ class Tower(nn.Module):
 
     @torch.no_grad()
     def rows(self, states: States, *, is_query: bool) -> MultiVectors:
-        """The multi strand of all texts."""
+        """The multi vectors of all texts."""
         found: list[NDArray[np.float32]] = [np.zeros((0, WIDTH), np.float32)] * len(states)
         for items in by_length(states.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
             own = self.encode(states, items, is_query=is_query)
@@ -95,8 +95,8 @@ class Tower(nn.Module):
 
 
 @torch.no_grad()
-def strand_scores(tower: Tower, queries: States, documents: States) -> dict[str, NDArray[np.float32]]:
-    """(queries, documents) scores of each strand."""
+def kind_scores(tower: Tower, queries: States, documents: States) -> dict[str, NDArray[np.float32]]:
+    """(queries, documents) scores of each kind."""
     asked = tower.encode(queries, range(len(queries)), is_query=True)
     found: dict[str, list[NDArray[np.float32]]] = {"dense": [], "sparse": [], "multi": []}
     for start in range(0, len(documents), MAX_BATCH_TEXTS):
