@@ -68,7 +68,7 @@ def cli_page() -> str:
 
 
 def value_of(option: Any) -> str:
-    """What stands after an option that takes a value."""
+    """The placeholder after an option that takes a value."""
     if getattr(option, "is_flag", False) or option.param_type_name == "argument":
         return ""
     return f" {option.make_metavar(None)}".rstrip() if option.metavar else f" {option.type.name.upper()}"

@@ -15,7 +15,7 @@ from plait.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from encode.conftest import Make
 
-STRANDS = {
+EMBEDDINGS = {
     "dense": {"dim": 4, "pooling": "mean"},
     "multi": {"dim": 4, "special_rows": True, "skip": ["."], "fixed": 3},
 }
@@ -23,7 +23,7 @@ STRANDS = {
 
 def fixed_encoder(make: Make, *, n_rows: int = 3) -> OnnxEncoder:
     """Every vector of a document has the number of its tokens."""
-    encoder, session = make(embeddings=STRANDS)
+    encoder, session = make(embeddings=EMBEDDINGS)
     plain = session.run
 
     def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from encode.conftest import Make
 
 CLS, SEP, A = 2, 3, 5
-STRANDS: dict[str, dict[str, Any]] = {
+EMBEDDINGS: dict[str, dict[str, Any]] = {
     "sparse": {"vocabulary": 37},
     "multi": {"dim": 4, "special_rows": True, "skip": [], "first_row": False},
 }
@@ -25,7 +25,7 @@ STRANDS: dict[str, dict[str, Any]] = {
 
 def weighing(make: Make, **sparse: float) -> OnnxEncoder:
     """The weight of a token is its position in the text; [CLS] and [SEP] have weight 0."""
-    encoder, session = make(embeddings={**STRANDS, "sparse": {**STRANDS["sparse"], **sparse}})
+    encoder, session = make(embeddings={**EMBEDDINGS, "sparse": {**EMBEDDINGS["sparse"], **sparse}})
     plain = session.run
 
     def run(outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> list[NDArray[np.float32]]:

@@ -34,7 +34,7 @@ def items_of(rows: SparseVectors) -> list[dict[int, float]]:
 @given(texts=Texts, n_more=st.integers(0, 3), query_tf=st.sampled_from([0.0, 0.5, 1.0]))
 def test_terms_equal_the_reference(texts: list[list[tuple[int, float]]], n_more: int, query_tf: float) -> None:
     longest = max((len(text) for text in texts), default=0) + n_more
-    weights = np.full((len(texts), longest), 9, np.float32)  # what stands beyond a text must not count
+    weights = np.full((len(texts), longest), 9, np.float32)  # weights beyond the end of a text must not count
     for row, text in enumerate(texts):
         weights[row, : len(text)] = [weight for _, weight in text]
     rows = max_pool_terms(

@@ -44,7 +44,7 @@ def busy_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy_threads")
 @pytest.mark.parametrize(("case", "outcome"), OUTCOMES.items())
-def test_every_end_of_a_trial_is_told_apart(case: str, outcome: str) -> None:
+def test_every_end_of_a_trial_is_distinguished(case: str, outcome: str) -> None:
     for _ in range(5):
         assert _core.probe_outcome(case, 50 if case == "timeout" else 10_000) == outcome
 

@@ -1,4 +1,4 @@
-"""An index that names its language: remembered, searched, changed and mended like any other."""
+"""An index that names its language: remembered, searched, changed and repaired like any other."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_documents_are_replaced_and_deleted_with_their_stems(tmp_path: Path) -> 
     assert not left & {"haus", "krieg", "gemald", "博物"}
 
 
-def test_stems_of_another_version_are_made_anew_by_the_next_writer(
+def test_stems_of_another_version_are_rebuilt_by_the_next_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
@@ -105,7 +105,7 @@ def test_a_repair_keeps_the_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("language", "xx"), ("analyser", 0), ("language", None)])
-def test_a_damaged_language_is_told(tmp_path: Path, key: str, value: object) -> None:
+def test_a_damaged_language_is_reported(tmp_path: Path, key: str, value: object) -> None:
     german(tmp_path / "index").close()
     set_meta(tmp_path / "index", key, value)
     with pytest.raises(CorruptIndexError, match="language"):
