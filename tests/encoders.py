@@ -1,5 +1,5 @@
-"""A tiny encoder for tests: each word has a fixed random unit vector, and a text is the words it holds. No model, no
-files, the same on every machine."""
+"""A tiny encoder for tests: each word has a fixed random unit vector, and a text is encoded from its words. It needs no
+model and no files, and gives the same values on every machine."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class WordWindows:
 
 
 class WordEncoder:
-    """dense = normalised mean of the word vectors, multi = the word vectors; passages of at most `window` words.
+    """Dense: the normalized mean of the word vectors. Multi: the word vectors. Passages have at most `window` words.
 
-    With `terms`, all three kinds: sparse = the words, numbered below it, each weighing 1 / 2 for every two letters.
+    With `terms`, also sparse: term ids of words are below `terms`, and the weight of a word is its length / 4.
     """
 
     def __init__(

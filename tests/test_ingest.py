@@ -1,4 +1,4 @@
-"""Long loads: killed and gone on with, and in little memory."""
+"""Long ingests: resumed after a kill, and in little memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoders import WordEncoder
 from plait.ingest import add_documents
 from plait.storage.check import check
 
-LOAD = """
+INGEST = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 import plait
@@ -28,8 +28,8 @@ plait.open(sys.argv[1], create=True, encoder=WordEncoder()).add(documents(), com
 """
 
 
-def test_a_load_that_was_killed_goes_on_without_encoding_again_what_is_there(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LOAD, str(tmp_path / "index"), str(Path(__file__).parent)]
+def test_an_ingest_resumes_after_a_kill_without_encoding_committed_documents_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INGEST, str(tmp_path / "index"), str(Path(__file__).parent)]
     assert subprocess.run(command, check=False, timeout=120).returncode == -9
     encoder = WordEncoder()
     with plait.open(tmp_path / "index", encoder=encoder) as index:
@@ -39,8 +39,8 @@ def test_a_load_that_was_killed_goes_on_without_encoding_again_what_is_there(tmp
     assert check(tmp_path / "index").problems == []
 
 
-class Blind:
-    """Encodes by position alone, so that the memory measured is that of adding."""
+class ConstantEncoder:
+    """Gives every text the same embeddings, so that the memory measured is that of adding."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._words, name)
@@ -52,13 +52,13 @@ class Blind:
         return self._words.encode_documents(["word"] * len(texts))
 
 
-def test_a_stream_of_any_length_needs_the_memory_of_a_batch(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_documents(tmp_path: Path) -> None:
     def documents(n_documents: int) -> Iterator[dict[str, str]]:
         for number in range(n_documents):
             yield {"id": f"d{number}", "text": f"{number} " * 5000}
 
     def peak(n_documents: int) -> int:
-        encoder: Any = Blind()
+        encoder: Any = ConstantEncoder()
         with plait.open(tmp_path / str(n_documents), create=True, encoder=encoder) as index:
             tracemalloc.start()
             try:
@@ -68,5 +68,5 @@ def test_a_stream_of_any_length_needs_the_memory_of_a_batch(tmp_path: Path) -> N
             finally:
                 tracemalloc.stop()
 
-    peak(20)  # what is made once, such as caches
+    peak(20)  # fills caches
     assert peak(400) < 1.5 * peak(40)

@@ -1,4 +1,4 @@
-"""How text becomes words: scripts without spaces are findable, and a query is never read as FTS5's language."""
+"""Text analysis: scripts without spaces are searchable, and a query cannot use FTS5's operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(text: str, query: str, analyser: Analyser = DEFAULT_ANALYSER) -> bool:
 
 
 def found_all(text: str, queries: Sequence[str], analyser: Analyser) -> bool:
-    """Whether each of the queries finds it."""
+    """Whether each of the queries finds a document with this text."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(fts_schema(analyser))
         add_to_fts(connection, analyser, [(1, "", text)])
@@ -88,7 +88,7 @@ def test_a_query_without_a_word_has_no_expression(query: str) -> None:
         "wool\ud800",
     ],
 )
-def test_operators_in_a_query_are_words_or_nothing(query: str) -> None:
+def test_operators_in_a_query_are_words_or_ignored(query: str) -> None:
     found("wool", query)  # does not raise
     expression = match_expression(query)
     assert expression is not None
@@ -113,30 +113,30 @@ def test_any_text_of_letters_that_the_tokenizer_knows_finds_itself(text: str) ->
 @given(
     st.text(alphabet=st.one_of(st.characters(), st.sampled_from("aé\u0301\u0327がガｶﾞ한ᄒ\u1161\u11abﬁ東ก\u0e33\u0e48")))
 )
-def test_settled_characters_need_no_normalisation(text: str) -> None:
+def test_inert_characters_need_no_normalization(text: str) -> None:
     whole = unicodedata.ucd_3_2_0.normalize("NFKC", text)
     assert DEFAULT_ANALYSER.analyse(whole) == DEFAULT_ANALYSER.analyse(text)
 
 
-def test_a_long_query_is_still_one_query() -> None:
+def test_a_query_of_ten_thousand_words_works() -> None:
     assert found("w9999", " ".join(f"w{number}" for number in range(10_000)))
 
 
-def test_words_that_only_carry_a_question_are_left_out_of_it() -> None:
+def test_stop_words_are_dropped_from_a_query() -> None:
     assert match_expression("How do I parse the date?") == '"parse" OR "date"'
 
 
-def test_a_query_of_such_words_alone_keeps_them() -> None:
+def test_a_query_of_stop_words_only_keeps_them() -> None:
     assert found("To be, or not to be: that is the question", "to be or not to be")
 
 
-def test_a_word_that_is_asked_for_twice_weighs_double_up_to_a_limit() -> None:
+def test_a_repeated_word_counts_again_up_to_a_limit() -> None:
     assert match_expression("tea or coffee or tea") == '"tea" OR "tea" OR "coffee"'
     (term,) = DEFAULT_ANALYSER.query_terms("tea " * 100).values()
     assert term.count == MAX_TERM_COUNT
 
 
-# Words of a text in another form than the query's: what a stemmer is for.
+# Sentences with another form of the query's word, which a stemmer must match.
 SENTENCES = [
     ("de", "Die Häuser der alten Städte wurden verkauft.", "Haus verkaufen"),
     ("de", "Die Straßenbahnen fuhren nicht.", "STRASSENBAHN"),
@@ -168,7 +168,7 @@ def test_an_index_with_a_language_finds_other_forms_of_its_words(language: str, 
         ("Berlin 東京 and Bangkok", "東京"),
     ],
 )
-def test_scripts_without_spaces_are_found_whatever_the_language(language: str, text: str, query: str) -> None:
+def test_scripts_without_spaces_are_found_with_any_language(language: str, text: str, query: str) -> None:
     assert found(text, query, Analyser(language))
 
 
@@ -188,7 +188,7 @@ def test_scripts_without_spaces_are_found_whatever_the_language(language: str, t
         ("İstanbul", "istanbul"),
     ],
 )
-def test_texts_of_any_language_are_found_without_naming_one(text: str, query: str) -> None:
+def test_texts_in_any_language_are_found_without_a_language_setting(text: str, query: str) -> None:
     assert found(text, query)
 
 
@@ -202,12 +202,12 @@ def test_a_language_is_named_by_its_code(given: str, language: str | None) -> No
     assert Analyser(given).language == language
 
 
-def test_a_language_without_a_stemmer_is_refused_with_those_that_have_one() -> None:
+def test_a_language_without_a_stemmer_is_refused_with_a_list() -> None:
     with pytest.raises(ConfigError, match=r"no stemmer for the language 'vi'.*leave language out.*ar, ca, cs"):
         Analyser("vi")
 
 
-def test_every_language_has_its_stemmer() -> None:
+def test_every_language_has_a_stemmer() -> None:
     for language in STEMMERS:
         assert found("text", "text", Analyser(language)), language
 
@@ -220,7 +220,7 @@ WORDS_OF_ALL_SCRIPTS = st.sampled_from(" aeiousnßéIİıñ.'-_0العكتابُ
     st.sampled_from([None, "ar", "de", "el", "fr", "hi", "ru", "tr", "yi"]),
     st.text(st.one_of(WORDS_OF_ALL_SCRIPTS, st.characters(codec="utf-8", categories=["L", "N", "Mn"])), max_size=60),
 )
-def test_every_word_of_a_document_is_found_when_it_is_asked_for(language: str | None, text: str) -> None:
+def test_every_word_of_a_document_finds_it(language: str | None, text: str) -> None:
     analyser, frozen = Analyser(language), unicodedata.ucd_3_2_0
     known = [word for word in text.split() if all(frozen.category(char) != "Cn" for char in word)]
     assert found_all(text, [word for word in known if match_expression(word, analyser)], analyser)

@@ -1,4 +1,4 @@
-"""An index that names its language: remembered, searched, changed and repaired like any other."""
+"""An index with a language: it is stored, and searches, updates and repairs use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.errors import ConfigError, CorruptIndexError
 from plait.storage.check import check
 from plait.storage.repair import repair
 from plait.storage.store import Store
-from plait.text import fts_table as words
+from plait.text import fts_table
 
 GERMAN = [
     {"id": "1", "text": "Die Häuser der Altstadt wurden im Krieg zerstört."},
@@ -48,7 +48,7 @@ def test_words_are_found_in_other_forms_and_other_scripts(tmp_path: Path) -> Non
         assert found(index, "วันจันทร์") == ["4"]
 
 
-def test_the_language_is_remembered_and_another_is_refused(tmp_path: Path) -> None:
+def test_the_language_is_stored_and_another_is_refused(tmp_path: Path) -> None:
     german(tmp_path / "index").close()
     with plait.open(tmp_path / "index") as index:
         assert (found(index, "Haus"), index.info().language) == (["1"], "de")
@@ -79,12 +79,10 @@ def test_documents_are_replaced_and_deleted_with_their_stems(tmp_path: Path) -> 
     assert not left & {"haus", "krieg", "gemald", "博物"}
 
 
-def test_stems_of_another_version_are_rebuilt_by_the_next_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_writer_rebuilds_stems_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:
         before.setattr("plait.text.analyser.stem_words", lambda text, _: text.lower())  # stems nothing
-        before.setattr(words, "stemmer_version", lambda: "snowball 0")
+        before.setattr(fts_table, "stemmer_version", lambda: "snowball 0")
         german(tmp_path / "index").close()
     with plait.open(tmp_path / "index") as index:
         assert found(index, "Hauses") == []
@@ -112,7 +110,7 @@ def test_a_damaged_language_is_reported(tmp_path: Path, key: str, value: object)
         Store.open(tmp_path / "index")
 
 
-def test_the_words_of_a_hit_are_explained_as_they_were_asked(tmp_path: Path) -> None:
+def test_explanations_name_the_words_of_the_query(tmp_path: Path) -> None:
     with german(tmp_path / "index") as index:
         (hit,) = index.search("Hauses haus haus", 10, mode="bm25", explain=True)
         assert hit.explanation is not None
