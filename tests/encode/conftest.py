@@ -26,7 +26,7 @@ DIM = 4
 
 def tiny_tokenizer() -> Tokenizer:
     """One token for each single letter, between [CLS] and [SEP]."""
-    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.post_processor = TemplateProcessing(
@@ -60,7 +60,7 @@ def tiny_card() -> dict[str, Any]:
 
 
 class CountingSession:
-    """Each vector has the id of its token, its position and the number of attended tokens; `feeds` records the inputs."""
+    """Each vector has the id of its token, its position and the number of attended tokens. `feeds` has the inputs."""
 
     def __init__(self) -> None:
         self.feeds: list[dict[str, NDArray[np.int64]]] = []

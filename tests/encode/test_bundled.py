@@ -89,7 +89,7 @@ def test_there_is_one_token_for_each_vector(encoder: OnnxEncoder) -> None:
 
 
 def test_passages_of_a_long_text_are_not_truncated(encoder: OnnxEncoder) -> None:
-    text = "\n\n".join(f"Paragraph {place}. " + TEXTS[place % 4] for place in range(120))
+    text = "\n\n".join(f"Paragraph {number}. " + TEXTS[number % 4] for number in range(120))
     spans = encoder.chunker.split("A title", text)
     assert len(spans) > 4
     assert encoder.encode_documents([f"A title {text[span.start : span.end]}" for span in spans]).truncated == 0

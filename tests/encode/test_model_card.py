@@ -42,10 +42,10 @@ def test_a_card_without_embeddings_is_refused(card: Card) -> None:
     ],
 )
 def test_an_unknown_key_is_refused_with_a_suggestion(card: Card, section: tuple[str, ...], key: str, said: str) -> None:
-    place = card
+    part = card
     for name in section:
-        place = place[name]
-    place[key] = {"dim": 1}
+        part = part[name]
+    part[key] = {"dim": 1}
     with pytest.raises(ModelError, match=said):
         parse_card(card, "card")
 

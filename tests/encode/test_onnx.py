@@ -121,7 +121,9 @@ def test_there_is_one_token_for_each_vector(make: Make) -> None:
 def test_progress_is_reported_after_each_batch(make: Make) -> None:
     encoder, _ = make()
     progress: list[tuple[int, int]] = []
-    encoder.encode_documents(["a", "b", "c"], batch_tokens=6, on_batch=lambda done, total: progress.append((done, total)))
+    encoder.encode_documents(
+        ["a", "b", "c"], batch_tokens=6, on_batch=lambda done, total: progress.append((done, total))
+    )
     assert progress == [(2, 3), (3, 3)]
 
 

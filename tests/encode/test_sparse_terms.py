@@ -19,7 +19,7 @@ def twin(pairs: list[tuple[int, float]], query_tf: float = 0.0) -> dict[int, flo
     for term, weight in pairs:
         if weight > 0:
             found.setdefault(term, []).append(weight)
-    return {term: (1 - query_tf) * max(own) + query_tf * sum(own) for term, own in sorted(found.items())}
+    return {term: (1 - query_tf) * max(values) + query_tf * sum(values) for term, values in sorted(found.items())}
 
 
 def items_of(rows: SparseVectors) -> list[dict[int, float]]:
@@ -40,17 +40,17 @@ def test_terms_equal_the_reference(texts: list[list[tuple[int, float]]], n_more:
     rows = max_pool_terms(
         [np.array([term for term, _ in text], np.int64) for text in texts], weights, query_tf=query_tf
     )
-    assert [str(own.dtype) for own in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
+    assert [str(array.dtype) for array in (rows.terms, rows.weights, rows.offsets)] == ["int32", "float32", "int64"]
     assert items_of(rows) == [twin(text, query_tf) for text in texts]
 
 
 @given(texts=Texts, power=st.sampled_from([0.2, 0.5, 1.0]))
 def test_weights_are_divided_by_a_power_of_their_sum(texts: list[list[tuple[int, float]]], power: float) -> None:
     items = [twin(text) for text in texts]
-    rows = concatenate_terms([(np.array([*own], np.int32), np.array([*own.values()], np.float32)) for own in items])
-    wanted = [{term: weight / sum(own.values()) ** power for term, weight in own.items()} for own in items]
-    for own, expected in zip(items_of(divide_by_length(rows, power)), wanted, strict=True):
-        assert own == pytest.approx(expected)
+    rows = concatenate_terms([(np.array([*item], np.int32), np.array([*item.values()], np.float32)) for item in items])
+    expected_items = [{term: weight / sum(item.values()) ** power for term, weight in item.items()} for item in items]
+    for item, expected in zip(items_of(divide_by_length(rows, power)), expected_items, strict=True):
+        assert item == pytest.approx(expected)
     assert divide_by_length(rows, 0.0) is rows
 
 

@@ -155,7 +155,7 @@ def test_sql_in_a_filter_is_only_text(hostile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filter", "place", "advice"),
+    ("filter", "position", "advice"),
     [
         ("a && b", 2, "and"),
         ("a & b", 2, "and"),
@@ -203,11 +203,11 @@ def test_sql_in_a_filter_is_only_text(hostile: str) -> None:
         ("x not 1", 6, "in or like"),
     ],
 )
-def test_an_error_points_at_its_position_with_advice(filter: str, place: int, advice: str) -> None:
+def test_an_error_points_at_its_position_with_advice(filter: str, position: int, advice: str) -> None:
     with pytest.raises(FilterError, match=re.escape(advice)) as caught:
         compile_filter(filter)
     _, shown, caret = str(caught.value).split("\n")
-    assert caret.index("^") == 4 + place
+    assert caret.index("^") == 4 + position
     assert shown.startswith("    ")
 
 

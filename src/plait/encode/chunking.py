@@ -1,6 +1,6 @@
-"""Chunking: a long document becomes passages, each encoded on its own.
+"""Chunking: a long document becomes passages, each encoded separately.
 
-A `Chunker` decides where; an encoder only encodes. A model with a tokenizer offers a chunker that counts in its own
+A `Chunker` decides where to cut; an encoder only encodes. A model with a tokenizer offers a chunker that counts its
 tokens; for any other encoder, words are counted.
 """
 
@@ -79,7 +79,7 @@ class WordTokenizer:
         return len(_WORDS.findall(text))
 
     def spans(self, text: str) -> NDArray[np.int64]:
-        return np.array([found.span() for found in _WORDS.finditer(text)], np.int64).reshape(-1, 2)
+        return np.array([match.span() for match in _WORDS.finditer(text)], np.int64).reshape(-1, 2)
 
 
 def chunker_for(encoder: object) -> Chunker:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUNDLED = Path(__file__).parent.parent / "models"
 DEFAULT_MODEL = "plait-small"
-# A data package announces its model in this entry point group: the model's name, and the package that holds its files.
+# A data package announces its model in this entry point group: the model's name, and the package with its files.
 ENTRY_POINT_GROUP = "plait.models"
 # The models that this project publishes as packages of the same name; a clone has them under models/.
 MODEL_PACKAGES = ("plait-gte-small", "plait-multilingual")

@@ -198,11 +198,11 @@ class OnnxEncoder:
     def _has_vector(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
         """The tokens that have a multi vector. A text of skipped tokens only keeps them: without any vector it could
         not be found."""
-        kept = ~np.isin(ids, self._query_skip_ids if is_query else self._document_skip_ids)
+        has_vector = ~np.isin(ids, self._query_skip_ids if is_query else self._document_skip_ids)
         if not self._first_row:
-            kept[:1] = False
-        kept[self._tokenizer.inner_cls_positions(len(ids), is_query=is_query)] = False
-        return kept if kept.any() else np.ones(len(ids), np.bool_)
+            has_vector[:1] = False
+        has_vector[self._tokenizer.inner_cls_positions(len(ids), is_query=is_query)] = False
+        return has_vector if has_vector.any() else np.ones(len(ids), np.bool_)
 
     def _expand(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         expansion = self._card.query.expansion

@@ -110,11 +110,11 @@ class ModelTokenizer:
 
     def token_id(self, token: str) -> int:
         """The id of a token that the card names; ModelError if the vocabulary does not have it."""
-        found = self._tokenizer.token_to_id(token)
-        if found is None:
+        number = self._tokenizer.token_to_id(token)
+        if number is None:
             name = self._settings.name
             raise ModelError(f"the card of {name} names the token {token!r}, which its vocabulary does not have")
-        return found
+        return number
 
     def token(self, number: int) -> str:
         """The token of an id, as the vocabulary writes it; empty for an unused id."""
@@ -148,7 +148,7 @@ class ModelTokenizer:
 
     def _text_ids(self, texts: Sequence[str], first: int) -> list[list[int]]:
         self._check_texts(texts, first)
-        return [found.ids for found in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def _check_texts(self, texts: Sequence[str], first: int) -> None:
         for number, text in enumerate(texts, first):

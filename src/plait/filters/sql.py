@@ -160,8 +160,8 @@ def _kind(field: Field) -> Condition:
         return Condition("'text'", ())
     if field.columns is not None:
         return Condition(field.columns.kind, ())
-    found = _lookup(field.path, "type")
-    return Condition(f"ifnull({found.sql}, 'null')", found.parameters)
+    kind = _lookup(field.path, "type")
+    return Condition(f"ifnull({kind.sql}, 'null')", kind.parameters)
 
 
 def _value(field: Field) -> Condition:

@@ -64,9 +64,7 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[Line | SourceError]:
     while raw := stream.readline(MAX_LINE + 1):
         number += 1
         if len(raw) > MAX_LINE:
-            raise SourceError(
-                f"{name}, line {number} is longer than {MAX_LINE:,} bytes; are there line ends between the records?"
-            )
+            raise SourceError(f"{name}, line {number} is longer than {MAX_LINE:,} bytes; put each record on a line")
         start, offset = offset, offset + len(raw)
         try:
             text = decode(raw, name, offset=start, line=number).rstrip("\r\n")

@@ -16,11 +16,11 @@ from plait.readers.lines import open_source
 from plait.readers.text_files import read_markdown, read_text
 from plait.records import Document
 
-# A reader yields the documents of an open file, and a SourceError in place of a document that it cannot read. It is
+# A reader yields the documents of an open file, and a SourceError instead of a document that it cannot read. It is
 # given the name of the file for messages, and the id for a document that is a whole file.
 Reader = Callable[[BinaryIO, str, str], Iterator[Document | SourceError]]
 
-# A new format is one function in a file of its own, and its suffixes here.
+# A new format is a function in a new file, and its suffixes here.
 LINE_READERS: Mapping[str, Reader] = {".jsonl": read_jsonl, ".ndjson": read_jsonl, ".tsv": read_tsv}  # .gz allowed
 FILE_READERS: Mapping[str, Reader] = {".txt": read_text, ".md": read_markdown, ".markdown": read_markdown}
 READERS = {**LINE_READERS, **FILE_READERS}

@@ -100,14 +100,14 @@ def _lives_in(thing: Any, module: types.ModuleType) -> bool:
 
 def _methods(cls: type) -> list[tuple[str, Any]]:
     """The public methods and properties that the class defines itself."""
-    found = []
+    methods = []
     for name in sorted(vars(cls)):
         member = inspect.getattr_static(cls, name)
         if isinstance(member, classmethod | staticmethod):
             member = member.__func__
         if name[0] != "_" and (callable(member) or isinstance(member, property | types.GetSetDescriptorType)):
-            found.append((name, member))
-    return found
+            methods.append((name, member))
+    return methods
 
 
 def _docstring(thing: Any) -> str:

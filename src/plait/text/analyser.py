@@ -126,7 +126,7 @@ def _normalized(text: str) -> str:
     """NFKC, and pairs of characters for scripts without spaces."""
     if text.isascii():
         return text
-    normalized = re.sub(_TO_NORMALIZE, lambda found: unicodedata.ucd_3_2_0.normalize("NFKC", found[0]), text)
+    normalized = re.sub(_TO_NORMALIZE, lambda match: unicodedata.ucd_3_2_0.normalize("NFKC", match[0]), text)
     return re.sub(_SPACELESS_RUN, _pairs, normalized)
 
 
@@ -136,9 +136,9 @@ def _split(normalized: str) -> list[str]:
     return "".join(char if _is_word_char(char) else " " for char in normalized).split()
 
 
-def _pairs(found: re.Match[str]) -> str:
+def _pairs(match: re.Match[str]) -> str:
     """Overlapping pairs of a run, then its last character, so that every character of the run begins a word."""
-    run = found[0]
+    run = match[0]
     pairs = [run[start : start + 2] for start in range(len(run))]
     return f" {' '.join(pairs)} "
 

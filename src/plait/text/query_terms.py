@@ -84,7 +84,7 @@ def _tokenize(tokenizer: str, words: Sequence[str]) -> list[str | None]:
     tokens: list[list[str]] = [[] for _ in words]
     for number, token in rows:
         tokens[number].append(token)
-    return [found[0] if len(found) == 1 else None for found in tokens]
+    return [parts[0] if len(parts) == 1 else None for parts in tokens]
 
 
 def _connection(tokenizer: str) -> sqlite3.Connection:

@@ -94,7 +94,7 @@ def stem_word(word: str, language: str) -> str:
 def stem_words(text: str, language: str) -> str:
     """The text with every word in lower case and stemmed; the characters between words stay."""
     stem = _stemmer(language)
-    return re.sub(_WORD, lambda found: stem(found[0]), text)
+    return re.sub(_WORD, lambda match: stem(match[0]), text)
 
 
 @cache
