@@ -1,4 +1,4 @@
-"""The native module, as the type checker sees it. Arrays are C-contiguous; nothing is converted."""
+"""The types of the native module. Arrays are C-contiguous; nothing is converted."""
 
 from typing import Any
 
@@ -197,7 +197,7 @@ def crc32c_blocks(data: ReadableBuffer | NDArray[Any], block_size: int, checksum
 def available_targets() -> list[str]: ...
 def current_target() -> str: ...
 def use_target(name: str) -> bool: ...
-def probe_outcome(case: str, milliseconds: int) -> str: ...  # where the build has AMX: Linux on x86-64
+def probe_outcome(case: str, milliseconds: int) -> str: ...  # only in builds with AMX: Linux on x86-64
 def best_sparse_rows(
     offsets: NDArray[np.int64],
     rows: NDArray[np.uint32],

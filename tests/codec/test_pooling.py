@@ -147,7 +147,7 @@ def test_an_item_too_long_to_compare_all_its_rows_is_refused() -> None:
         ({"fixed": 2.5}, r"fixed is 2\.5"),
         ({"factor": 1}, "factor is 1"),
         ({"factor": "2"}, "factor is '2'"),
-        ({"fixed": 8, "method": "random"}, "no pooling 'random'; choose one of hierarchical, sequential"),
+        ({"fixed": 8, "method": "random"}, "unknown pooling 'random'; choose one of hierarchical, sequential"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:

@@ -171,7 +171,7 @@ def test_a_cell_that_does_not_exist_is_found_wherever_it_is(place: int, dtype: t
     cells[place] = 40000
     integer.check_cells(cells, 40001)
     integer.check_cells(cells, 2**33)
-    with pytest.raises(InputError, match=f"row {place} names cell 40000, of 40000"):
+    with pytest.raises(InputError, match=f"row {place} is in cell 40000; there are 40000 cells"):
         integer.check_cells(cells, 40000)
 
 

@@ -15,7 +15,7 @@ from plait.codec.impacts import invert, quantize
 from plait.embeddings import SparseVectors
 from plait.errors import ConfigError, InputError
 from plait.scoring.cpu import available_targets, force_target
-from plait.scoring.sparse import ONE_IN, Impacts, SparseQuery, best_rows, score_rows, shared_terms
+from plait.scoring.sparse import COLUMN_ONE_IN, Impacts, SparseQuery, best_rows, score_rows, shared_terms
 
 WEIGHTS = st.floats(0.0625, 128, width=32)
 
@@ -69,7 +69,7 @@ def test_sums_past_31_bits_are_compared_rightly(target: str) -> None:
 
 def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> None:
     rows = SparseVectors.from_items(
-        [{0: 1.0, 1: 2.0} if row % ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
+        [{0: 1.0, 1: 2.0} if row % COLUMN_ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
     )
     index = invert(rows)
     best_rows(index, SparseQuery(np.array([1, 3], np.int32), np.ones(2, np.float32)), 5)

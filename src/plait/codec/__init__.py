@@ -1,1 +1,1 @@
-"""Rows to bytes: a codebook of centroids, and residual codes of a few bits a dimension."""
+"""Rows to bytes: a codebook of centroids, residual codes, pooling, impacts of sparse vectors, and dense IVF."""

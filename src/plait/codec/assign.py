@@ -1,7 +1,7 @@
 """Assigns rows to cells: the nearest centroid of each row, by direction, in integers.
 
-Up to two thousand centroids are all compared with each row. More are grouped around centroids of centroids, and a row is
-compared with the centroids of its nearest groups only. A few rows in a hundred then get a centroid that is nearly as
+Up to two thousand centroids are all compared with each row. More are grouped around centroids of centroids, and a row
+is compared with the centroids of its nearest groups only. A few rows in a hundred then get a centroid that is nearly as
 near as the nearest; the residual makes up for it. The cost grows with the square root of the number of centroids.
 """
 

@@ -1,7 +1,7 @@
-"""Weighted terms to bytes: each row's weights in 255ths of its largest, and the inverted index over them.
+"""Impacts: the weights of sparse vectors in 8 bits, and the inverted index over them.
 
-The scale belongs to the row, not to the segment or the term. So the bytes of a row are the same wherever it stands:
-merging segments copies them, and nothing is rounded twice.
+An impact is a weight in 255ths of the largest weight of its row. The scale belongs to the row, not to the segment or
+the term, so merging segments copies impacts and nothing is rounded twice.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from plait.embeddings import SparseVectors
 from plait.scoring.sparse import Impacts
 
 MAX_IMPACT = 255
-MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # what is smaller counts as no weight; what is larger is refused
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # smaller weights count as 0; larger weights are refused
 WINDOW_ROWS = 4096
 
 
 def quantize(sparse: SparseVectors) -> tuple[SparseVectors, NDArray[np.uint8], NDArray[np.float32]]:
-    """The rows without terms of no weight, an impact for each entry, and the scale of each row.
+    """The rows without terms of weight 0, the impact of each entry, and the scale of each row.
 
-    An impact is at least 1: a shared term always counts. The largest of a row is 255.
+    Impacts are at least 1, so that a shared term always counts. The largest of a row is 255.
     """
     kept = sparse.weights >= MIN_WEIGHT
     before = np.concatenate([[0], np.cumsum(kept)])
     rows = SparseVectors(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
     largest = max_per_range(rows.weights, rows.offsets)
     scales = (largest / np.float32(MAX_IMPACT)).astype(np.float32)
-    own = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))
-    impacts = np.clip(np.rint(rows.weights / own), 1, MAX_IMPACT).astype(np.uint8)
+    entry_scales = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))
+    impacts = np.clip(np.rint(rows.weights / entry_scales), 1, MAX_IMPACT).astype(np.uint8)
     return rows, impacts, scales
 
 
 def max_per_range(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The largest value of each stretch; 0 for an empty one."""
+    """The largest of values[offsets[i]:offsets[i + 1]] for each i; 0 for an empty range."""
     largest = np.zeros(len(offsets) - 1, np.float32)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):
@@ -44,7 +44,7 @@ def max_per_range(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> ND
 
 
 def invert(sparse: SparseVectors, *, window_rows: int = WINDOW_ROWS) -> Impacts:
-    """The index of a batch of rows."""
+    """The inverted index of sparse vectors."""
     rows, impacts, scales = quantize(sparse)
     owners = np.repeat(np.arange(len(rows), dtype=np.uint32), np.diff(rows.offsets))
     order = np.argsort(rows.terms, kind="stable")  # entries are in the order of rows, and stay so within a term
@@ -62,7 +62,7 @@ def with_window_maxima(
     *,
     window_rows: int,
 ) -> Impacts:
-    """An index of these postings, with the bounds that follow from them."""
+    """The index of these postings, with the peaks and window maxima computed from them."""
     weights = impacts * scales[rows]
     peaks = max_per_range(weights, offsets)
     frequent = frequent_terms(np.diff(offsets), len(scales), window_rows)
@@ -75,7 +75,7 @@ def n_windows(n_rows: int, window_rows: int) -> int:
 
 
 def frequent_terms(counts: NDArray[np.int64], n_rows: int, window_rows: int) -> NDArray[np.uint32]:
-    """The places of the terms that get a line of maxima: where it takes no more bytes than the term's impacts do."""
+    """The positions of the terms that get window maxima: those whose maxima take no more bytes than their impacts."""
     return np.flatnonzero(counts >= max(n_windows(n_rows, window_rows), 1)).astype(np.uint32)
 
 
@@ -90,16 +90,16 @@ def window_maxima(
 ) -> NDArray[np.uint8]:
     """(frequent, windows): the largest weight in each window in 255ths of the peak, rounded up."""
     maxima = np.zeros((len(frequent), n_windows), np.uint8)
-    for line, place in enumerate(frequent):
-        own = slice(offsets[place], offsets[place + 1])
-        windows, counts = run_lengths(rows[own] // window_rows)
-        most = np.maximum.reduceat(weights[own], np.cumsum(counts) - counts)
-        step = float(peaks[place] / np.float32(MAX_IMPACT))
-        maxima[line, windows] = np.clip(np.ceil(most / step), 1, MAX_IMPACT)
+    for line, term in enumerate(frequent):
+        entries = slice(offsets[term], offsets[term + 1])
+        windows, counts = run_lengths(rows[entries] // window_rows)
+        largest = np.maximum.reduceat(weights[entries], np.cumsum(counts) - counts)
+        step = float(peaks[term] / np.float32(MAX_IMPACT))
+        maxima[line, windows] = np.clip(np.ceil(largest / step), 1, MAX_IMPACT)
     return maxima
 
 
 def run_lengths(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The values of runs of equal neighbours, and how long each run is."""
+    """The value and the length of each run of equal neighbours."""
     starts = np.flatnonzero(np.concatenate([np.ones(len(values[:1]), bool), values[1:] != values[:-1]]))
     return values[starts], np.diff(np.append(starts, len(values)))

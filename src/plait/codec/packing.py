@@ -1,7 +1,7 @@
 """Codes of 1, 2, 4 or 8 bits, packed in bytes in the order that the kernels read.
 
-With w bytes a row, byte j holds, from its low bits up, the codes of dimensions j, w + j, 2w + j and so on. One shift and
-one mask of a whole register then give neighbouring dimensions, without any shuffle.
+With w bytes a row, byte j holds, from its low bits up, the codes of dimensions j, w + j, 2w + j and so on. One shift
+and one mask of a whole register then give neighbouring dimensions, without any shuffle.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ this keeps the two costs in proportion. A centroid is the mean of its cell and h
 sample is enough and the corpus is never held in memory as floats. Steps and factors are fitted on held-out rows: the
 residuals of rows that the centroids were trained on are too short.
 
-Where there are no queries, the loss is measured with synthetic queries made from stored rows. A plain run of rows is far
-too easy a query: it finds its passage by a wide margin, in few cells. Real queries have a few informative tokens among
-markers and function words that repeat them. So a synthetic query is a few neighbouring rows, each repeated with noise.
-The constants were chosen by comparing its ranks with those of real queries.
+Where there are no queries, the loss is measured with synthetic queries made from stored rows. A plain run of rows is
+far too easy a query: it finds its passage by a wide margin, in few cells. Real queries have a few informative tokens
+among markers and function words that repeat them. So a synthetic query is a few neighbouring rows, each repeated with
+noise. The constants were chosen by comparing its ranks with those of real queries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def sample_size(n_rows: int, n_cells: int) -> int:
 
 
 def sample_rows(n_rows: int, n_sample: int, *, seed: int) -> NDArray[np.int64]:
-    """Row numbers of a stratified sample, ascending: one at random from each of `n_sample` equal parts of the corpus."""
+    """Row numbers of a stratified sample, ascending: one at random from each of `n_sample` equal parts of the
+    corpus."""
     drawn = (np.arange(n_sample) + np.random.default_rng(seed).random(n_sample)) * (n_rows / max(n_sample, 1))
     return np.unique(np.minimum(drawn.astype(np.int64), n_rows - 1))
 

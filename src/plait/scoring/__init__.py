@@ -1,1 +1,1 @@
-"""Scores from arrays: MaxSim. Arrays in, arrays out; no files, no text."""
+"""Scores from arrays, in the native core: arrays in, arrays out; no files, no text."""

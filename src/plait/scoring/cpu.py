@@ -1,8 +1,7 @@
-"""Which instruction set the kernels use. The best one is found without being asked.
+"""The instruction set that the kernels use: the best one that the machine has.
 
-The environment variable PLAIT_TARGET names another, for the whole process: it is read when a kernel is first used, and
-a name that `available_targets` does not have is a ConfigError there. Forcing one for a while is for tests and
-benchmarks.
+The environment variable PLAIT_TARGET chooses another one for the whole process. It is read when a kernel is first used;
+a name that is not in `available_targets` is a ConfigError. `force_target` is for tests and benchmarks.
 """
 
 from __future__ import annotations
@@ -15,26 +14,25 @@ from plait.errors import ConfigError
 
 
 def available_targets() -> list[str]:
-    """The instruction sets that this build has and this machine runs: "scalar" first, the best last.
+    """The instruction sets that this build has and this machine can run: "scalar" first, the best last.
 
-    The first call asks the processor. Where that has AMX, a small product is tried in a child process: some machines
-    promise AMX and fault.
+    The first call asks the processor. If it reports AMX, a small product is tried in a child process, because some
+    machines report AMX and fault on it.
     """
     return _core.available_targets()
 
 
 def current_target() -> str:
-    """The instruction set in use. Raises ConfigError where PLAIT_TARGET names none that is available."""
+    """The instruction set in use. Raises ConfigError if PLAIT_TARGET is not an available one."""
     return _core.current_target()
 
 
 @contextmanager
 def force_target(name: str) -> Iterator[None]:
-    """Every kernel in the process uses this instruction set until the block ends. Not for two threads at once: they
-    would undo each other."""
+    """All kernels of the process use this instruction set until the block ends. Not for two threads at once."""
     before = current_target()
     if not _core.use_target(name):
-        raise ConfigError(f"there is no target {name!r} here; this machine has {', '.join(available_targets())}")
+        raise ConfigError(f"unknown target {name!r}; this machine has {', '.join(available_targets())}")
     try:
         yield
     finally:

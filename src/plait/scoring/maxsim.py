@@ -1,5 +1,7 @@
-"""Exact late interaction over arrays: MaxSim of many documents, the alignment of one, and the k best scores. Arrays are
-used as they are, never converted, so that what a segment maps from disk is scored in place."""
+"""Exact late interaction: MaxSim of many documents, the alignment of one document, and the k largest scores.
+
+Document arrays are never converted or copied, so a mapped file is scored in place.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ def maxsim(
     items: NDArray[np.int64] | None = None,
     n_threads: int = 1,
 ) -> NDArray[np.float32]:
-    """The score of each document, or of each item that `items` names, in that order: (documents,) or (items,).
+    """The MaxSim of each document, or of the documents `items` in that order: (documents,) or (items,).
 
-    A score is the sum over the rows of `query` (n_query, dim) of the best dot product with a row of the document; a
-    document without rows scores 0. The scores are the same, bit for bit, for any `n_threads`, and whether a document
-    is scored alone or among others. A dot product that is NaN never wins.
+    The sum over the rows of `query` (n_query, dim) of the best dot product with a row of the document; 0 for a document
+    without rows. Scores are the same bits for any `n_threads`, and whether a document is scored alone or with others.
+    A NaN dot product never wins.
     """
     query = _checked_query(query, documents.values)
     if n_threads < 1:
-        raise ConfigError(f"n_threads is {n_threads}; at least one thread must score")
+        raise ConfigError(f"n_threads is {n_threads}; it must be at least 1")
     if items is not None:
         items = _checked_items(items)
     offsets = np.ascontiguousarray(documents.offsets)
@@ -49,15 +51,13 @@ def maxsim(
             with ThreadPoolExecutor(n_threads) as pool:
                 list(pool.map(score, bounds[:-1], bounds[1:]))
     except ValueError as error:
-        raise InputError(
-            f"{error}; offsets must rise within the rows, and items must be numbers of documents"
-        ) from error
+        raise InputError(f"{error}; offsets must ascend within the rows, and items must be document numbers") from error
     return scores
 
 
 def align(query: Rows, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For each row of `query`, the row of one document that matches it best (the first of equals), and their dot
-    product; both (n_query,). Without rows to match, the row is -1 and the product 0."""
+    """For each row of `query`, the row of one document with the best dot product (the first of equal ones), and that
+    product: both (n_query,). For a document without rows, -1 and 0."""
     query = _checked_query(query, rows)
     best_rows = np.empty(len(query), np.int64)
     scores = np.empty(len(query), np.float32)
@@ -66,21 +66,22 @@ def align(query: Rows, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float3
 
 
 def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """The positions of the k largest scores, largest first; equal scores go by position, smallest first. All of them
-    where there are fewer than k."""
+    """The positions of the k largest scores (all, if there are fewer), largest first; equal scores by position."""
     if scores.ndim != 1 or scores.dtype != np.float32:
-        raise InputError(f"scores have shape {scores.shape} and type {scores.dtype}; they must be one row of float32")
+        raise InputError(
+            f"scores have shape {scores.shape} and type {scores.dtype}; they must be one-dimensional float32"
+        )
     if k < 0:
         raise ConfigError(f"k is {k}; it must be 0 or more")
     if np.isnan(scores).any():
-        raise InputError(f"score {int(np.argmax(np.isnan(scores)))} is NaN, which has no place in an order")
+        raise InputError(f"score {int(np.argmax(np.isnan(scores)))} is NaN; NaN cannot be ordered")
     best = np.empty(min(k, len(scores)), np.int64)
     _core.top_k(np.require(scores, requirements=["C", "A"]), best)
     return best
 
 
 def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
-    """The query as contiguous rows, the one copy that is ever made; refuses what cannot be scored against `rows`."""
+    """The query as contiguous rows; raises InputError if it cannot be scored against `rows`."""
     if query.ndim != 2 or query.dtype != np.float32:
         raise InputError(
             f"the query has shape {query.shape} and type {query.dtype}; it must be float32 of (n_query, dim)"
@@ -88,7 +89,7 @@ def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
     if 0 in query.shape:
         raise InputError(f"the query has shape {query.shape}; it needs at least one row and one dimension")
     if not np.isfinite(query).all():
-        raise InputError("the query holds NaN or infinity; its scores would mean nothing")
+        raise InputError("the query holds NaN or infinity; its scores would be meaningless")
     if rows.ndim != 2 or rows.dtype not in (np.float32, np.float16):
         raise InputError(
             f"the rows have shape {rows.shape} and type {rows.dtype}; they must be float32 or float16 of (rows, dim)"
@@ -105,12 +106,12 @@ def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
 
 def _checked_items(items: NDArray[np.int64]) -> NDArray[np.int64]:
     if items.ndim != 1 or items.dtype != np.int64:
-        raise InputError(f"items have shape {items.shape} and type {items.dtype}; they must be one row of int64")
+        raise InputError(f"items have shape {items.shape} and type {items.dtype}; they must be one-dimensional int64")
     return np.ascontiguousarray(items)
 
 
 def _even_slices(offsets: NDArray[np.int64], items: NDArray[np.int64] | None, n_slices: int) -> list[int]:
-    """Bounds that cut the items into `n_slices` runs of about as many rows each; a run may be empty."""
+    """Bounds of `n_slices` runs of items with about the same number of rows each; a run may be empty."""
     if items is None:
         rows_before = offsets - offsets[0]
     else:

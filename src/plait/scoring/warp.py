@@ -1,5 +1,5 @@
-"""Rows of cells scored without being decompressed, as WARP does it: each byte of codes names its part of a score. The
-same bits on every machine."""
+"""WARP: scores the rows of probed cells without decompression. Each byte of codes indexes a table of partial scores.
+The same bits on every machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def score_probed_rows(
     rows: NDArray[np.int64],
     owners: NDArray[np.uint32],
 ) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
-    """What each query row (n_query, dim) finds in its own cells (n_query, n_probe): the owners of their rows, their
-    scores, and where each query row starts among them (n_query + 1,).
+    """The rows in the cells (n_query, n_probe) of each query row (n_query, dim): their owners, their scores, and the
+    start of each query row in both (n_query + 1,).
 
-    A row scores cell_scores[query row, cell] and its length times the sum over dimensions of (code - middle) * query,
-    so the steps of the codes must be in the query; factors are left aside. Cell c holds
+    The score of a row is cell_scores[query row, cell] + length * (sum over dimensions of (code - middle) * query), so
+    the steps of the codes must be folded into the query; factors are ignored. The rows of cell c are
     rows[offsets[c]:offsets[c + 1]].
     """
     try:
