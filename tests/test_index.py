@@ -199,7 +199,7 @@ def test_the_search_fingerprint_changes_with_the_default_weights(
     index: plait.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = search_fingerprint(index, mode="hybrid")
-    monkeypatch.setattr("plait.search.hybrid_params.DEFAULT_WEIGHTS", {"dense": 0.3, "multi": 1.0, "bm25": 0.1})
+    monkeypatch.setattr("plait.search.hybrid.DEFAULT_WEIGHTS", {"dense": 0.3, "multi": 1.0, "bm25": 0.1})
     assert search_fingerprint(index, mode="hybrid") != before
 
 

@@ -31,6 +31,7 @@ from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import load_model
 from plait.encode.protocol import EmbeddingSpec
 from plait.evaluate import compare, load_dataset
+from plait.search.modes import parse_params
 
 VOCABULARY = 30_522
 WARM = 20  # warm-up queries
@@ -39,8 +40,8 @@ WAYS: dict[str, dict[str, object]] = {
     "as it is": {},
     "depth 50": {"depth": 50},
     "depth 100": {"depth": 100},
-    "multi finds": {"multi_finds": 1},
-    "multi finds, depth 200": {"multi_finds": 1, "depth": 200},
+    "multi finds": {"search_multi": "1"},
+    "multi finds, depth 200": {"search_multi": "1", "depth": 200},
     "without multi": {"multi": 0},
 }
 
@@ -138,7 +139,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
             encoder.encode_queries([text])
             encoded = time.process_time()
             index.search_embeddings(
-                embeddings, asked.k, texts=[text], mode="hybrid", options=settings(asked), trace=trace
+                embeddings, asked.k, texts=[text], mode="hybrid", params=parse_params("hybrid", settings(asked)), trace=trace
             )
             done = time.process_time()
             if number < WARM:
@@ -167,7 +168,7 @@ def judged(asked: argparse.Namespace) -> dict[str, float]:
         for id, text, embeddings in queries:
             for way, own in WAYS.items():
                 options = {**settings(asked), **own}
-                [hits] = index.search_embeddings(embeddings, 10, texts=[text], mode="hybrid", options=options)
+                [hits] = index.search_embeddings(embeddings, 10, texts=[text], mode="hybrid", params=parse_params("hybrid", options))
                 runs[way][id] = [(hit.id, hit.score) for hit in hits]
     means = compare(runs, {id: qrels[id] for id, _, _ in queries}, [MEASURE]).means[MEASURE]
     return {way: round(mean.value, 4) for way, mean in means.items()}

@@ -23,9 +23,11 @@ import numpy as np
 
 import plait
 from plait.encode.protocol import EmbeddingSpec
+from plait.search.modes import find_mode
+from plait.search.params import Params
 from plait.storage.store import Store
 
-CHUNKS = ("best", "fused")
+PASSAGES = ("max", "top3")
 
 
 def main() -> None:
@@ -47,12 +49,12 @@ def main() -> None:
         chosen = [query for query, document in answers.items() if document in there][: asked.queries]
         print(f"{asked.data.name}: {len(index)} documents, {len(chosen)} queries", flush=True)
         for mode in asked.mode:
-            for chunks in CHUNKS if mode != "bm25" else CHUNKS[:1]:
-                options: dict[str, object] = {} if mode == "bm25" else {"chunks": chunks}
-                ranks = [rank(index, texts[query], answers[query], mode, options) for query in chosen]
+            for passages in PASSAGES if mode != "bm25" else PASSAGES[:1]:
+                params = None if mode == "bm25" else find_mode(mode).params(passages=passages)
+                ranks = [rank(index, texts[query], answers[query], mode, params) for query in chosen]
                 found = np.asarray([1 / place if place else 0.0 for place in ranks])
                 told = f"MRR@10 {found.mean():.4f}, first {np.mean([place == 1 for place in ranks]):.4f}"
-                print(f"{mode:8} {chunks:6} {told}", flush=True)
+                print(f"{mode:8} {passages:6} {told}", flush=True)
         index.close()
 
 
@@ -74,9 +76,9 @@ def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.I
     return index
 
 
-def rank(index: plait.Index, text: str, answer: str, mode: str, options: dict[str, object]) -> int:
+def rank(index: plait.Index, text: str, answer: str, mode: str, params: Params | None) -> int:
     """The rank of the answer among ten; 0 if it is not there."""
-    ids = [hit.id for hit in index.search(text, 10, mode=mode, options=options)]
+    ids = [hit.id for hit in index.search(text, 10, mode=mode, params=params)]
     return ids.index(answer) + 1 if answer in ids else 0
 
 

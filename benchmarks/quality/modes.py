@@ -19,10 +19,10 @@ from pathlib import Path
 
 import plait
 from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
-from plait.search.plan import STRANDS_OF
+from plait.search.modes import find_mode
 
 SINGLE = ("bm25", "dense", "sparse", "multi")
-WOVEN = ("hybrid", "dense+sparse", "all", "dense>multi", "bm25>multi")
+WOVEN = ("hybrid", "m3-dense-sparse", "m3-all", "dense-then-multi", "bm25-then-multi")
 MEASURE = "nDCG@10"
 K = 10
 BATCH = 64
@@ -68,7 +68,7 @@ def found_by_plan(
 ) -> dict[str, Run]:
     """The best K of each mode that the index supports, without the query itself if `drop_self`."""
     held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
-    plans = [plan for plan in plans if plan == "hybrid" or held.issuperset(STRANDS_OF.get(plan, [plan]))]
+    plans = [plan for plan in plans if held.issuperset(find_mode(plan).needs)]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
     queries = iter(judged.queries.items())
     while some := list(itertools.islice(queries, BATCH)):
@@ -93,7 +93,7 @@ def compared(runs: Mapping[str, Run], judged: Dataset) -> tuple[dict[str, str], 
         if one.p_randomisation_corrected < SURE:
             cells[one.run] += " +" if one.mean.value > 0 else " -"
             worse |= {one.run} if one.mean.value < 0 else set()
-    return cells, any(plan in runs and plan not in worse for plan in ("hybrid", "all"))
+    return cells, any(plan in runs and plan not in worse for plan in ("hybrid", "m3-all"))
 
 
 def first_queries(judged: Dataset, count: int | None) -> Dataset:

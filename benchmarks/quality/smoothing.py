@@ -48,7 +48,7 @@ def found_by_share(index: plait.Index, judged: Dataset) -> dict[str, Run]:
         texts = [text for _, text in some]
         embeddings = index.encoder.encode_queries(texts)
         for share in SHARES:
-            found = index.search_embeddings(embeddings, 11, texts=texts, options={"neighbours": share})
+            found = index.search_embeddings(embeddings, 11, texts=texts, params=plait.HybridParams(smoothing=share))
             runs[str(share)] |= {
                 # A query that is a document of the set is not its own answer.
                 query: [(hit.id, hit.score) for hit in own if hit.id != query][:10]

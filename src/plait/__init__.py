@@ -19,6 +19,7 @@ from plait.version import __version__
 
 if TYPE_CHECKING:
     from plait.codec.pooling import Pooling
+    from plait.cur.modes import AdacurParams, AnncurParams, AxnParams
     from plait.embeddings import Embeddings, MultiVectors, SparseVectors
     from plait.encode.load import load_model
     from plait.encode.protocol import EmbeddingSpec, Encoder
@@ -44,13 +45,29 @@ if TYPE_CHECKING:
     from plait.ingest import AddProgress, AddReport
     from plait.records import Document, Explanation, Hit, Span
     from plait.scoring.maxsim import maxsim
+    from plait.search.dense import DenseParams
+    from plait.search.hybrid import BgeM3Params, HybridParams
+    from plait.search.multivector.colxtr import ColXtrParams
+    from plait.search.multivector.plaid import PlaidParams
+    from plait.search.multivector.probe import ProbeParams
+    from plait.search.multivector.warp import WarpParams
+    from plait.search.multivector.xtr import XtrParams
+    from plait.search.rescoring import RescoreParams
+    from plait.search.sparse import SparseParams
     from plait.search.trace import Trace
+    from plait.searcher import SearchRequest
 
 _HOMES = {
+    "AdacurParams": "plait.cur.modes",
     "AddProgress": "plait.ingest",
     "AddReport": "plait.ingest",
+    "AnncurParams": "plait.cur.modes",
+    "AxnParams": "plait.cur.modes",
+    "BgeM3Params": "plait.search.hybrid",
+    "ColXtrParams": "plait.search.multivector.colxtr",
     "ConfigError": "plait.errors",
     "CorruptIndexError": "plait.errors",
+    "DenseParams": "plait.search.dense",
     "Document": "plait.records",
     "DocumentError": "plait.errors",
     "EmbeddingSpec": "plait.encode.protocol",
@@ -60,6 +77,7 @@ _HOMES = {
     "Explanation": "plait.records",
     "FilterError": "plait.errors",
     "Hit": "plait.records",
+    "HybridParams": "plait.search.hybrid",
     "Index": "plait.index",
     "InputError": "plait.errors",
     "LockedError": "plait.errors",
@@ -67,25 +85,38 @@ _HOMES = {
     "MultiVectors": "plait.embeddings",
     "NewerFormatError": "plait.errors",
     "NotAnIndexError": "plait.errors",
+    "PlaidParams": "plait.search.multivector.plaid",
     "PlaitError": "plait.errors",
     "Pooling": "plait.codec.pooling",
+    "ProbeParams": "plait.search.multivector.probe",
     "QueryError": "plait.errors",
     "ReadOnlyError": "plait.errors",
+    "RescoreParams": "plait.search.rescoring",
+    "SearchRequest": "plait.searcher",
     "SourceError": "plait.errors",
     "Span": "plait.records",
+    "SparseParams": "plait.search.sparse",
     "SparseVectors": "plait.embeddings",
     "StoreError": "plait.errors",
     "Trace": "plait.search.trace",
+    "WarpParams": "plait.search.multivector.warp",
+    "XtrParams": "plait.search.multivector.xtr",
     "load_model": "plait.encode.load",
     "maxsim": "plait.scoring.maxsim",
     "open": "plait.index:open_index",
 }
 
 __all__ = [
+    "AdacurParams",
     "AddProgress",
     "AddReport",
+    "AnncurParams",
+    "AxnParams",
+    "BgeM3Params",
+    "ColXtrParams",
     "ConfigError",
     "CorruptIndexError",
+    "DenseParams",
     "Document",
     "DocumentError",
     "EmbeddingSpec",
@@ -95,6 +126,7 @@ __all__ = [
     "Explanation",
     "FilterError",
     "Hit",
+    "HybridParams",
     "Index",
     "InputError",
     "LockedError",
@@ -102,15 +134,22 @@ __all__ = [
     "MultiVectors",
     "NewerFormatError",
     "NotAnIndexError",
+    "PlaidParams",
     "PlaitError",
     "Pooling",
+    "ProbeParams",
     "QueryError",
     "ReadOnlyError",
+    "RescoreParams",
+    "SearchRequest",
     "SourceError",
     "Span",
+    "SparseParams",
     "SparseVectors",
     "StoreError",
     "Trace",
+    "WarpParams",
+    "XtrParams",
     "__version__",
     "load_model",
     "maxsim",

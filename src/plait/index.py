@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings
@@ -14,22 +14,18 @@ from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
 from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
-from plait.search.hits import load_hits
-from plait.search.ranking import QueryBatch
-from plait.search.trace import Trace
-from plait.searcher import Searcher
+from plait.searcher import Searcher, SearchKeywords, SearchRequest
 from plait.storage.info import StoreInfo, info
 from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, refuse_other_language, refuse_other_pooling
 
 if TYPE_CHECKING:
     from plait.encode.preload import ModelPreload
     from plait.ingest import AddProgress, AddReport
-    from plait.searcher import Rerank
     from plait.storage.compaction import CompactionReport
     from plait.storage.fusion_weights import FittedWeights
+    from plait.tune.fusion_weights import Fitted
     from plait.tune.recall import OnProgress, Tuned
     from plait.tune.synthetic_queries import Queries
-    from plait.tune.weight_search import Fitted
 
 
 def open_index(
@@ -349,12 +345,11 @@ class Index:
         default is "vectors" if `compact` has measured what the codes lose. Queries are made from the documents unless
         given. If the recall is out of reach nothing is saved; `best` saves the best parameters in that case.
         """
-        from plait.tune.recall import Goal
-        from plait.tune.recall_of_index import tune_store
+        from plait.tune.recall import Goal, tune_index
 
         goal = Goal(recall=recall, k=k, of=of, best=best)
         try:
-            return tune_store(
+            return tune_index(
                 self._store,
                 self._source.get,
                 goal,
@@ -382,10 +377,10 @@ class Index:
         choose the weights, the other half tests them: they are saved only if they beat the default weights there.
         Returns the fit, and the saved weights or None.
         """
-        from plait.tune.fusion_weights import weigh_store
+        from plait.tune.fusion_weights import tune_fusion_weights
 
         try:
-            return weigh_store(
+            return tune_fusion_weights(
                 self._store,
                 self._source.get,
                 queries,
@@ -407,69 +402,21 @@ class Index:
 
     # -- searching
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        *,
-        mode: str = "hybrid",
-        filter: str | None = None,
-        candidates: Sequence[str] | None = None,
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-        trace: Trace | None = None,
-        explain: bool = False,
-        rerank: Rerank = None,
-    ) -> list[Hit]:
+    def search(self, query: str, k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[Hit]:
         """The k best documents for a query, best first.
 
-        `options` are settings of the mode by name, such as {"n_probe": 16}. `candidates` are ids: only these documents
-        are scored, and in mode multi every one of them. `explain` fills in why each is a hit (`Hit.explanation`).
-        `rerank` is a cross-encoder that puts the best 50 in order: a `Reranker`, a model folder, or True for the
-        bundled one.
+        `mode` is the way of searching; `params` are its parameters, such as DenseParams(n_probe=16). `filter` is a
+        condition on metadata. `candidates` are ids: only these documents are scored, in mode multi every one of them.
+        `exact` scores every passage. `rerank` is a cross-encoder that reorders the best 50: a `Reranker`, a model
+        folder, or True for the bundled one. `explain` fills in `Hit.explanation`; `trace` collects stages and times.
         """
-        found = self.search_many(
-            [query],
-            k,
-            mode=mode,
-            filter=filter,
-            candidates=candidates,
-            exact=exact,
-            options=options,
-            trace=trace,
-            explain=explain,
-            rerank=rerank,
-        )
-        return found[0]
+        return self._searcher.search(self._snapshot(), [query], SearchRequest(k=k, **keywords))[0]
 
-    def search_many(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        *,
-        mode: str = "hybrid",
-        filter: str | None = None,
-        candidates: Sequence[str] | None = None,
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-        trace: Trace | None = None,
-        explain: bool = False,
-        rerank: Rerank = None,
-    ) -> list[list[Hit]]:
-        """`search` for each of the queries, encoded together."""
+    def search_many(self, queries: Sequence[str], k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[list[Hit]]:
+        """`search` for each of the queries, which are encoded together."""
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
-        trace = trace or Trace()
-        exact = exact or (candidates is not None and mode == "multi")
-        snapshot = self._snapshot()
-        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
-        batch = self._searcher.encode(queries, plan, trace)
-        rankings = self._searcher.run(
-            snapshot, plan, batch, k, trace, filter=filter, candidates=candidates, rerank=rerank
-        )
-        with trace.stage("fetch"):
-            hits = [load_hits(snapshot, text, found) for text, found in zip(queries, rankings, strict=True)]
-        return self._searcher.explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
+        return self._searcher.search(self._snapshot(), queries, SearchRequest(k=k, **keywords))
 
     def search_embeddings(
         self,
@@ -477,47 +424,17 @@ class Index:
         k: int = 10,
         *,
         texts: Sequence[str] | None = None,
-        mode: str = "hybrid",
-        filter: str | None = None,
-        candidates: Sequence[str] | None = None,
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-        trace: Trace | None = None,
-        explain: bool = False,
+        **keywords: Unpack[SearchKeywords],
     ) -> list[list[Hit]]:
-        """Search with query vectors made elsewhere; `texts` are needed only by modes that read text (bm25, hybrid)."""
-        trace = trace or Trace()
-        exact = exact or (candidates is not None and mode == "multi")
-        snapshot = self._snapshot()
-        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
-        if texts is None:
-            plan = plan.without_text()
-        elif len(texts) != len(embeddings):
-            raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
-        batch = QueryBatch(texts if texts is not None else [""] * len(embeddings), embeddings)
-        rankings = self._searcher.run(snapshot, plan, batch, k, trace, filter=filter, candidates=candidates)
-        hits = [load_hits(snapshot, text, found) for text, found in zip(batch.texts, rankings, strict=True)]
-        return self._searcher.explained(snapshot, plan, batch, rankings, hits, trace) if explain else hits
+        """`search` with embeddings of queries that the caller made. `texts` are needed only by modes that read text:
+        hybrid search without them leaves BM25 out."""
+        request = SearchRequest(k=k, **keywords)
+        return self._searcher.search_embeddings(self._snapshot(), embeddings, texts, request)
 
-    def explain(
-        self,
-        query: str,
-        hit: Hit | str,
-        *,
-        mode: str = "hybrid",
-        filter: str | None = None,
-        exact: bool = False,
-        options: Mapping[str, object] | None = None,
-    ) -> Explanation:
-        """Why a document, given as a hit or by its id, is where it is for this query. One that the search does not find
-        is explained all the same, without score and rank."""
-        snapshot, trace = self._snapshot(), Trace()
-        plan = self._searcher.plan(snapshot, mode, exact=exact, options=options)
-        batch = self._searcher.encode([query], plan, trace)
-        ranking = self._searcher.run(snapshot, plan, batch, plan.depth, trace, filter=filter)[0]
-        from plait.search.explain import Explainer
-
-        return Explainer(snapshot, batch, 0, ranking, self._searcher.tokens(plan)).explain(hit)
+    def explain(self, query: str, hit: Hit | str, **keywords: Unpack[SearchKeywords]) -> Explanation:
+        """Why a document, given as a hit or by its id, has its rank for this query. A document that the search does not
+        find is explained too, without score and rank."""
+        return self._searcher.explain(self._snapshot(), query, hit, SearchRequest(k=None, **keywords))
 
     def _snapshot(self) -> Snapshot:
         if self._view is None:

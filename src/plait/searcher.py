@@ -1,57 +1,153 @@
-"""`Searcher`: queries to rankings on one snapshot. It knows an index's encoder, plans and cross-encoders."""
+"""`Searcher` answers a `SearchRequest`: from queries to hits on one snapshot. It holds the encoder, the rerankers and what
+modes keep between searches.
+
+Importing this module declares the modes that ask a cross-encoder, which live above `plait.search`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from plait.embeddings import Embeddings
-from plait.encode.chunking import with_title
 from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import TokenReader
 from plait.errors import ConfigError, QueryError
-from plait.records import Hit
-from plait.search.candidates import numbers_of
-from plait.search.hits import load_hits
-from plait.search.plan import CUR_MODES, Plan, plan_for
-from plait.search.ranking import QueryBatch, Ranking
+from plait.records import Explanation, Hit
+from plait.search.filtering import DocFilter, filter_candidates, filter_documents
+from plait.search.hits import FoundDocument, fetch_documents, make_hits
+from plait.search.modes import PlanContext, declare, find_mode, resolve
+from plait.search.params import Params
+from plait.search.plan import Plan
+from plait.search.query import QueryBatch
+from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 from plait.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     from plait.rerank.reranker import Reranker
 
-    Rerank = Reranker | str | Path | bool | None  # a folder names a cross-encoder, and True the bundled one
+    Rerank = Reranker | str | Path | bool | None  # a model folder, or True for the bundled cross-encoder
+
+declare(dict.fromkeys(("anncur", "adacur", "axn"), "plait.cur.modes"))
+
+
+class SearchKeywords(TypedDict, total=False):
+    """The keywords of every search call; `SearchRequest` describes them."""
+
+    mode: str
+    params: Params | None
+    filter: str | None
+    candidates: Sequence[str] | None
+    exact: bool
+    rerank: Rerank
+    explain: bool
+    trace: Trace | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """What a search is to do, apart from its queries."""
+
+    k: int | None = 10  # documents to return; None: as many as the mode looks at
+    mode: str = "hybrid"
+    params: Params | None = None  # of the mode's class, such as DenseParams; None: defaults
+    filter: str | None = None  # a condition on metadata
+    candidates: Sequence[str] | None = None  # ids: no other documents are scored
+    exact: bool = False  # score every passage
+    rerank: Rerank = None
+    explain: bool = False  # fill in `Hit.explanation`
+    trace: Trace | None = None  # stages and their times are added to it
+
+    def __post_init__(self) -> None:
+        if self.k is not None and (type(self.k) is not int or self.k < 1):
+            raise ConfigError(f"k is {self.k!r}; it must be a whole number of at least 1")
 
 
 class Searcher:
-    """What stays the same between the searches of an index, while its snapshots come and go."""
+    """What stays the same between the searches of an index, while its snapshots change."""
 
     def __init__(self, store: Store, source: LazyEncoder, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
-        self._cross: dict[str, object] = {}  # what modes that ask a cross-encoder keep between searches
-        self._rerankers: dict[str | None, Reranker] = {}  # those that were loaded, by model
+        self._mode_cache: dict[str, object] = {}  # models and tables that modes keep between searches
+        self._rerankers: dict[str | None, Reranker] = {}  # loaded ones, by model
 
-    def plan(
-        self, snapshot: Snapshot, mode: str, *, exact: bool = False, options: Mapping[str, object] | None = None
-    ) -> Plan:
-        if mode in CUR_MODES:
-            from plait.cur.modes import cur_plan  # most searches ask no cross-encoder
+    def search(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
+        """The hits of each query."""
+        trace = request.trace or Trace()
+        reranker = self._reranker(request.rerank, trace)
+        plan = self._plan(snapshot, request, reranker)
+        return self._hits(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)
 
-            return cur_plan(mode, self._store, options or {}, exact=exact, cache=self._cross, n_threads=self._n_threads)
-        return plan_for(
-            mode,
-            self._store.spec,
-            exact=exact,
-            n_threads=self._n_threads,
-            options=options,
-            exclude_from_hybrid=self._store.exclude_from_hybrid,
-            fitted=snapshot.weights.fitted if self._store.exclude_from_hybrid else None,
+    def search_embeddings(
+        self, snapshot: Snapshot, embeddings: Embeddings, texts: Sequence[str] | None, request: SearchRequest
+    ) -> list[list[Hit]]:
+        """The same for queries that are encoded already; without texts, stages that read text are left out."""
+        trace = request.trace or Trace()
+        reranker = self._reranker(request.rerank, trace)
+        plan = self._plan(snapshot, request, reranker)
+        if texts is None:
+            if reranker is not None:
+                raise ConfigError("reranking reads the query's text, and only vectors were given; pass texts as well")
+            plan = plan.without_text()
+        elif len(texts) != len(embeddings):
+            raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
+        batch = QueryBatch(texts if texts is not None else [""] * len(embeddings), embeddings)
+        return self._hits(snapshot, plan, batch, request, reranker, trace)
+
+    def rank(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[Ranking]:
+        """The rankings alone: document numbers and scores."""
+        trace = request.trace or Trace()
+        reranker = self._reranker(request.rerank, trace)
+        plan = self._plan(snapshot, request, reranker)
+        return self._rank(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)[0]
+
+    def explain(self, snapshot: Snapshot, query: str, hit: Hit | str, request: SearchRequest) -> Explanation:
+        """Explains a hit, or the document of an id, also if the search does not find it."""
+        from plait.search.explain import Explainer
+
+        trace = request.trace or Trace()
+        reranker = self._reranker(request.rerank, trace)
+        plan = self._plan(snapshot, request, reranker)
+        batch = self._encode([query], plan, trace)
+        (ranking,), _ = self._rank(snapshot, plan, batch, request, reranker, trace)
+        return Explainer(snapshot, batch, 0, ranking, self._token_reader(plan)).explain(hit)
+
+    def plan(self, snapshot: Snapshot, request: SearchRequest) -> Plan:
+        """The plan of a request, with every number settled."""
+        return self._plan(snapshot, request, self._reranker(request.rerank, Trace()))
+
+    def fingerprint(self, snapshot: Snapshot, request: SearchRequest) -> str:
+        """A digest of all that rankings depend on: the index at this commit, its encoder, the plan and the reranker."""
+        files = [file.record for segment in snapshot.segments for file in segment.files.values()]
+        reranker = self._reranker(request.rerank, Trace())
+        facts = (
+            self._store.created,
+            snapshot.commit,
+            self._store.fingerprint,
+            files,
+            self._plan(snapshot, request, reranker),
+            *([] if reranker is None else [reranker.scorer.fingerprint, reranker.depth, reranker.blend]),
         )
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
-    def encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
+    def _plan(self, snapshot: Snapshot, request: SearchRequest, reranker: Reranker | None) -> Plan:
+        by_candidates = request.candidates is not None and find_mode(request.mode).exact_candidates
+        k = request.k if reranker is None or request.k is None else max(request.k, reranker.depth)
+        context = PlanContext.of(
+            snapshot,
+            k=k,
+            exact=request.exact or by_candidates,
+            n_threads=self._n_threads,
+            exclude_from_hybrid=self._store.exclude_from_hybrid,
+            cache=self._mode_cache,
+        )
+        return resolve(request.mode, request.params, context)
+
+    def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
         for query in queries:
             check_query(query)
         if not plan.needs_encoder:
@@ -61,41 +157,55 @@ class Searcher:
         with trace.stage("encode"):
             return QueryBatch(queries, encoder.encode_queries(queries))
 
-    def run(
+    def _hits(
         self,
         snapshot: Snapshot,
         plan: Plan,
         batch: QueryBatch,
-        k: int,
+        request: SearchRequest,
+        reranker: Reranker | None,
         trace: Trace,
-        *,
-        filter: str | None = None,
-        candidates: Sequence[str] | None = None,
-        rerank: Rerank = None,
-    ) -> list[Ranking]:
-        """The k best of each query, among what the filter and the candidates leave."""
-        if not isinstance(k, int) or k < 1:
-            raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
-        allowed = None
-        if filter is not None:
-            with trace.stage("filter"):
-                allowed = snapshot.filtered(filter)
-                if len(allowed) == snapshot.n_documents:
-                    allowed = None  # it keeps every document, and choosing among rows would only take time
-        if candidates is not None:
-            allowed = numbers_of(snapshot, candidates, among=allowed)
-        reranker = self.reranker(rerank, trace)
-        if reranker is None:
-            return plan.run(snapshot, batch, k, allowed, trace)
-        found = plan.run(snapshot, batch, max(k, reranker.depth), allowed, trace)
-        passages = [
-            [with_title(hit.title, hit.passage) for hit in load_hits(snapshot, text, ranking)]
-            for text, ranking in zip(batch.texts, found, strict=True)
-        ]
-        return reranker.rerank(batch.texts, passages, found, k, trace)
+    ) -> list[list[Hit]]:
+        rankings, documents = self._rank(snapshot, plan, batch, request, reranker, trace)
+        if documents is None:
+            documents = _fetch(snapshot, batch, rankings, trace)
+        hits = [make_hits(ranking, found) for ranking, found in zip(rankings, documents, strict=True)]
+        if not request.explain:
+            return hits
+        from plait.search.explain import Explainer  # most searches are not explained
 
-    def reranker(self, given: Rerank, trace: Trace) -> Reranker | None:
-        """What reranks, loaded if it is only named; None if nothing does."""
+        with trace.stage("explain"):
+            reader = self._token_reader(plan)
+            return [
+                Explainer(snapshot, batch, number, rankings[number], reader).explain_hits(
+                    hits[number], documents[number]
+                )
+                for number in range(len(batch))
+            ]
+
+    def _rank(
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        batch: QueryBatch,
+        request: SearchRequest,
+        reranker: Reranker | None,
+        trace: Trace,
+    ) -> tuple[list[Ranking], list[dict[int, FoundDocument]] | None]:
+        """The rankings, and the documents if reranking has fetched them."""
+        doc_filter = _doc_filter(snapshot, request, trace)
+        rankings = plan.run(snapshot, batch, doc_filter, trace)
+        if reranker is None:
+            return rankings, None
+        documents = _fetch(snapshot, batch, rankings, trace)
+        passages = [
+            [found[doc].passage for doc in ranking.docs.tolist()]
+            for ranking, found in zip(rankings, documents, strict=True)
+        ]
+        return reranker.rerank(batch.texts, passages, rankings, request.k or plan.k, trace), documents
+
+    def _reranker(self, given: Rerank, trace: Trace) -> Reranker | None:
+        """The reranker of a request; loaded if it is given by name."""
         if given is None or given is False:
             return None
         from plait.rerank.reranker import Reranker, load_reranker  # most searches are not reranked
@@ -108,51 +218,33 @@ class Searcher:
                 self._rerankers[model] = load_reranker(model, n_threads=self._n_threads)
         return self._rerankers[model]
 
-    def explained(
-        self,
-        snapshot: Snapshot,
-        plan: Plan,
-        batch: QueryBatch,
-        rankings: Sequence[Ranking],
-        hits: Sequence[Sequence[Hit]],
-        trace: Trace,
-    ) -> list[list[Hit]]:
-        """The hits with why they are there."""
-        from plait.search.explain import Explainer  # most searches are not explained
-
-        with trace.stage("explain"):
-            tokens = self.tokens(plan)
-            return [
-                Explainer(snapshot, batch, number, ranking, tokens).explained(own)
-                for number, (ranking, own) in enumerate(zip(rankings, hits, strict=True))
-            ]
-
-    def tokens(self, plan: Plan) -> TokenReader | None:
-        """What knows the tokens behind vectors, if the encoder does."""
+    def _token_reader(self, plan: Plan) -> TokenReader | None:
+        """The encoder, if it was used and knows the tokens of vectors."""
         if not plan.needs_encoder or self._store.fingerprint == EXTERNAL:
             return None
         encoder = self._source.get()
         return encoder if isinstance(encoder, TokenReader) else None
 
-    def state(self, snapshot: Snapshot, plan: Plan, rerank: Rerank) -> str:
-        """Names all that rankings depend on: the index at this commit, its encoder, the plan, and what reranks."""
-        files = [file.record for segment in snapshot.segments for file in segment.files.values()]
-        reranker = self.reranker(rerank, Trace())
-        seen = (
-            self._store.created,
-            snapshot.commit,
-            self._store.fingerprint,
-            files,
-            plan,
-            plan.fusion_on(snapshot),
-            snapshot.tuned,
-            *([] if reranker is None else [reranker.scorer.fingerprint, reranker.depth, reranker.blend]),
-        )
-        return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+def _doc_filter(snapshot: Snapshot, request: SearchRequest, trace: Trace) -> DocFilter | None:
+    doc_filter = None
+    if request.filter is not None:
+        with trace.stage("filter"):
+            doc_filter = filter_documents(snapshot, request.filter)
+    if request.candidates is not None:
+        doc_filter = filter_candidates(snapshot, request.candidates, doc_filter)
+    return doc_filter
+
+
+def _fetch(
+    snapshot: Snapshot, batch: QueryBatch, rankings: Sequence[Ranking], trace: Trace
+) -> list[dict[int, FoundDocument]]:
+    with trace.stage("fetch"):
+        return [fetch_documents(snapshot, text, ranking) for text, ranking in zip(batch.texts, rankings, strict=True)]
 
 
 def check_query(query: str) -> None:
-    """Refuses a query that cannot mean anything."""
+    """Raises QueryError for a query that is not text, is empty or cannot be encoded."""
     if not isinstance(query, str):
         raise QueryError(f"a query must be text; got {type(query).__name__}: {query!r:.60}")
     if not query.strip():
@@ -161,5 +253,5 @@ def check_query(query: str) -> None:
         query.encode()
     except UnicodeEncodeError as error:
         raise QueryError(
-            f"the query has a lone surrogate at character {error.start}, which is not valid text; decode it anew"
+            f"the query has a lone surrogate at character {error.start}, which is not valid text; decode it again"
         ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -82,9 +82,9 @@ class FakeIndex:
         return [[(hit.id, hit.score) for hit in self.search(query, k)] for query in queries]
 
     def search_fingerprint(
-        self, *, mode: str = "hybrid", options: Mapping[str, object] | None = None, rerank: object = None
+        self, k: int = 10, *, mode: str = "hybrid", params: object = None, rerank: object = None
     ) -> str:
-        return f"{self.path} {sorted(self.documents)} {mode} {options} {rerank}"
+        return f"{self.path} {sorted(self.documents)} {k} {mode} {params} {rerank}"
 
     def info(self) -> StoreInfo:
         n = len(self.documents)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import plait
+import plait.searcher  # noqa: F401 (declares the modes)
 from encoders import WordEncoder
 from plait.cli.app import app
 from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_from_file
@@ -23,6 +24,8 @@ from plait.index import Index
 from plait.rerank.cross_encoder import OnBatch
 from plait.rerank.pairs import Pair
 from plait.search.hits import load_texts
+from plait.search.modes import parse_params
+from plait.search.params import Params
 from plait.search.trace import Trace
 from rerank.small_cross import WordScorer
 
@@ -60,9 +63,13 @@ def recall(index: Index, query: str, hit_ids: list[str], k: int) -> float:
     return len(good & set(hit_ids[:k])) / k
 
 
+def params_of(mode: str, **given: object) -> Params:
+    params: Params = parse_params(mode, {"model": WordScorer(), "budget": 60, **given})
+    return params
+
+
 def search_ids(index: Index, query: str, k: int, mode: str, **options: object) -> list[str]:
-    settings: dict[str, object] = {"model": WordScorer(), "budget": 60, **options}
-    return [hit.id for hit in index.search(query, k, mode=mode, options=settings)]
+    return [hit.id for hit in index.search(query, k, mode=mode, params=params_of(mode, **options))]
 
 
 @pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
@@ -75,7 +82,7 @@ def test_each_mode_retrieves_most_of_the_best_documents(built: Index, mode: str)
 @pytest.mark.parametrize("mode", ["anncur", "adacur", "axn"])
 def test_the_trace_counts_exactly_the_budget(built: Index, mode: str) -> None:
     scorer, trace = WordScorer(), Trace()
-    built.search(QUERIES[0], 5, mode=mode, options={"model": scorer, "budget": 50}, trace=trace)
+    built.search(QUERIES[0], 5, mode=mode, params=params_of(mode, model=scorer, budget=50), trace=trace)
     assert scorer.n_pairs == 50
     calls = [stage.counts["calls"] for stage in trace.stages if "calls" in stage.counts]
     assert sum(calls) == 50
@@ -83,8 +90,7 @@ def test_the_trace_counts_exactly_the_budget(built: Index, mode: str) -> None:
 
 
 def test_hits_have_exact_scores_and_the_round_that_scored_them(built: Index) -> None:
-    options: dict[str, object] = {"model": WordScorer(), "budget": 60}
-    hits = built.search(QUERIES[1], 5, mode="anncur", options=options, explain=True)
+    hits = built.search(QUERIES[1], 5, mode="anncur", params=params_of("anncur"), explain=True)
     expected = WordScorer().score([(QUERIES[1], text) for text in load_texts(built.snapshot, [hit.id for hit in hits])])
     np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-5)
     assert {hit.scores["round"] for hit in hits} <= {1.0, 2.0}
@@ -99,14 +105,13 @@ def test_hits_have_exact_scores_and_the_round_that_scored_them(built: Index) -> 
 def test_filters_and_deletes_apply_to_anchors(built: Index) -> None:
     anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
     for mode in ("anncur", "adacur", "axn"):
-        settings: dict[str, object] = {"model": WordScorer(), "budget": 60}
-        hits = built.search(QUERIES[2], 50, mode=mode, filter="even", options=settings)
+        hits = built.search(QUERIES[2], 50, mode=mode, filter="even", params=params_of(mode))
         assert len(hits) > 5
         assert all(hit.metadata["even"] for hit in hits)
     built.delete(anchors[:10])
     for mode in ("anncur", "adacur", "axn"):
         assert not set(search_ids(built, QUERIES[2], 50, mode)) & set(anchors[:10])
-    assert built.search("ba", 3, mode="anncur", filter="even > 5", options={"model": WordScorer()}) == []
+    assert built.search("ba", 3, mode="anncur", filter="even > 5", params=params_of("anncur", budget=200)) == []
 
 
 def test_later_documents_are_retrieved_after_an_update(built: Index) -> None:
@@ -218,9 +223,9 @@ def test_impossible_searches_are_refused(built: Index) -> None:
     other.fingerprint = "other"
     cases: list[tuple[str, dict[str, object], str]] = [
         ("anncur", {"budget": 3}, r"30 anchors first"),
-        ("anncur", {"start": "dense"}, "starts with its anchors"),
-        ("anncur", {"n_rounds": 3}, "no setting 'n_rounds'"),
-        ("adacur", {"mix": 0.5}, "mix is a setting of axn"),
+        ("anncur", {"start": "dense"}, "no parameter 'start'"),
+        ("anncur", {"n_rounds": 3}, "no parameter 'n_rounds'"),
+        ("adacur", {"mix": 0.5}, "no parameter 'mix'"),
         ("adacur", {"start": "sparse"}, "start is 'sparse'"),
         ("adacur", {"budget": 0}, "at least 1"),
         ("adacur", {"model": other}, "cannot be compared"),
@@ -228,7 +233,7 @@ def test_impossible_searches_are_refused(built: Index) -> None:
     for mode, options, message in cases:
         with pytest.raises(ConfigError, match=message):
             search_ids(built, "ba", 3, mode, **options)
-    with pytest.raises(ConfigError, match="not an exact search"):
+    with pytest.raises(ConfigError, match="exact search has no parameters and is for"):
         built.search("ba", mode="anncur", exact=True)
     with pytest.raises(ConfigError, match="cannot be compared"):
         update_cur(built._store, other)

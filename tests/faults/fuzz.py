@@ -98,7 +98,7 @@ class Fuzz:
             for filter in (None, "n > 20"):
                 index.search_embeddings(self._query, 5, mode=mode, filter=filter)
         if kind != "sparse":
-            index.search_embeddings(self._query, 5, mode="multi", options={"n_probe": 4})
+            index.search_embeddings(self._query, 5, mode="multi", params=plait.ProbeParams(n_probe=4))
             index.search_embeddings(self._query, 5, mode="multi", exact=True)
 
     def _harm(self, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
@@ -138,14 +138,16 @@ def compact_as_large(index: plait.Index) -> None:
 def search_as_large(path: Path, query: plait.Embeddings) -> None:
     """By those files, few as the documents are."""
     from plait.search.dense import ProbedDense
-    from plait.search.ranking import QueryBatch
+    from plait.search.filtering import filter_documents
+    from plait.search.query import QueryBatch
     from plait.search.trace import Trace
     from plait.storage.store import Store
 
     with Store.open(path).snapshot() as snapshot:
-        for allowed in (None, snapshot.filtered("n > 20")):
+        for doc_filter in (None, filter_documents(snapshot, "n > 20")):
             asked = QueryBatch([""], query)
-            ProbedDense(exhaustive_below=0).generate(snapshot, asked, 5, allowed, Trace())
+            ProbedDense(exhaustive_below=0).retrieve(snapshot, asked, 5, doc_filter, Trace())
+            allowed = None if doc_filter is None else doc_filter.docs
             docs, _ = bm25_search(snapshot, "text 9 21", 5, doc_filter=allowed)
             for doc in docs:
                 bm25_word_scores(snapshot, "text 9 21", int(doc))

@@ -15,13 +15,14 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
 from plait.search.bm25 import bm25_search
 from plait.search.dense import ExactDense, ProbedDense
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
-from plait.search.ranking import QueryBatch
+from plait.search.multivector.passages import ExactMulti
+from plait.search.query import QueryBatch
 from plait.search.sparse import Sparse
 from plait.search.trace import Trace
 from plait.storage.catalogue import FORMAT
 from plait.storage.check import check
 from plait.storage.store import Store
+from search.plans import DefaultProbe
 
 HERE = Path(__file__).parent
 
@@ -104,8 +105,8 @@ def best_documents(index: Path, numbers: list[int]) -> list[list[int]]:
     batch = QueryBatch(["q"] * len(numbers), Embeddings(multi=MultiVectors.from_items([signs(n) for n in numbers])))
     found = []
     with Store.open(index).snapshot() as snapshot:
-        for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
-            rankings = generator.generate(snapshot, batch, 10, None, Trace())
+        for generator in (ExactMulti(), DefaultProbe()):
+            rankings = generator.retrieve(snapshot, batch, 10, None, Trace())
             ids = [snapshot.fetch_ids(ranking.docs.tolist()) for ranking in rankings]
             found.append([int(id.removeprefix("d")) for own in ids for id in own[:1]])
     return found
@@ -161,7 +162,7 @@ def test_format_3_keeps_its_terms(tmp_path: Path) -> None:
     assert check(index).problems == []
     batch = QueryBatch(["q"], Embeddings(sparse=SparseVectors.from_items([{3: 2.0, 25: 1.0, 4: 9.0}])))
     with store.snapshot() as snapshot:
-        found = Sparse().generate(snapshot, batch, 10, None, Trace())[0]
+        found = Sparse().retrieve(snapshot, batch, 10, None, Trace())[0]
         assert snapshot.fetch_ids(found.docs.tolist()) == ["d3", "d2"]
         np.testing.assert_allclose(found.scores, [2.0, 0.5], rtol=5e-3)
 
@@ -212,7 +213,7 @@ def test_cells_and_words_of_format_1_are_searched(tmp_path: Path) -> None:
         assert segment.text_index is not None
         batch = QueryBatch([""], Embeddings(dense=dense[3:4]))
         exact, probed = (
-            generator.generate(snapshot, batch, 10, None, Trace())[0]
+            generator.retrieve(snapshot, batch, 10, None, Trace())[0]
             for generator in (ExactDense(), ProbedDense(exhaustive_below=0))
         )
         assert len(set(exact.docs) & set(probed.docs)) >= 9

@@ -80,13 +80,13 @@ def test_a_floor_of_another_length_is_refused() -> None:
         explain_multi(rows, rows, floor=np.zeros(2, np.float32))
 
 
-def test_a_cell_that_is_not_there_is_refused() -> None:
+def test_a_cell_that_does_not_exist_is_refused() -> None:
     documents = corpus(n_items=5)
     items = coded(documents, n_cells=8)
     assert items.rows.cells is not None
     items.rows.cells[:] = 60_000
     item = int(np.argmax(np.diff(items.offsets)))
-    with pytest.raises(InputError, match="names cell 60000, of 8"):
+    with pytest.raises(InputError, match="has a row in cell 60000; there are 8 cells"):
         explain_multi(queries(documents, 1)[0], CodedPassage(items, item))
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
 from plait.search import dense
 from plait.search.dense import ExactDense, ProbedDense
-from plait.search.ranking import QueryBatch
+from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.store import Store
+from search.plans import doc_filter
 
 DIM = 12
 SPEC = EmbeddingSpec(dense=DIM)
@@ -44,14 +44,14 @@ def queries(count: int) -> QueryBatch:
 def test_small_segments_are_ranked_as_the_exact_search_ranks_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_passages: int, count: int, most: int
 ) -> None:
-    monkeypatch.setattr(dense, "COPIED", most)
+    monkeypatch.setattr(dense, "MAX_COPIED", most)
     store = make(tmp_path / "index", n_segments=4, n_documents=30, n_passages=n_passages)
-    allowed: list[NDArray[np.int64] | None] = [None, np.arange(3, 100, 2)]
+    allowed: list[list[int] | None] = [None, list(range(3, 100, 2))]
     with store.snapshot() as snapshot:
         for own in allowed:
             for k in (1, 10, 1000):
-                wanted = ExactDense().generate(snapshot, queries(count), k, own, Trace())
-                found = ProbedDense().generate(snapshot, queries(count), k, own, Trace())
+                wanted = ExactDense().retrieve(snapshot, queries(count), k, doc_filter(snapshot, own), Trace())
+                found = ProbedDense().retrieve(snapshot, queries(count), k, doc_filter(snapshot, own), Trace())
                 for one, other in zip(found, wanted, strict=True):
                     np.testing.assert_array_equal(one.docs, other.docs)
                     np.testing.assert_array_equal(one.scores, other.scores)

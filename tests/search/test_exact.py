@@ -129,7 +129,7 @@ def test_the_winning_passage_holds_what_was_asked(tmp_path: Path) -> None:
 
 def test_every_strand_that_found_a_hit_shows_its_score(index: plait.Index) -> None:
     hit = index.search("red oak", mode="hybrid")[0]
-    assert set(hit.scores) == {"bm25", "dense", "multi", "neighbours"}
+    assert set(hit.scores) == {"bm25", "dense", "multi", "smoothing"}
 
 
 def test_an_unknown_mode_is_refused_with_the_modes_there_are(index: plait.Index) -> None:

@@ -13,7 +13,8 @@ from encoders import WordEncoder
 from plait.embeddings import Embeddings, MultiVectors
 from plait.errors import DocumentError
 from plait.records import Explanation, Hit, Span
-from plait.search.plan import MODES
+from plait.search.hybrid import HybridParams
+from plait.search.modes import BUILT_IN, parse_params
 
 WORDS = [
     "loom",
@@ -34,7 +35,7 @@ WORDS = [
 
 # What the other modes impute depends on what else was found, so that they have tests of their own.
 IMPUTING = ["xtr", "colxtr", "warp"]
-COMPARABLE = [mode for mode in MODES if mode not in IMPUTING]
+COMPARABLE = [mode for mode in BUILT_IN if mode not in IMPUTING]
 
 
 def documents(n: int = 60) -> list[dict[str, str]]:
@@ -115,13 +116,13 @@ def test_the_shares_of_the_lists_add_up_to_one(index: plait.Index) -> None:
     for rank, hit in enumerate(index.search("silk yarn", k=30, explain=True), 1):
         explanation = explained(hit)
         assert (explanation.rank, explanation.score) == (rank, hit.score)
-        assert [part.kind for part in explanation.parts] == ["bm25", "dense", "sparse", "multi", "neighbours"]
+        assert [part.kind for part in explanation.parts] == ["bm25", "dense", "sparse", "multi", "smoothing"]
         assert sum(part.share for part in explanation.parts) == pytest.approx(1)
         assert {part.kind: part.score for part in explanation.parts if part.score is not None} == dict(hit.scores)
 
 
 def test_ranks_that_are_fused_add_up_to_the_score(index: plait.Index) -> None:
-    for hit in index.search("silk yarn", k=30, explain=True, options={"fusion": "rank"}):
+    for hit in index.search("silk yarn", k=30, explain=True, params=HybridParams(fusion="rank")):
         explanation = explained(hit)
         assert sum(part.share for part in explanation.parts) == pytest.approx(1)
         gains = sum(1 / (60 + part.rank) for part in explanation.parts if part.rank is not None)
@@ -140,7 +141,7 @@ def test_imputed_similarities_are_marked_and_make_up_the_score(tmp_path: Path, m
     made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder())
     made.add(documents())
     made.compact(bits=4, keep_8bit=True)
-    hits = made.search("silk yarn", k=20, mode=mode, options={"n_tokens": 30}, explain=True)
+    hits = made.search("silk yarn", k=20, mode=mode, params=parse_params(mode, {"n_tokens": "30"}), explain=True)
     matches = [explained(hit).multi for hit in hits]
     for hit, multi in zip(hits, matches, strict=True):
         assert multi is not None
@@ -153,7 +154,7 @@ def test_an_explanation_is_plain_json(index: plait.Index, mode: str) -> None:
     explanation = explained(index.search("silk yarn", k=1, mode=mode, explain=True)[0])
     fields = json.loads(json.dumps(explanation.as_fields(), allow_nan=False))
     assert fields["span"] == list(explanation.span)
-    assert (fields["multi"] is None) == (mode in ("dense", "sparse", "dense+sparse", "bm25"))
+    assert (fields["multi"] is None) == (mode in ("dense", "sparse", "m3-dense-sparse", "bm25"))
     assert (fields["bm25"] is None) == ("bm25" not in mode and mode != "hybrid")
     assert fields["dense"] == explanation.dense
 
@@ -191,7 +192,7 @@ def test_the_best_passage_of_a_later_segment_is_explained(tmp_path: Path) -> Non
     assert explanation.multi.matches[0].span == Span(text.index("silk"), text.index("silk") + 4)
 
 
-RANKS = {"fusion": "rank"}  # by scores, every list has every hit
+RANKS = HybridParams(fusion="rank")  # by scores, every list has every hit
 
 
 def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
@@ -199,9 +200,7 @@ def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
     index.add([{"id": str(n), "text": "silk " * 3} for n in range(120)])
     index.add([{"id": "words", "text": "wool wool wool dye reed looms wool wool wool"}])
     found = next(
-        hit
-        for hit in index.search("silk silk silk silk looms", k=100, explain=True, options=RANKS)
-        if hit.id == "words"
+        hit for hit in index.search("silk silk silk silk looms", k=100, explain=True, params=RANKS) if hit.id == "words"
     )
     explanation = explained(found)
     assert set(found.scores) == {"bm25"}
@@ -212,7 +211,7 @@ def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
     assert [word.word for word in explanation.bm25 or ()] == ["looms"]
 
 
-@pytest.mark.parametrize("mode", ["sparse", "hybrid", "dense+sparse", "all"])
+@pytest.mark.parametrize("mode", ["sparse", "hybrid", "m3-dense-sparse", "m3-all"])
 def test_shared_terms_add_up_to_the_sparse_score(index: plait.Index, mode: str) -> None:
     for hit in index.search("silk yarn nothing", k=5, mode=mode, explain=True):
         terms = explained(hit).sparse
@@ -246,10 +245,10 @@ class Miscounting(WordEncoder):
         return super().tokens(text, is_query=is_query)[: None if is_query else -1]
 
 
-def test_a_tokeniser_that_disagrees_with_the_vectors_is_told(tmp_path: Path) -> None:
+def test_a_tokenizer_that_disagrees_with_the_vectors_is_noted(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "index", create=True, encoder=Miscounting())
     index.add([{"id": "a", "text": "warp and weft"}])
     multi = explained(index.search("weft", k=1, explain=True)[0]).multi
     assert multi is not None
-    assert "has 3 vectors, but its tokeniser reads 2 tokens" in multi.note
+    assert "has 3 vectors, but its tokenizer finds 2 tokens" in multi.note
     assert [(match.query, match.token, match.row) for match in multi.matches] == [("weft", "", 2)]

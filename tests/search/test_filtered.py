@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from plait.search.multivector.params import BY_CENTROIDS, GATHER_MORE, Settings
-from plait.search.multivector.query import ProbeConfig
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
+from plait.search.multivector.passages import ExactMulti
+from plait.search.multivector.probe import FILTERED_CANDIDATES, SKIP_CELLS, ProbeParams, ResolvedProbe, resolve_probe
 from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 from plait.storage.store import Store
 from search.multivector.test_retriever import PROBED, overlap, queries, run
+from search.plans import DefaultProbe, doc_filter
 from storage.tokens import N_GROUPS, SPEC, batch
 
 N_DOCUMENTS = 600  # of two passages
-CONFIG = ProbeConfig(n_probe=16, n_candidates=700, n_code_scored=320)
+PROBE = ResolvedProbe(n_probe=16, n_candidates=700, n_code_scored=320, n_rescored=32)
 N_ROWS = 100_000
 
 
@@ -39,7 +41,7 @@ def of_groups(*groups: int) -> list[int]:
 def stages(store: Store, allowed: list[int]) -> set[str]:
     trace = Trace()
     with store.snapshot() as snapshot:
-        PROBED.generate(snapshot, queries(), 10, np.asarray(allowed, np.int64), trace)
+        PROBED.retrieve(snapshot, queries(), 10, doc_filter(snapshot, allowed), trace)
     return {stage.name.removeprefix("multi: ") for stage in trace.stages}
 
 
@@ -49,29 +51,36 @@ def elsewhere(rankings: list[Ranking], groups: range) -> list[Ranking]:
 
 
 def test_what_a_filter_leaves_decides_how_it_is_searched() -> None:
-    whole = Settings(CONFIG)
-    assert whole.among(CONFIG.n_code_scored, N_ROWS).exhaustive
-    some = whole.among(CONFIG.n_code_scored + 1, N_ROWS)
-    assert (some.exhaustive, some.by_centroids) == (False, True)
-    many = whole.among(round(BY_CENTROIDS * CONFIG.n_candidates) + 1, N_ROWS)
-    assert (many.exhaustive, many.by_centroids) == (False, False)
-    assert many.config.n_candidates == GATHER_MORE * CONFIG.n_candidates
-    assert many.config.n_probe > CONFIG.n_probe
-    assert whole.among(N_ROWS - 1, N_ROWS) == whole
+    assert PROBE.under_filter(PROBE.n_code_scored, N_ROWS).exhaustive
+    few = PROBE.under_filter(PROBE.n_code_scored + 1, N_ROWS)
+    assert (few.exhaustive, few.skip_cells) == (False, True)
+    many = PROBE.under_filter(round(SKIP_CELLS * PROBE.n_candidates) + 1, N_ROWS)
+    assert (many.exhaustive, many.skip_cells) == (False, False)
+    assert many.n_candidates == FILTERED_CANDIDATES * PROBE.n_candidates
+    assert many.n_probe > PROBE.n_probe
+    assert PROBE.under_filter(N_ROWS - 1, N_ROWS) == PROBE
+
+
+def test_a_filter_does_not_change_what_the_caller_set() -> None:
+    probe = resolve_probe(ProbeParams(n_probe=3, n_candidates=500), n_passages=N_ROWS, k=10)
+    filtered = probe.under_filter(50, N_ROWS)
+    assert (filtered.exhaustive, filtered.skip_cells) == (False, False)
+    assert (filtered.n_probe, filtered.n_candidates) == (3, 500)
+    assert filtered.n_code_scored > probe.n_code_scored
 
 
 def test_settings_that_score_everything_stay_so() -> None:
-    assert Settings(CONFIG, exhaustive=True).among(N_ROWS // 2, N_ROWS).exhaustive
+    assert replace(PROBE, exhaustive=True).under_filter(N_ROWS // 2, N_ROWS).exhaustive
 
 
 def test_passages_that_a_filter_leaves_go_by_their_centroids(store: Store) -> None:
     found = stages(store, of_groups(*range(6)))
-    assert "flood" in found
-    assert "gather" not in found
+    assert "centroid maxsim" in found
+    assert "cells" not in found
 
 
 def test_few_are_scored_whole(store: Store) -> None:
-    assert not stages(store, of_groups(3)) & {"gather", "flood"}
+    assert not stages(store, of_groups(3)) & {"cells", "centroid maxsim"}
 
 
 def test_a_filter_finds_as_much_as_no_filter_does(store: Store) -> None:
@@ -94,6 +103,6 @@ def test_all_that_a_filter_leaves_can_be_asked_for(store: Store) -> None:
 
 def test_an_index_that_is_scored_whole_is_so_under_a_filter(store: Store) -> None:
     allowed = of_groups(*range(6))
-    small = ProbedMulti(exhaustive_below=2 * N_DOCUMENTS)
+    small = DefaultProbe(exhaustive_below=2 * N_DOCUMENTS)
     found, truth = run(small, store, allowed=allowed), run(ExactMulti(), store, allowed=allowed)
     assert [own.docs.tolist() for own in found] == [own.docs.tolist() for own in truth]

@@ -83,7 +83,7 @@ def test_min_max_takes_each_list_from_0_to_1() -> None:
 
 
 def test_a_list_that_says_little_is_not_stretched_to_1() -> None:
-    fusion = WeightedSum(scale="min-max", least={"b": 40.0})
+    fusion = WeightedSum(scale="min-max", min_spreads={"b": 40.0})
     assert sums(fusion) == pytest.approx({1: 1.0, 2: 0.5, 3: 0.25})
 
 

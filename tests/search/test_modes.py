@@ -16,17 +16,24 @@ from plait.codec.codebook import CentroidQuery, Codebook
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, QueryError
-from plait.search.multivector.retriever import ProbedMulti
-from plait.search.plan import METHODS, MODES, STRANDS_OF, plan_for
-from plait.search.ranking import FEW_QUERIES, QueryBatch
-from plait.search.retriever import Generator
+from plait.search.hybrid import HybridParams
+from plait.search.modes import BUILT_IN, PlanContext, find_mode, parse_params, resolve
+from plait.search.multivector.plaid import PlaidParams
+from plait.search.multivector.plait import ProbedMulti
+from plait.search.multivector.probe import ProbeParams
+from plait.search.multivector.warp import WarpParams
+from plait.search.query import MAX_SHARED, QueryBatch
+from plait.search.rescoring import RescoreParams
+from plait.search.retriever import Retriever
 from plait.search.trace import Trace
 from plait.storage.store import Store
+from search.plans import plan_for
 from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
 ALONE = ["xtr", "colxtr", "warp"]  # modes whose scores cannot be compared across segments
-WITHOUT_SPARSE = [mode for mode in MODES if "sparse" not in STRANDS_OF.get(mode, [mode])]
-WITH_MULTI = ["multi", *METHODS, "dense>multi", "bm25>multi"]
+METHODS = ["exhaustive", "plaid", "xtr", "colxtr", "warp"]
+WITHOUT_SPARSE = [mode for mode in BUILT_IN if "sparse" not in find_mode(mode).needs]
+WITH_MULTI = ["multi", *METHODS, "dense-then-multi", "bm25-then-multi"]
 TEXTS = [f"word{group}" for group in range(N_GROUPS)]
 
 
@@ -51,7 +58,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[plait.Index]:
         yield made
 
 
-@pytest.mark.parametrize("mode", ["multi", "bm25>multi", *METHODS])
+@pytest.mark.parametrize("mode", ["multi", "bm25-then-multi", *METHODS])
 def test_the_best_ten_are_of_the_query_s_group(index: plait.Index, mode: str) -> None:
     own = []
     for group, ids in enumerate(found(index, mode)):
@@ -92,41 +99,41 @@ def test_candidates_are_scored_by_maxsim_over_their_codes(index: plait.Index) ->
 
 def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="exact search"):
-        found(index, "multi", candidates=["d1"], options={"n_probe": 2})
+        found(index, "multi", candidates=["d1"], params=ProbeParams(n_probe=2))
 
 
 def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.Index) -> None:
     def finders(**settings: object) -> list[str]:
-        return [generator.name for generator in plan_for("hybrid", index.spec, options=settings).generators]
+        return [retriever.name for retriever in plan_for("hybrid", index.spec, **settings).retrievers]
 
     assert finders() == ["bm25", "dense"]
-    assert finders(multi_finds=1) == ["bm25", "dense", "multi"]
+    assert finders(search_multi=True) == ["bm25", "dense", "multi"]
     # Without others that read meaning, or where lists stand alone, it has to.
     assert finders(dense=0) == ["bm25", "multi"]
-    assert finders(rescore=0) == finders(fusion="rank") == ["bm25", "dense", "multi"]
-    assert [one.name for one in plan_for("hybrid", index.spec, exact=True).generators] == ["bm25", "dense", "multi"]
+    assert finders(rescore=False) == finders(fusion="rank") == ["bm25", "dense", "multi"]
+    assert [one.name for one in plan_for("hybrid", index.spec, exact=True).retrievers] == ["bm25", "dense", "multi"]
     # Whoever found it, a hit has the score of every strand.
     assert all("multi" in hit.scores for hit in index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid")[0])
 
 
 def test_with_everything_found_it_does_not_matter_who_finds(index: plait.Index) -> None:
-    both = [found(index, "hybrid", 10, options={"depth": 239, "multi_finds": finds}) for finds in (0, 1)]
+    both = [found(index, "hybrid", 10, params=HybridParams(depth=239, search_multi=search)) for search in (False, True)]
     assert both[0] == both[1]
 
 
 def test_a_weight_of_0_leaves_a_strand_out(index: plait.Index) -> None:
-    plan = plan_for("hybrid", index.spec, options={"multi": 0})
-    assert [generator.name for generator in plan.generators] == ["bm25", "dense"]
-    assert plan.rescored == ("bm25", "dense")
-    hits = index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid", options={"multi": 0})[0]
+    plan = plan_for("hybrid", index.spec, multi=0)
+    assert [retriever.name for retriever in plan.retrievers] == ["bm25", "dense"]
+    assert [rescorer.name for rescorer in plan.rescorers] == ["bm25", "dense"]
+    hits = index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid", params=HybridParams(multi=0))[0]
     assert all("multi" not in hit.scores for hit in hits)
     with pytest.raises(ConfigError, match="all 0"):
-        plan_for("hybrid", index.spec, options={"multi": 0, "dense": 0, "bm25": 0})
-    with pytest.raises(ConfigError, match="multi_finds is 2"):
-        plan_for("hybrid", index.spec, options={"multi_finds": 2})
+        plan_for("hybrid", index.spec, multi=0, dense=0, bm25=0)
+    with pytest.raises(ConfigError, match="search_multi is 2"):
+        plan_for("hybrid", index.spec, search_multi=2)
 
 
-@pytest.mark.parametrize(("n_queries", "n_tables"), [(1, 1), (FEW_QUERIES + 1, 2 * (FEW_QUERIES + 1))])
+@pytest.mark.parametrize(("n_queries", "n_tables"), [(1, 1), (MAX_SHARED + 1, 2 * (MAX_SHARED + 1))])
 def test_hybrid_scores_centroids_once_for_a_query(
     index: plait.Index, n_queries: int, n_tables: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,15 +151,15 @@ def test_hybrid_scores_centroids_once_for_a_query(
     embeddings = Embeddings(
         multi=MultiVectors.from_items([few.multi[number] for number in range(n_queries)]), dense=few.dense[:n_queries]
     )
-    plan = plan_for("hybrid", index.spec, options={"depth": 20, "multi_finds": 1})
-    plan = replace(plan, generators=tuple(_probed(generator) for generator in plan.generators))
+    plan = plan_for("hybrid", index.spec, k=5, depth=20, search_multi=True)
+    plan = replace(plan, retrievers=tuple(_probed(retriever) for retriever in plan.retrievers))
     with Store.open(index.path).snapshot() as snapshot:
-        plan.run(snapshot, QueryBatch(TEXTS[:n_queries], embeddings), 5, None, Trace())
+        plan.run(snapshot, QueryBatch(TEXTS[:n_queries], embeddings))
     assert len(counted) == n_tables
 
 
-def _probed(generator: Generator) -> Generator:
-    return replace(generator, exhaustive_below=0) if isinstance(generator, ProbedMulti) else generator
+def _probed(retriever: Retriever) -> Retriever:
+    return replace(retriever, exhaustive_below=0) if isinstance(retriever, ProbedMulti) else retriever
 
 
 def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:
@@ -165,7 +172,7 @@ def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:
 def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plait.Index) -> None:
     every = {hit.id: hit.score for hit in index.search_embeddings(asked(), 239, mode="exhaustive")[0]}
     dense = {hit.id: hit.score for hit in index.search_embeddings(asked(), 30, mode="dense")[0]}
-    hits = index.search_embeddings(asked(), 10, mode="dense>multi", options={"n_candidates": 30})[0]
+    hits = index.search_embeddings(asked(), 10, mode="dense-then-multi", params=RescoreParams(n_candidates=30))[0]
     best = sorted(dense, key=lambda id: -every[id])[:10]
     assert [hit.id for hit in hits] == best
     assert [dict(hit.scores) for hit in hits] == [{"dense": dense[id], "multi": every[id]} for id in best]
@@ -173,14 +180,14 @@ def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plai
 
 def test_rescoring_needs_what_the_first_generator_reads(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="reads the query's text"):
-        index.search_embeddings(asked(), 10, mode="bm25>multi")
-    with pytest.raises(ConfigError, match="needs the dense strand"):
-        plan_for("dense>multi", EmbeddingSpec(multi=DIM))
+        index.search_embeddings(asked(), 10, mode="bm25-then-multi")
+    with pytest.raises(ConfigError, match="needs dense embeddings"):
+        plan_for("dense-then-multi", EmbeddingSpec(multi=DIM))
 
 
 @pytest.mark.parametrize("mode", WITH_MULTI)
 def test_modes_of_the_multi_strand_need_it(mode: str) -> None:
-    with pytest.raises(ConfigError, match="needs the multi strand"):
+    with pytest.raises(ConfigError, match="needs multi embeddings"):
         plan_for(mode, EmbeddingSpec(dense=4))
 
 
@@ -199,7 +206,7 @@ def mixed(tmp_path: Path) -> Iterator[plait.Index]:
         yield made
 
 
-@pytest.mark.parametrize("mode", ["exhaustive", "plaid", "dense>multi", "bm25>multi"])
+@pytest.mark.parametrize("mode", ["exhaustive", "plaid", "dense-then-multi", "bm25-then-multi"])
 def test_segments_in_floats_are_scored_exactly_beside_codes(mixed: plait.Index, mode: str) -> None:
     for group, ids in enumerate(found(mixed, mode, 120)):
         assert set(ids[:10]) == {f"d{n}" for n in range(group, 120, N_GROUPS)}
@@ -217,54 +224,59 @@ def test_imputed_scores_of_several_segments_are_not_mixed(mixed: plait.Index, mo
 
 
 def test_settings_are_taken_as_numbers_or_as_their_digits(index: plait.Index) -> None:
-    few = found(index, "plaid", options={"n_probe": 1, "t_cs": 0.2, "n_docs": "64"})
-    assert few == found(index, "plaid", options={"n_probe": "1", "t_cs": "0.2", "n_docs": 64.0})
+    given = PlaidParams(n_probe=1, t_cs=0.2, n_docs=64)
+    assert parse_params("plaid", {"n_probe": "1", "t_cs": "0.2", "n_docs": "64"}) == given
+    assert found(index, "plaid", params=given) == found(
+        index, "plaid", params=PlaidParams(n_probe=1, t_cs=0.2, n_docs=64)
+    )
     traces = []
     for n_probe in (1, 5):
         traces.append(Trace())
-        found(index, "warp", 1, options={"n_probe": n_probe}, trace=traces[-1])
+        found(index, "warp", 1, params=WarpParams(n_probe=n_probe), trace=traces[-1])
     cells = [stage.counts["cells"] for trace in traces for stage in trace.stages if stage.name == "warp: cells"]
     assert cells == [8 * N_GROUPS, 5 * 8 * N_GROUPS]
 
 
 def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index) -> None:
     names = []
-    for options in ({}, {"n_probe": 2}):
+    for params in (None, ProbeParams(n_probe=2)):
         trace = Trace()
-        found(index, "multi", 1, options=options, trace=trace)
+        found(index, "multi", 1, params=params, trace=trace)
         names.append({stage.name for stage in trace.stages})
-    assert ["multi: gather" in seen for seen in names] == [False, True]
+    assert ["multi: cells" in seen for seen in names] == [False, True]
 
 
 @pytest.mark.parametrize(
     ("mode", "options", "said"),
     [
-        ("warp", {"nprobe": 4}, r"no setting 'nprobe'; did you mean 'n_probe'\? It has n_probe, t_prime, bound"),
-        ("multi", {"zzz": 4}, r"no setting 'zzz'; it has n_probe, n_candidates, n_code_scored, n_rescored"),
-        ("dense", {"n_probe": 0}, "n_probe is 0; at least one cell must be read"),
-        ("bm25", {"n_probe": 4}, "mode 'bm25' has no settings"),
-        ("exhaustive", {"n_probe": 4}, "mode 'exhaustive' has no settings"),
+        ("warp", {"nprobe": 4}, r"no parameter 'nprobe'; did you mean 'n_probe'\? It has n_probe, t_prime, bound"),
+        ("multi", {"zzz": 4}, r"no parameter 'zzz'; it has n_probe, n_candidates, n_code_scored, n_rescored"),
+        ("dense", {"n_probe": 0}, "n_probe is 0; it must be at least 1"),
+        ("bm25", {"n_probe": 4}, "mode 'bm25' has no parameters"),
+        ("exhaustive", {"n_probe": 4}, "mode 'exhaustive' has no parameters"),
         ("xtr", {"n_tokens": "many"}, "n_tokens is 'many'; it must be a whole number"),
         ("xtr", {"n_tokens": 2.5}, "n_tokens is 2.5; it must be a whole number"),
         ("xtr", {"n_tokens": True}, "n_tokens is True; it must be a whole number"),
-        ("xtr", {"n_tokens": None}, "n_tokens is None; it must be a whole number"),
-        ("plaid", {"t_cs": "nan"}, "t_cs is 'nan'; it must be a number"),
+        ("xtr", {"n_tokens": "2.5"}, "n_tokens is '2.5'; it must be a whole number"),
+        ("hybrid", {"rescore": "maybe"}, "rescore is 'maybe'; it must be True or False"),
+        ("colxtr", {"n_cells": None}, "n_cells is None; it must be a whole number"),
+        ("plaid", {"t_cs": "nan"}, "t_cs is nan; it must be a number"),
         ("colxtr", {"n_cells": "0"}, "n_cells is 0; it must be at least 1"),
-        ("dense>multi", {"n_candidates": -1}, "n_candidates is -1"),
+        ("dense-then-multi", {"n_candidates": -1}, "n_candidates is -1"),
         ("plaids", {}, "there is no mode 'plaids'"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan_for(mode, SPEC, options=options)
+        resolve(mode, parse_params(mode, options), PlanContext(spec=SPEC, k=10))
 
 
-@pytest.mark.parametrize("mode", ["plaid", "warp", "dense>multi"])
+@pytest.mark.parametrize("mode", ["plaid", "warp", "dense-then-multi"])
 def test_exact_and_approximate_are_not_asked_for_together(mode: str) -> None:
     with pytest.raises(ConfigError, match="exact search"):
         plan_for(mode, SPEC, exact=True)
     with pytest.raises(ConfigError, match="exact search"):
-        plan_for("multi", SPEC, exact=True, options={"n_probe": 2})
+        plan_for("multi", SPEC, exact=True, n_probe=2)
 
 
 def test_the_trace_has_the_stages_of_a_method_under_its_name(index: plait.Index) -> None:

@@ -1,4 +1,4 @@
-"""Neighbours lend each other a part of their scores."""
+"""Scores are mixed with those of the most similar documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError
-from plait.search import smoothing as neighbours
+from plait.search import smoothing
+from plait.search.hybrid import HybridParams
 
 N_DOCUMENTS, DIM = 160, 16
 
@@ -23,7 +24,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> plait.Index:
     dense = topics[rng.integers(0, 12, N_DOCUMENTS)] + 0.5 * rng.standard_normal((N_DOCUMENTS, DIM))
     dense = (dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32)
     multi = MultiVectors(dense.astype(np.float16), np.arange(N_DOCUMENTS + 1))
-    folder = tmp_path_factory.mktemp("neighbours") / "index"
+    folder = tmp_path_factory.mktemp("smoothing") / "index"
     made = plait.open(folder, create=True, spec=EmbeddingSpec(dense=DIM, multi=DIM))
     for start in (0, 100):  # two segments
         own = slice(start, start + 100)
@@ -49,7 +50,7 @@ def plain_nearest(vectors: np.ndarray, count: int) -> list[set[int]]:
 
 def test_the_nearest_are_those_of_the_plain_cosine() -> None:
     vectors = np.random.default_rng(0).standard_normal((60, 24)).astype(np.float32)
-    found = neighbours.nearest(vectors * np.linspace(0.1, 9, 60, dtype=np.float32)[:, None], 5)
+    found = smoothing.nearest(vectors * np.linspace(0.1, 9, 60, dtype=np.float32)[:, None], 5)
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float64)
     for place, (own, plain) in enumerate(zip(found, plain_nearest(vectors.astype(np.float64), 5), strict=True)):
         assert place not in own
@@ -60,51 +61,53 @@ def test_the_nearest_are_those_of_the_plain_cosine() -> None:
 
 def test_of_equal_neighbours_the_first_are_taken() -> None:
     vectors = np.ones((9, 8), np.float32)
-    assert sorted(neighbours.nearest(vectors, 3)[8].tolist()) == [0, 1, 2]
-    assert sorted(neighbours.nearest(vectors, 3)[1].tolist()) == [0, 2, 3]
+    assert sorted(smoothing.nearest(vectors, 3)[8].tolist()) == [0, 1, 2]
+    assert sorted(smoothing.nearest(vectors, 3)[1].tolist()) == [0, 2, 3]
 
 
 def test_a_vector_of_zeros_has_neighbours_too() -> None:
-    assert neighbours.nearest(np.zeros((4, 8), np.float32), 2).shape == (4, 2)
+    assert smoothing.nearest(np.zeros((4, 8), np.float32), 2).shape == (4, 2)
 
 
 def test_scores_are_what_the_plain_formula_gives(index: plait.Index) -> None:
-    (without,) = index.search_embeddings(query(), k=100, mode="hybrid", options={"neighbours": 0})
-    (found,) = index.search_embeddings(query(), k=100, mode="hybrid", options={"neighbours": 0.3})
+    (without,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0))
+    (found,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0.3))
     dense = np.concatenate([segment.dense for segment in index._snapshot().segments])
     vectors = np.stack([dense[int(hit.id)] for hit in without]).astype(np.float64)
     own = np.array([hit.score for hit in without])
-    mean = np.array([own[sorted(near)].mean() for near in plain_nearest(vectors, 100 // neighbours.ONE_IN)])
+    mean = np.array([own[sorted(near)].mean() for near in plain_nearest(vectors, 100 // smoothing.ONE_IN)])
     wanted = {hit.id: score for hit, score in zip(without, 0.7 * own + 0.3 * mean, strict=True)}
     assert {hit.id: hit.score for hit in found} == pytest.approx(wanted, abs=1e-5)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 
 def test_few_hits_are_the_first_of_many(index: plait.Index) -> None:
-    lists = {"depth": 150}  # each list gives at least as many as are asked for, and with it the scale of its scores
-    (few,) = index.search_embeddings(query(), k=7, mode="hybrid", options=lists)
-    (many,) = index.search_embeddings(query(), k=150, mode="hybrid", options=lists)
+    lists = HybridParams(
+        depth=150
+    )  # each list gives at least as many as are asked for, and with it the scale of its scores
+    (few,) = index.search_embeddings(query(), k=7, mode="hybrid", params=lists)
+    (many,) = index.search_embeddings(query(), k=150, mode="hybrid", params=lists)
     assert [hit.id for hit in few] == [hit.id for hit in many[:7]]
     assert len(many) == 150
     assert [hit.score for hit in many] == sorted((hit.score for hit in many), reverse=True)
 
 
-def test_shares_of_strands_and_neighbours_add_up(index: plait.Index) -> None:
+def test_shares_of_lists_and_smoothing_add_up(index: plait.Index) -> None:
     (hits,) = index.search_embeddings(query(), k=5, mode="hybrid", explain=True)
-    assert "neighbours" in hits[0].scores
+    assert "smoothing" in hits[0].scores
     assert hits[0].explanation is not None
     assert sum(part.share for part in hits[0].explanation.parts) == pytest.approx(1)
 
 
-def test_few_documents_have_no_neighbours(index: plait.Index) -> None:
-    candidates = [str(number) for number in range(neighbours.ONE_IN - 1)]
+def test_few_documents_are_not_smoothed(index: plait.Index) -> None:
+    candidates = [str(number) for number in range(smoothing.ONE_IN - 1)]
     (hits,) = index.search_embeddings(query(), k=5, mode="hybrid", candidates=candidates)
-    assert "neighbours" not in hits[0].scores
+    assert "smoothing" not in hits[0].scores
 
 
-def test_a_share_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_smoothing_that_is_no_share_is_refused(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "i", create=True, spec=EmbeddingSpec(dense=4))
     with pytest.raises(ConfigError, match="from 0"):
         index.search_embeddings(
-            Embeddings(dense=np.ones((1, 4), np.float32)), mode="hybrid", options={"neighbours": 1.0}
+            Embeddings(dense=np.ones((1, 4), np.float32)), mode="hybrid", params=HybridParams(smoothing=1.0)
         )

@@ -13,10 +13,12 @@ from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, InputError
 from plait.search.fusion import WeightedSum
-from plait.search.plan import plan_for
-from plait.search.ranking import QueryBatch
+from plait.search.hybrid import BgeM3Params, HybridParams
+from plait.search.modes import PlanContext, parse_params, resolve
+from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.store import Store
+from search.plans import plan_for
 
 SPEC = EmbeddingSpec(dense=2, sparse=10, multi=2)
 
@@ -46,7 +48,12 @@ def index(tmp_path: Path) -> plait.Index:
 
 
 def scores(index: plait.Index, mode: str, **options: object) -> dict[str, float]:
-    return {hit.id: hit.score for hit in index.search_embeddings(QUERY, 3, mode=mode, options=options or None)[0]}
+    return {
+        hit.id: hit.score
+        for hit in index.search_embeddings(
+            QUERY, 3, mode=mode, params=parse_params(mode, options) if options else None
+        )[0]
+    }
 
 
 def test_sparse_search_finds_what_shares_a_term(index: plait.Index) -> None:
@@ -75,17 +82,17 @@ def test_filters_come_before_sparse_scoring(index: plait.Index) -> None:
 def test_dense_and_sparse_are_summed_as_the_paper_has_it(
     index: plait.Index, options: dict[str, object], expected: dict[str, float]
 ) -> None:
-    assert scores(index, "dense+sparse", **options) == pytest.approx(expected, rel=5e-3, abs=1e-6)
+    assert scores(index, "m3-dense-sparse", **options) == pytest.approx(expected, rel=5e-3, abs=1e-6)
 
 
-@pytest.mark.parametrize(("rescore", "expected"), [(0, {"d2": 1.5, "d0": 1.0}), (1, {"d2": 1.5, "d0": 1.15})])
+@pytest.mark.parametrize(("rescore", "expected"), [(False, {"d2": 1.5, "d0": 1.0}), (True, {"d2": 1.5, "d0": 1.15})])
 def test_what_a_list_does_not_have_counts_as_nothing_unless_it_is_rescored(
-    index: plait.Index, rescore: int, expected: dict[str, float]
+    index: plait.Index, rescore: bool, expected: dict[str, float]
 ) -> None:
-    plan = plan_for("dense+sparse", SPEC, options={"depth": 1, "rescore": rescore})
+    plan = plan_for("m3-dense-sparse", SPEC, k=1, depth=1, rescore=rescore)
     assert isinstance(plan.fusion, WeightedSum)
     with Store.open(index.path).snapshot() as snapshot:
-        fused = plan.fusion.fuse(plan.lists(snapshot, QueryBatch([""], QUERY), 1, None, Trace())[0], 3)
+        fused = plan.fusion.fuse(plan.lists(snapshot, QueryBatch([""], QUERY), None, Trace())[0], 3)
         found = dict(zip(snapshot.fetch_ids(fused.docs.tolist()), fused.scores.tolist(), strict=True))
     assert found == pytest.approx(expected, rel=5e-3)
 
@@ -101,17 +108,17 @@ def test_what_a_list_does_not_have_counts_as_nothing_unless_it_is_rescored(
 def test_all_strands_are_summed_as_the_paper_has_it(
     index: plait.Index, options: dict[str, object], expected: dict[str, float]
 ) -> None:
-    assert scores(index, "all", **options) == pytest.approx(expected, rel=5e-3)
+    assert scores(index, "m3-all", **options) == pytest.approx(expected, rel=5e-3)
 
 
 def test_the_candidates_of_all_are_those_of_dense(index: plait.Index) -> None:
-    hits = index.search_embeddings(QUERY, 1, mode="all", options={"depth": 1})[0]
+    hits = index.search_embeddings(QUERY, 1, mode="m3-all", params=BgeM3Params(depth=1))[0]
     assert [hit.id for hit in hits] == ["d0"]
     assert set(hits[0].scores) == {"dense", "sparse", "multi"}
 
 
 def test_hybrid_scores_what_any_list_finds_in_every_strand(index: plait.Index) -> None:
-    hits = index.search_embeddings(QUERY, 3, options={"depth": 1})[0]
+    hits = index.search_embeddings(QUERY, 3, params=HybridParams(depth=1))[0]
     assert {hit.id for hit in hits} == {"d0", "d1", "d2"}
     assert hits[0].scores.keys() >= {"dense", "multi"}
     by_hand = scores(index, "hybrid", fusion="raw", dense=1, sparse=1, multi=1)
@@ -147,19 +154,19 @@ def test_an_approximate_search_is_asked_for_by_name(index: plait.Index) -> None:
         ("hybrid", {"dense": -1}, "cannot be negative"),
         ("hybrid", {"fusion": 3}, "must be a word"),
         ("hybrid", {"depth": 0}, "depth is 0"),
-        ("all", {"preset": "short"}, "no preset 'short'"),
-        ("all", {"bm25": 1}, "no setting 'bm25'"),
-        ("dense+sparse", {"rescore": 2}, "rescore is 2"),
+        ("m3-all", {"preset": "short"}, "no preset 'short'"),
+        ("m3-all", {"bm25": 1}, "no parameter 'bm25'"),
+        ("m3-dense-sparse", {"rescore": 2}, "rescore is 2"),
     ],
 )
 def test_weights_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan_for(mode, SPEC, options=options)
+        resolve(mode, parse_params(mode, options), PlanContext(spec=SPEC, k=10))
 
 
 def test_modes_of_the_sparse_strand_need_it() -> None:
-    for mode in ("sparse", "dense+sparse", "all"):
-        with pytest.raises(ConfigError, match="needs the sparse strand"):
+    for mode in ("sparse", "m3-dense-sparse", "m3-all"):
+        with pytest.raises(ConfigError, match="needs sparse embeddings"):
             plan_for(mode, EmbeddingSpec(dense=4, multi=4))
 
 

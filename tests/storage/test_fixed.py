@@ -20,8 +20,8 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, InputError, NewerFormatError
 from plait.records import Document, Span
 from plait.scoring.maxsim import maxsim
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
-from plait.search.ranking import QueryBatch
+from plait.search.multivector.passages import ExactMulti
+from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage import catalogue
 from plait.storage import segment as segments
@@ -29,6 +29,7 @@ from plait.storage.check import check
 from plait.storage.info import info
 from plait.storage.segment_file import SegmentFile
 from plait.storage.store import Store
+from search.plans import DefaultProbe
 from storage.resealed import Arrays, cut, index_of, put, rewrite, say
 from storage.samples import make_store
 from storage.tokens import DIM, SPEC, batch, group_vectors, make_tokens, unit
@@ -321,8 +322,8 @@ def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling
     best = np.argsort(-by_document, kind="stable")[:9]
     given = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([query])))
     with store.snapshot() as snapshot:
-        for generator in (ExactMulti(), ExactMulti(n_threads=3), ProbedMulti(exhaustive_below=1)):
-            (found,) = generator.generate(snapshot, given, 9, None, Trace())
+        for generator in (ExactMulti(), ExactMulti(n_threads=3), DefaultProbe()):
+            (found,) = generator.retrieve(snapshot, given, 9, None, Trace())
             # Codes are scored in whole numbers, decoded ones in floats: equal up to the rounding of the query.
             np.testing.assert_allclose(found.scores, by_document[best], rtol=5e-3 if compacted else 1e-5)
             ids = [int(id.removeprefix("d")) for id in snapshot.fetch_ids(found.docs.tolist())]
@@ -442,8 +443,8 @@ def test_damage_within_a_fixed_file_is_met_as_damage(coded: Path, change: Callab
 
     def search_all() -> None:
         with Store.open(index_of(coded)).snapshot() as snapshot:
-            for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
-                generator.generate(snapshot, given, 10, None, Trace())
+            for generator in (ExactMulti(), DefaultProbe()):
+                generator.retrieve(snapshot, given, 10, None, Trace())
 
     with pytest.raises(CorruptIndexError, match="are damaged"):
         search_all()

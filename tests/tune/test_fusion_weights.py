@@ -14,11 +14,11 @@ import plait
 from encoders import WordEncoder
 from plait.encode.model_card import SparseSpec
 from plait.errors import InputError
-from plait.search.hybrid_params import DEFAULT_WEIGHTS, HybridConfig
+from plait.search.hybrid import DEFAULT_WEIGHTS, HybridParams
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.check import check
 from plait.storage.fusion_weights import FittedWeights
-from plait.tune.weight_search import Judged, tune_fusion
+from plait.tune.fusion_weights import Judged, fit_weights
 
 
 def ranking(scores: NDArray[np.float64]) -> Ranking:
@@ -40,7 +40,7 @@ def judged(n_queries: int, seed: int = 0) -> list[Judged]:
 
 
 def test_the_strand_that_knows_gets_the_weight() -> None:
-    fitted = tune_fusion(judged(120))
+    fitted = fit_weights(judged(120))
     assert fitted.weights["sparse"] > 2 * max(fitted.weights["dense"], fitted.weights["bm25"])
     assert fitted.better
     assert fitted.ndcg > fitted.default_ndcg + 0.1
@@ -51,15 +51,15 @@ def test_the_strand_that_knows_gets_the_weight() -> None:
 
 def test_a_strand_that_stands_apart_has_no_weight_by_default_and_may_be_given_one() -> None:
     queries = judged(120)
-    fitted = tune_fusion(queries, exclude_from_hybrid=("sparse",))
+    fitted = fit_weights(queries, exclude_from_hybrid=("sparse",))
     assert fitted.curve[0].weights == {"dense": DEFAULT_WEIGHTS["dense"], "bm25": DEFAULT_WEIGHTS["bm25"], "sparse": 0}
     assert fitted.weights["sparse"] > 0
-    assert fitted.default_ndcg < tune_fusion(queries).default_ndcg
+    assert fitted.default_ndcg < fit_weights(queries).default_ndcg
 
 
 def test_too_few_queries_are_refused() -> None:
     with pytest.raises(InputError, match="9 judged queries"):
-        tune_fusion(judged(9))
+        fit_weights(judged(9))
 
 
 @pytest.fixture
@@ -80,8 +80,10 @@ def test_fitted_weights_are_saved_used_and_forgotten(index: plait.Index) -> None
         writer.save_fusion_weights(saved(weights={"dense": 1.0, "sparse": 0.0, "multi": 0.0, "bm25": 0.0}))
     index.refresh()
     one = index.search("alpha3 beta3", 5)
-    assert [hit.id for hit in one] == [hit.id for hit in index.search("alpha3 beta3", 5, options={"dense": 2.0})]
-    explicit = index.search("alpha3 beta3", 1, options={"dense": 0.0, "bm25": 1.0})
+    assert [hit.id for hit in one] == [
+        hit.id for hit in index.search("alpha3 beta3", 5, params=HybridParams(dense=2.0))
+    ]
+    explicit = index.search("alpha3 beta3", 1, params=HybridParams(dense=0.0, bm25=1.0))
     assert explicit[0].id == "3"
     info = index.info().weights.fitted
     assert info is not None
@@ -125,7 +127,7 @@ def test_what_was_fitted_for_a_strand_that_stands_apart_is_used(tmp_path: Path) 
         with index._store.writer() as writer:
             writer.save_fusion_weights(saved(weights=weights))
         index.refresh()
-        assert ("sparse" in index.search("alpha3 beta3", 1, options=options)[0].scores) == is_in
+        assert ("sparse" in index.search("alpha3 beta3", 1, params=HybridParams(**options))[0].scores) == is_in
     index.reset_tuning()
     assert "sparse" not in index.search("alpha3 beta3", 1)[0].scores
 
@@ -145,9 +147,9 @@ def saved(**changes: object) -> FittedWeights:
 
 def test_weights_fitted_for_one_fusion_are_not_used_for_another() -> None:
     fitted = saved(weights={"dense": 7.0})
-    assert HybridConfig().fusion_for(fitted).weights == {"dense": 7.0}  # type: ignore[attr-defined]
-    assert HybridConfig(fusion="z").fusion_for(fitted).weights == DEFAULT_WEIGHTS  # type: ignore[attr-defined]
-    assert HybridConfig(dense=2.0).fusion_for(fitted).weights == {"dense": 2.0}  # type: ignore[attr-defined]
+    assert HybridParams().resolve_fusion(fitted).weights == {"dense": 7.0}  # type: ignore[attr-defined]
+    assert HybridParams(fusion="z").resolve_fusion(fitted).weights == DEFAULT_WEIGHTS  # type: ignore[attr-defined]
+    assert HybridParams(dense=2.0).resolve_fusion(fitted).weights == {"dense": 2.0}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("value", ["{", '{"fusion": 1}', "[]", '{"weights": {"dense": -1}}'])

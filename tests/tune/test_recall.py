@@ -13,11 +13,14 @@ import pytest
 import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.errors import ConfigError, InputError, LockedError, ReadOnlyError
-from plait.search.multivector.params import default_config, for_list, settings_for
-from plait.search.multivector.query import MultiVectorQuery, ProbeConfig
+from plait.search.multivector.exhaustive import Exhaustive
+from plait.search.multivector.item_filter import ItemFilter
+from plait.search.multivector.plait import FoundPassages, PlaitSearch
+from plait.search.multivector.probe import ProbeParams, ResolvedProbe, probe_by_size, probe_for_list, resolve_probe
+from plait.search.multivector.segment_group import segment_groups
 from plait.storage.check import check
 from plait.storage.store import Store
-from plait.tune.stage_recall import Ladder, found_at
+from plait.tune.stages import ProbeGrid, count_found, expected_seconds
 from plait.tune.synthetic_queries import from_rows, words_of_documents
 from tune.tunable import DIM, N_PASSAGES, make_index, passages, recall
 
@@ -59,25 +62,37 @@ def test_more_recall_reads_more(index: plait.Index) -> None:
     assert low.n_candidates * low.n_code_scored < high.n_candidates * high.n_code_scored or high.exhaustive
 
 
-def test_the_ranks_of_one_pass_tell_what_real_searches_find(index: plait.Index) -> None:
+def test_the_ranks_of_one_pass_predict_what_real_searches_find(index: plait.Index) -> None:
     with Store.open(index.path).snapshot() as snapshot:
-        items = snapshot.segments[0].coded
-        assert items is not None
-        ladder = Ladder.of(items, 10)
+        (group,) = segment_groups(snapshot)
+        items = group.coded[0].items
+        grid = ProbeGrid.of(items, 10)
         for query in from_rows(snapshot, 5, seed=3).rows:
-            asked = MultiVectorQuery(query, items)
-            truth, _ = asked.exhaustive(10)
-            counts = found_at(asked, items, truth, ladder, None)
-            for place in [(0, 0, 0, 0), (1, 3, 2, 1), (3, 5, 4, 3), tuple(length - 1 for length in ladder.shape)]:
-                probe, gather, centroid_maxsim, keep_8bit = place
-                config = ProbeConfig(
-                    n_probe=int(ladder.probes[probe]),
-                    n_candidates=int(ladder.gathers[gather]),
-                    n_code_scored=int(ladder.floods[centroid_maxsim]),
-                    n_rescored=int(ladder.fines[keep_8bit]),
-                )
-                found, _ = asked.search(10, config)
-                assert counts[place] == len(np.intersect1d(found, truth))
+            search = PlaitSearch(query, group.coded)
+            truth = Exhaustive().search(search.queries[0], 10, ItemFilter(items)).items
+            counts = count_found(search, truth, grid)
+            for position in [(0, 0, 0, 0), (1, 3, 2, 1), (3, 5, 4, 3), tuple(length - 1 for length in grid.shape)]:
+                found, _ = search.passages(grid.at(position), 10).top(10)
+                assert counts[position] == len(np.intersect1d(found, truth))
+
+
+def test_tuning_times_the_function_that_serves(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[ResolvedProbe] = []
+    passages = PlaitSearch.passages
+
+    def counting(search: PlaitSearch, probe: ResolvedProbe, n_wanted: int) -> FoundPassages:
+        calls.append(probe)
+        return passages(search, probe, n_wanted)
+
+    monkeypatch.setattr(PlaitSearch, "passages", counting)
+    with Store.open(index.path).snapshot() as snapshot:
+        (group,) = segment_groups(snapshot)
+        query = from_rows(snapshot, 1, seed=3).rows[0]
+        expected_seconds([query], group, ProbeGrid.of(group.coded[0].items, 10), 10)
+    n_timed = len(calls)
+    assert n_timed > 0
+    index.search_embeddings(Embeddings(multi=MultiVectors.from_items([query])), 10, mode="multi")
+    assert len(calls) == n_timed + 1
 
 
 def test_the_same_seed_makes_the_same_queries(index: plait.Index) -> None:
@@ -137,23 +152,24 @@ def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None
     plan = index.tune(0.8, n_queries=40).plan
     assert plan is not None
     with Store.open(index.path).snapshot() as snapshot:
-        own, more = settings_for(snapshot, 10), settings_for(snapshot, 40)
-        assert (own.config.n_probe, own.config.n_code_scored) == (plan.n_probe, plan.n_code_scored)
-        assert more.config.n_code_scored > own.config.n_code_scored
+        tuned, n_passages = snapshot.tuned.usable, snapshot.n_rows
+        ten, forty = (resolve_probe(ProbeParams(), n_passages=n_passages, k=k, tuned=tuned) for k in (10, 40))
+        assert (ten.n_probe, ten.n_code_scored) == (plan.n_probe, plan.n_code_scored)
+        assert forty.n_code_scored > ten.n_code_scored
     index.reset_tuning()
     with Store.open(index.path).snapshot() as snapshot:
-        assert settings_for(snapshot, 10).config == default_config(N_PASSAGES, 10)
+        assert snapshot.tuned.usable is None
 
 
 def test_a_list_beside_others_looks_at_fewer_and_never_at_more() -> None:
-    large, small = default_config(10**6, 10), default_config(1000, 10)
-    listed = for_list(large, 100)
+    large, small = probe_by_size(10**6, 10), probe_by_size(1000, 10)
+    listed = probe_for_list(large, 100)
     assert (listed.n_probe, listed.n_candidates, listed.n_code_scored) == (8, 1600, 200)
-    assert for_list(small, 100).n_candidates == small.n_candidates
+    assert probe_for_list(small, 100).n_candidates == small.n_candidates
 
 
 def test_defaults_grow_with_k_and_with_the_corpus() -> None:
-    small, deep, large = default_config(1000, 10), default_config(1000, 100), default_config(10**6, 10)
+    small, deep, large = probe_by_size(1000, 10), probe_by_size(1000, 100), probe_by_size(10**6, 10)
     assert small.n_code_scored < deep.n_code_scored
     assert small.n_candidates < large.n_candidates
 

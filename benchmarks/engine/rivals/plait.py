@@ -2,7 +2,7 @@
 
 level     "engine" ranks passages, as the other engines do; "call" also loads documents from the catalogue, as
           `Index.search_embeddings` does; "exact" scores every passage by its codes
-n_probe, n_candidates, n_code_scored, n_rescored   a `ProbeConfig`
+n_probe, n_candidates, n_code_scored, n_rescored   those of `ProbeParams`
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.scoring.cpu import available_targets, current_target, force_target
 from plait.search.hits import load_hits
-from plait.search.multivector.query import ProbeConfig
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
+from plait.search.multivector.passages import ExactMulti
+from plait.search.multivector.plait import ProbedMulti
+from plait.search.multivector.probe import ProbeParams, resolve_probe
 from plait.search.plan import Plan
-from plait.search.ranking import QueryBatch, Ranking
-from plait.search.retriever import Generator
-from plait.search.trace import Trace
+from plait.search.query import QueryBatch
+from plait.search.ranking import Ranking
+from plait.search.retriever import Retriever
 from plait.storage.snapshot import Snapshot
 from plait.storage.store import Store
 
@@ -63,7 +64,7 @@ class Plait:
         return QueryBatch([""], Embeddings(multi=MultiVectors(query, np.array([0, len(query)]))))
 
     def search(self, query: QueryBatch, k: int, settings: Options) -> Ranking:
-        found = self._plan(settings).run(self._snapshot, query, k, None, Trace())[0]
+        found = self._plan(settings, k).run(self._snapshot, query)[0]
         if settings["level"] == "call":
             load_hits(self._snapshot, "", found)
         return found
@@ -71,14 +72,15 @@ class Plait:
     def numbers(self, found: Ranking) -> list[int]:
         return [int(id) for id in self._snapshot.fetch_ids([int(doc) for doc in found.docs])]
 
-    def _plan(self, settings: Options) -> Plan:
-        generator: Generator
+    def _plan(self, settings: Options, k: int) -> Plan:
+        retriever: Retriever
         if settings["level"] == "exact":
-            generator = ExactMulti(n_threads=self._n_threads)
+            retriever = ExactMulti(n_threads=self._n_threads)
         else:
-            config = ProbeConfig(**{name: value for name, value in settings.items() if name != "level"})
-            generator = ProbedMulti(config, exhaustive_below=0, n_threads=self._n_threads)
-        return Plan((generator,))
+            params = ProbeParams(**{name: value for name, value in settings.items() if name != "level"})
+            probe = resolve_probe(params, n_passages=self._snapshot.n_rows, k=k)
+            retriever = ProbedMulti(probe, exhaustive_below=0, n_threads=self._n_threads)
+        return Plan((retriever,), k)
 
 
 def read_texts(data: str | None) -> Iterator[str]:

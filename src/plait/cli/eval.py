@@ -111,7 +111,7 @@ def evaluate(
         cache=cache_folder(cache),
         model=model,
         threads=threads,
-        options=cross.params,
+        params=cross.params,
         rerank=cross.reranker(threads),
     )
     splits = _one_for_each(split or ["test"], data, "--split")

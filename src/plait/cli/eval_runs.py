@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,8 @@ from plait.cli.progress import progress
 from plait.errors import ConfigError
 from plait.evaluate import Dataset, DatasetRun, measure_each, rank_dataset
 from plait.readers import SourceReport
-from plait.search.plan import CUR_MODES, MODES
+from plait.search.modes import BUILT_IN, mode_names
+from plait.search.params import Params
 
 if TYPE_CHECKING:
     from plait.ingest import AddProgress
@@ -114,14 +115,14 @@ class EvalConfig:
     cache: Path | None
     model: str | None
     threads: int | None
-    options: Callable[[str], Mapping[str, object] | None] = dict[str, dict[str, object]]().get  # params of a mode
+    params: Callable[[str], Params | None] = lambda _mode: None  # by mode
     rerank: Reranker | None = None
 
     def __post_init__(self) -> None:
         for mode in self.modes:  # checked now: building an index first would waste time
-            if mode not in (*MODES, *CUR_MODES) and self.modes != EVERY_MODE:
+            if mode not in mode_names() and self.modes != EVERY_MODE:
                 raise ConfigError(
-                    f"there is no mode {mode!r}; choose one of {', '.join([*MODES, *CUR_MODES])}, or every"
+                    f"there is no mode {mode!r}; choose one of {', '.join(mode_names())}, or every"
                 )
 
 
@@ -160,7 +161,7 @@ def evaluate_index(judged: Dataset, name: str, path: Path, config: EvalConfig) -
     """The results of one index in all modes."""
     results = []
     with plait.open(path, model=config.model, n_threads=config.threads, read_only=True) as opened:
-        for mode in MODES if config.modes == EVERY_MODE else dict.fromkeys(config.modes):
+        for mode in BUILT_IN if config.modes == EVERY_MODE else dict.fromkeys(config.modes):
             try:
                 ranked = _ranked(opened, judged, mode, config)
             except ConfigError as error:
@@ -181,7 +182,7 @@ def _ranked(opened: Index, judged: Dataset, mode: str, config: EvalConfig) -> Da
                 judged,
                 mode,
                 config.k,
-                options=config.options(mode),
+                params=config.params(mode),
                 rerank=config.rerank,
                 drop_self=config.drop_self,
                 cache=config.cache,

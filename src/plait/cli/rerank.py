@@ -18,6 +18,7 @@ from plait.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from plait.rerank.cross_encoder import CrossEncoder
     from plait.rerank.reranker import Reranker
+    from plait.search.params import Params
 
 Rerank = Annotated[bool, typer.Option("--rerank", help="Rerank the best hits with a cross-encoder.")]
 RerankModel = Annotated[
@@ -44,6 +45,13 @@ Budget = Annotated[
 ]
 
 
+def _asks_cross_encoder(mode: str) -> bool:
+    import plait.searcher  # noqa: F401 (declares the modes that ask a cross-encoder)
+    from plait.search.modes import find_mode, mode_names
+
+    return mode in mode_names() and find_mode(mode).asks_cross_encoder
+
+
 @dataclass(frozen=True, slots=True)
 class CrossEncoderOptions:
     """The options about cross-encoders, checked against the modes."""
@@ -57,10 +65,11 @@ class CrossEncoderOptions:
     blend: float | None = None
 
     def __post_init__(self) -> None:
-        from plait.search.plan import CUR_MODES
+        if self.budget is not None and not any(map(_asks_cross_encoder, self.modes)):
+            from plait.search.modes import all_modes
 
-        if self.budget is not None and not any(mode in CUR_MODES for mode in self.modes):
-            raise ConfigError(f"--budget is for the modes {', '.join(CUR_MODES)}; choose one with --mode")
+            names = ", ".join(mode.name for mode in all_modes() if mode.asks_cross_encoder)
+            raise ConfigError(f"--budget is for the modes {names}; choose one with --mode")
         if self.depth is not None and not self._reranks:
             raise ConfigError("--rerank-depth is given, but nothing is reranked; add --rerank")
         if self.blend is not None and not self._reranks:
@@ -69,18 +78,17 @@ class CrossEncoderOptions:
     @property
     def _reranks(self) -> bool:
         """With --rerank, or with a model that no mode uses by itself."""
-        from plait.search.plan import CUR_MODES
+        return self.rerank or (self.model is not None and not all(map(_asks_cross_encoder, self.modes)))
 
-        return self.rerank or (self.model is not None and not all(mode in CUR_MODES for mode in self.modes))
-
-    def params(self, mode: str) -> dict[str, object] | None:
+    def params(self, mode: str) -> Params | None:
         """The parameters of a mode; budget and model are parameters of modes that call a cross-encoder."""
-        from plait.search.plan import CUR_MODES
+        from plait.search.modes import parse_params
 
-        if mode not in CUR_MODES:
-            return None if self.given_params is None else dict(self.given_params)
-        cross = {"budget": self.budget, "model": self.model}
-        return {**(self.given_params or {}), **{name: value for name, value in cross.items() if value is not None}}
+        words = dict(self.given_params or {})
+        if _asks_cross_encoder(mode):
+            cross = {"budget": self.budget, "model": self.model}
+            words.update({name: value for name, value in cross.items() if value is not None})
+        return parse_params(mode, words) if words else None
 
     def reranker(self, threads: int | None) -> Reranker | None:
         if not self._reranks:

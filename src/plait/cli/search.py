@@ -27,8 +27,8 @@ def search(
     mode: Annotated[
         str,
         typer.Option(
-            help="hybrid, dense, sparse, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense>multi, "
-            "bm25>multi, dense+sparse or all; anncur, adacur or axn."
+            help="hybrid, dense, sparse, multi or bm25; exhaustive, plaid, xtr, colxtr or warp; dense-then-multi, "
+            "bm25-then-multi, m3-dense-sparse or m3-all; anncur, adacur or axn."
         ),
     ] = "hybrid",
     budget: Budget = None,
@@ -68,7 +68,7 @@ def search(
     if not as_json:
         from plait.cli.render import print_explained, print_hits  # imported while the model loads
     cross = CrossEncoderOptions([mode], params_from(params), budget, rerank, rerank_model, rerank_depth, rerank_blend)
-    options, reranker, trace = cross.params(mode), cross.reranker(threads), Trace()
+    mode_params, reranker, trace = cross.params(mode), cross.reranker(threads), Trace()
     preloaded = preload.take(model, threads)
     with trace.stage("open"):
         opening = plait.open(index, model=model, n_threads=threads, read_only=True, preload=preloaded)
@@ -79,7 +79,7 @@ def search(
             mode=mode,
             filter=filter,
             exact=exact,
-            options=options,
+            params=mode_params,
             trace=trace,
             explain=explain,
             rerank=reranker,

@@ -18,8 +18,8 @@ from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from plait import Index
+    from plait.tune.fusion_weights import Fitted
     from plait.tune.recall import OnProgress, Tuned
-    from plait.tune.weight_search import Fitted
 
 
 def tune(

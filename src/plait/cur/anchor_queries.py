@@ -12,7 +12,7 @@ import numpy as np
 
 from plait.cur.algebra import MIN_QUERIES
 from plait.errors import ConfigError, InputError
-from plait.search.live import live_documents
+from plait.search.filtering import live_documents
 from plait.storage.store import Snapshot
 
 CORPUS_SOURCES = ("titles", "sentences")

@@ -28,7 +28,8 @@ from plait.cur.calls import Items
 from plait.cur.index import FORMAT, CurFolder, CurManifest, ScoresManifest, scored_texts
 from plait.errors import ConfigError, InputError, StoreError
 from plait.rerank.cross_encoder import PairScorer
-from plait.search.live import document_vectors, live_documents
+from plait.search.dense import document_vectors
+from plait.search.filtering import live_documents
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.store import Snapshot, Store
 

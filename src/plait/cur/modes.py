@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,12 +16,13 @@ from plait.cur.retriever import CurRetriever, ItemTable, QuantizedCurIndex
 from plait.errors import ConfigError, NotAnIndexError
 from plait.rerank.cross_encoder import PairScorer, load_cross
 from plait.search.bm25 import Bm25
-from plait.search.dense import ExactDense
-from plait.search.live import document_vectors, live_documents
-from plait.search.options import configured
-from plait.search.plan import Plan
-from plait.search.retriever import Generator
-from plait.storage.store import Snapshot, Store
+from plait.search.dense import ExactDense, document_vectors
+from plait.search.filtering import live_documents
+from plait.search.modes import Mode, PlanContext, register
+from plait.search.params import check_types
+from plait.search.plan import DEFAULT_DEPTH, Plan
+from plait.search.retriever import Retriever
+from plait.storage.store import Snapshot
 
 DEFAULT_BUDGET = 200
 STARTS = ("dense", "bm25", "random")
@@ -29,14 +31,17 @@ STARTS = ("dense", "bm25", "random")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnncurParams:
     budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
+    model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_budget(self.budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdacurParams:
     budget: int = DEFAULT_BUDGET
+    model: PairScorer | str | None = None
     n_rounds: int = 5
     rcond: float | None = None  # None: the one that dev queries chose when the CUR index was built
     ridge: float = 0.0
@@ -44,12 +49,14 @@ class AdacurParams:
     start: str = ""  # the retriever of the first round; "" is dense, or bm25 in an index without dense vectors
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_budget(self.budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxnParams:
     budget: int = DEFAULT_BUDGET
+    model: PairScorer | str | None = None
     n_rounds: int = 5
     rcond: float = DEFAULT_RCOND
     ridge: float = 0.0
@@ -58,6 +65,7 @@ class AxnParams:
     start: str = ""
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_budget(self.budget)
 
 
@@ -66,78 +74,54 @@ def _check_budget(budget: int) -> None:
         raise ConfigError(f"the budget is {budget} calls of the cross-encoder; it must be at least 1")
 
 
-def cur_plan(
-    mode: str,
-    store: Store,
-    options: Mapping[str, object],
-    *,
-    exact: bool,
-    cache: dict[str, object],
-    n_threads: int,
-) -> Plan:
-    """The plan of a mode. `cache` holds the loaded models and item tables of an index between searches."""
-    if exact:
-        raise ConfigError(f"mode {mode!r} is not an exact search; leave exact out")
-    model = options.get("model")
-    numbers = {name: value for name, value in options.items() if name != "model"}
-    builders = {"anncur": _anncur_retriever, "adacur": _adacur_retriever, "axn": _axn_retriever}
-    return Plan((builders[mode](store, numbers, lambda: _load_scorer(mode, store, model, cache, n_threads), cache),))
+def _plan(retriever: CurRetriever, context: PlanContext) -> Plan:
+    return Plan((retriever,), context.k or DEFAULT_DEPTH)
 
 
-def _anncur_retriever(
-    store: Store, options: Mapping[str, object], load_scorer: Callable[[], PairScorer], cache: dict[str, object]
-) -> CurRetriever:
-    if "start" in options:
-        raise ConfigError("mode 'anncur' starts with its anchors; start is a setting of adacur and axn")
-    params = configured(AnncurParams, options, mode="anncur")
-    scorer, folder = load_scorer(), CurFolder(store.path)
+def _build_anncur(context: PlanContext, params: AnncurParams) -> Plan:
+    scorer, folder = _load_scorer("anncur", context, params.model), CurFolder(_path(context))
     n_anchors = len(folder.manifest().anchor_docs)
     if params.budget <= n_anchors:
         raise ConfigError(
             f"the budget is {params.budget} calls, and the search scores {n_anchors} anchors first; give a budget "
             f"above {n_anchors}, or build the CUR index with fewer anchors"
         )
-    table = _cached_table("anncur", store, _anncur_table, cache)
-    return CurRetriever("anncur", scorer, table, params.budget, AdaptiveCurConfig(), version=folder.version())
+    table = _cached_table("anncur", context, _anncur_table)
+    version = folder.version()
+    return _plan(CurRetriever("anncur", scorer, table, params.budget, AdaptiveCurConfig(), version=version), context)
 
 
-def _adacur_retriever(
-    store: Store, options: Mapping[str, object], load_scorer: Callable[[], PairScorer], cache: dict[str, object]
-) -> CurRetriever:
-    if "mix" in options:
-        raise ConfigError("mix is a setting of axn: adacur has no dense query vector to mix in; leave it out")
-    folder = CurFolder(store.path)
+def _build_adacur(context: PlanContext, params: AdacurParams) -> Plan:
+    folder = CurFolder(_path(context))
     chosen_rcond = folder.manifest().rcond
-    params = configured(AdacurParams, options, mode="adacur")
     config = AdaptiveCurConfig(
         n_rounds=params.n_rounds,
         rcond=chosen_rcond if params.rcond is None else params.rcond,
         ridge=params.ridge,
         seed=params.seed,
     )
-    scorer, start = load_scorer(), _start_retriever(store, params.start)
-    table = _cached_table("adacur", store, _adacur_table, cache)
-    return CurRetriever("adacur", scorer, table, params.budget, config, start, folder.version())
+    scorer, start = _load_scorer("adacur", context, params.model), _start_retriever(context, params.start)
+    table = _cached_table("adacur", context, _adacur_table)
+    return _plan(CurRetriever("adacur", scorer, table, params.budget, config, start, folder.version()), context)
 
 
-def _axn_retriever(
-    store: Store, options: Mapping[str, object], load_scorer: Callable[[], PairScorer], cache: dict[str, object]
-) -> CurRetriever:
-    params = configured(AxnParams, options, mode="axn")
+def _build_axn(context: PlanContext, params: AxnParams) -> Plan:
     config = AdaptiveCurConfig(
         n_rounds=params.n_rounds, rcond=params.rcond, ridge=params.ridge, mix=params.mix, seed=params.seed
     )
-    scorer = load_scorer()
-    if store.spec.dense is None:
-        raise ConfigError("mode 'axn' needs dense vectors, and this index has none; use adacur or anncur")
-    start = _start_retriever(store, params.start)
-    table = _cached_table("axn", store, _axn_table, cache)
-    return CurRetriever("axn", scorer, table, params.budget, config, start, uses_dense_query=True)
+    scorer, start = _load_scorer("axn", context, params.model), _start_retriever(context, params.start)
+    table = _cached_table("axn", context, _axn_table)
+    return _plan(CurRetriever("axn", scorer, table, params.budget, config, start, uses_dense_query=True), context)
 
 
-def _load_scorer(mode: str, store: Store, model: object, cache: dict[str, object], n_threads: int) -> PairScorer:
+def _path(context: PlanContext) -> Path:
+    assert context.path is not None
+    return context.path
+
+
+def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
     """The cross-encoder: the one that is given or named, else that of the CUR index, else the bundled one."""
-    folder = CurFolder(store.path)
+    folder, cache = CurFolder(_path(context)), context.cache
     stored = folder.scores_manifest()
     if isinstance(model, str) or model is None:
         if model is None and stored is not None:
@@ -146,23 +130,23 @@ def _load_scorer(mode: str, store: Store, model: object, cache: dict[str, object
             folder.manifest()  # raises an error that says how to build a CUR index
         key = f"model {model}"
         if key not in cache:
-            cache[key] = load_cross(model, n_threads=n_threads)
+            cache[key] = load_cross(model, n_threads=context.n_threads)
         model = cache[key]
     scorer = cast("PairScorer", model)
     if mode != "axn" and stored is not None and stored.scorer != scorer.fingerprint:
         raise ConfigError(
-            f"the CUR index of {store.path} was built with {stored.scorer!r}, and the model is {scorer.fingerprint!r}: "
+            f"the CUR index of {context.path} was built with {stored.scorer!r}, the model is {scorer.fingerprint!r}: "
             f"their scores cannot be compared. Search with the first, or build again"
         )
     return scorer
 
 
-def _start_retriever(store: Store, name: str) -> Generator | None:
-    has_dense = store.spec.dense is not None
+def _start_retriever(context: PlanContext, name: str) -> Retriever | None:
+    has_dense = context.spec.dense is not None
     start = name or ("dense" if has_dense else "bm25")
     if start not in STARTS or (start == "dense" and not has_dense):
         raise ConfigError(f"start is {start!r}; choose one of {', '.join(STARTS if has_dense else STARTS[1:])}")
-    retrievers: dict[str, Generator | None] = {"dense": ExactDense(), "bm25": Bm25(), "random": None}
+    retrievers: dict[str, Retriever | None] = {"dense": ExactDense(), "bm25": Bm25(), "random": None}
     return retrievers[start]
 
 
@@ -170,12 +154,14 @@ def _start_retriever(store: Store, name: str) -> Generator | None:
 
 
 def _cached_table(
-    mode: str, store: Store, make_table: Callable[[Snapshot], ItemTable], cache: dict[str, object]
+    mode: str, context: PlanContext, make_table: Callable[[Snapshot], ItemTable]
 ) -> Callable[[Snapshot], ItemTable]:
     """Makes the table of a snapshot, again only after a commit or a change of the CUR index."""
 
+    cache = context.cache
+
     def table(snapshot: Snapshot) -> ItemTable:
-        version = (snapshot.commit, CurFolder(store.path).version() if mode != "axn" else 0)
+        version = (snapshot.commit, CurFolder(snapshot.path).version() if mode != "axn" else 0)
         cached: Any = cache.get(f"table {mode}")
         if cached is None or cached[0] != version:
             cached = (version, make_table(snapshot))
@@ -213,3 +199,33 @@ def _adacur_table(snapshot: Snapshot) -> ItemTable:
 def _axn_table(snapshot: Snapshot) -> ItemTable:
     docs, vectors = document_vectors(snapshot)
     return ItemTable(docs, np.ones(len(docs), bool), {}, vectors=vectors)
+
+
+register(
+    Mode(
+        name="anncur",
+        summary="fixed anchors predict the scores of a cross-encoder (ANNCUR)",
+        params=AnncurParams,
+        asks_cross_encoder=True,
+        build=_build_anncur,
+    )
+)
+register(
+    Mode(
+        name="adacur",
+        summary="anchors chosen for the query in rounds predict the scores of a cross-encoder (ADACUR)",
+        params=AdacurParams,
+        asks_cross_encoder=True,
+        build=_build_adacur,
+    )
+)
+register(
+    Mode(
+        name="axn",
+        summary="a query vector is fitted to cross-encoder scores in rounds; needs no CUR index (AXN)",
+        needs=("dense",),
+        params=AxnParams,
+        asks_cross_encoder=True,
+        build=_build_axn,
+    )
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from plait.cur.anncur import Anncur
 from plait.cur.calls import Calls, Items, Scores
 from plait.cur.index import inner_products, scored_texts
 from plait.rerank.cross_encoder import PairScorer
-from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
-from plait.search.retriever import Allowed, Generator
+from plait.search.filtering import DocFilter
+from plait.search.query import QueryBatch
+from plait.search.ranking import UNKNOWN_ROW, Ranking
+from plait.search.retriever import Retriever
 from plait.search.trace import Stage, Trace
 from plait.storage.store import Snapshot
 
@@ -51,18 +54,23 @@ class CurRetriever:
     item_table: Callable[[Snapshot], ItemTable] = field(repr=False)
     budget: int
     config: AdaptiveCurConfig
-    start: Generator | None = None  # retrieves the candidates of the first round; None: random ones
+    start: Retriever | None = None  # retrieves the candidates of the first round; None: random ones
     version: int = 0  # of the CUR index
     uses_dense_query: bool = False  # whether scores are scaled to the inner products of the query's dense vector
 
+    reads_text: ClassVar[bool] = True
+
     @property
     def needs_encoder(self) -> bool:
-        return self.uses_dense_query or (self.start is not None and getattr(self.start, "needs_encoder", True))
+        return self.uses_dense_query or (self.start is not None and self.start.needs_encoder)
 
-    def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[Ranking]:
         table = self.item_table(snapshot)
-        among = np.flatnonzero(table.is_live if allowed is None else table.is_live & np.isin(table.docs, allowed))
-        first = self._first_candidates(snapshot, batch, allowed, trace, table, among)
+        docs = None if doc_filter is None else doc_filter.docs
+        among = np.flatnonzero(table.is_live if docs is None else table.is_live & np.isin(table.docs, docs))
+        first = self._first_candidates(snapshot, batch, doc_filter, trace, table, among)
         inner = Trace()
         rankings = [
             self._search(snapshot, batch, number, k, table, among, first[number], inner) for number in range(len(batch))
@@ -121,7 +129,7 @@ class CurRetriever:
         self,
         snapshot: Snapshot,
         batch: QueryBatch,
-        allowed: Allowed,
+        doc_filter: DocFilter | None,
         trace: Trace,
         table: ItemTable,
         among: Items,
@@ -133,7 +141,7 @@ class CurRetriever:
         if self.start is None:
             return [random_items] * len(batch)
         with trace.stage(f"start ({self.start.name})"):
-            rankings = self.start.generate(snapshot, batch, self.budget, allowed, trace)
+            rankings = self.start.retrieve(snapshot, batch, self.budget, doc_filter, trace)
         return [np.concatenate((_items_of(table.docs, ranking.docs), random_items)) for ranking in rankings]
 
 

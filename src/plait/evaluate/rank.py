@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from plait.evaluate.code_digest import code_digest
 from plait.evaluate.datasets import Dataset
 from plait.evaluate.run_cache import Rankings, RunCache, hash_of
 from plait.evaluate.runs import without_self
 from plait.index import Index
-from plait.search.trace import Trace
+from plait.search.params import Params
+from plait.searcher import SearchKeywords, SearchRequest
 from plait.version import __version__
 
 if TYPE_CHECKING:
@@ -28,38 +29,25 @@ def rank_queries(
     queries: Sequence[str],
     k: int,
     *,
-    mode: str = "hybrid",
-    exact: bool = False,
-    options: Mapping[str, object] | None = None,
-    rerank: Rerank = None,
     on_progress: Callable[[int], None] | None = None,
+    **keywords: Unpack[SearchKeywords],
 ) -> list[list[tuple[str, float]]]:
-    """Ids and scores of the k best documents of each query; no texts are read. Arguments as for `Index.search`."""
-    snapshot, searcher, trace = index.snapshot, index.searcher, Trace()
-    plan = searcher.plan(snapshot, mode, exact=exact, options=options)
+    """Ids and scores of the k best documents of each query. Keywords as for `Index.search`."""
+    snapshot, request = index.snapshot, SearchRequest(k=k, **keywords)
     rankings: list[list[tuple[str, float]]] = []
     for start in range(0, len(queries), ENCODE_BATCH):
-        batch = searcher.encode(queries[start : start + ENCODE_BATCH], plan, trace)
-        for ranking in searcher.run(snapshot, plan, batch, k, trace, rerank=rerank):
-            ids = snapshot.fetch_ids([int(doc) for doc in ranking.docs])
+        for ranking in index.searcher.rank(snapshot, queries[start : start + ENCODE_BATCH], request):
+            ids = snapshot.fetch_ids(ranking.docs.tolist())
             rankings.append([(id, float(score)) for id, score in zip(ids, ranking.scores, strict=True)])
         if on_progress is not None:
             on_progress(len(rankings))
     return rankings
 
 
-def search_fingerprint(
-    index: Index,
-    *,
-    mode: str = "hybrid",
-    exact: bool = False,
-    options: Mapping[str, object] | None = None,
-    rerank: Rerank = None,
-) -> str:
+def search_fingerprint(index: Index, k: int = 10, **keywords: Unpack[SearchKeywords]) -> str:
     """A digest of all that `rank_queries` depends on: the commit, the encoder, the plan and the reranker. Equal digests
     mean equal rankings."""
-    snapshot, searcher = index.snapshot, index.searcher
-    return searcher.state(snapshot, searcher.plan(snapshot, mode, exact=exact, options=options), rerank)
+    return index.searcher.fingerprint(index.snapshot, SearchRequest(k=k, **keywords))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +69,20 @@ def rank_dataset(
     mode: str,
     k: int,
     *,
-    options: Mapping[str, object] | None = None,
+    params: Params | None = None,
     rerank: Rerank = None,
     drop_self: bool = False,
     cache: str | Path | None = None,
     fresh: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> DatasetRun:
-    """Ranks k documents for each query of the dataset; `options` and `rerank` are those of `Index.search`.
+    """Ranks k documents for each query of the dataset; `params` and `rerank` are those of `Index.search`.
 
     With `drop_self` a document with the id of the query is left out. `cache` is a folder for rankings: those of the
     same index state, plan, queries and k are not computed again, unless `fresh`.
     """
     depth = k + drop_self
-    run_cache = None if cache is None else RunCache(cache, cache_key(index, dataset, mode, depth, options, rerank))
+    run_cache = None if cache is None else RunCache(cache, cache_key(index, dataset, mode, depth, params, rerank))
     if run_cache is not None and fresh:
         run_cache.clear()
     run, seconds = ({}, 0.0) if run_cache is None else run_cache.read()
@@ -102,12 +90,12 @@ def rank_dataset(
     missing = [id for id in dataset.queries if id not in run]
     if missing:
         # The first search loads the model, which must not be timed.
-        rank_queries(index, [dataset.queries[missing[0]]], 1, mode=mode, options=options, rerank=rerank)
+        rank_queries(index, [dataset.queries[missing[0]]], 1, mode=mode, params=params, rerank=rerank)
     for start in range(0, len(missing), BATCH_SIZE):
         ids = missing[start : start + BATCH_SIZE]
         texts = [dataset.queries[id] for id in ids]
         began = time.perf_counter()
-        rankings = rank_queries(index, texts, depth, mode=mode, options=options, rerank=rerank)
+        rankings = rank_queries(index, texts, depth, mode=mode, params=params, rerank=rerank)
         batch_seconds = time.perf_counter() - began
         batch = dict(zip(ids, rankings, strict=True))
         run.update(batch)
@@ -127,14 +115,14 @@ def cache_key(
     dataset: Dataset,
     mode: str,
     depth: int,
-    options: Mapping[str, object] | None,
+    params: Params | None,
     rerank: Rerank = None,
 ) -> dict[str, object]:
     """Everything that decides the rankings of a dataset."""
     return {
         "plait": __version__,
         "code": code_digest(),
-        "index": search_fingerprint(index, mode=mode, options=options, rerank=rerank),
+        "index": search_fingerprint(index, depth, mode=mode, params=params, rerank=rerank),
         "mode": mode,
         "queries": hash_of(list(dataset.queries.items())),
         "k": depth,

@@ -1,7 +1,10 @@
-"""Which vector of a passage matches each vector of a query: MaxSim taken apart, for float16 and for compressed rows."""
+"""Which vector of a passage matches each vector of a query, for float and for compressed rows; and which tokens of the
+texts these vectors stand for."""
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,18 +14,22 @@ from plait.codec.codebook import CentroidQuery
 from plait.codec.coded_items import CodedItems
 from plait.codec.residual import residual_query
 from plait.embeddings import Rows
+from plait.encode.chunking import with_title
+from plait.encode.protocol import TokenReader
 from plait.errors import InputError
+from plait.records import Span
 from plait.scoring.maxsim import align
 from plait.scoring.residual import residual_scores, score_centroids
+from plait.storage.snapshot import StoredDocument
 
 NO_ROW = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alignment:
-    """For each row of a query: the row of the passage that matched, counted within it, and what that added."""
+    """For each row of a query: the row of the passage that matched, counted within the passage, and its score."""
 
-    rows: NDArray[np.int64]  # (n_query,); NO_ROW where none did
+    rows: NDArray[np.int64]  # (n_query,); NO_ROW if none matched
     scores: NDArray[np.float32]  # (n_query,)
     imputed: NDArray[np.bool_]  # (n_query,)
 
@@ -40,8 +47,8 @@ def explain_multi(
 ) -> Alignment:
     """The best row of a passage for each row of `query` (n_query, dim), the first of equals.
 
-    `floor` (n_query,) is what a plan that imputes puts in the place of scores it did not retrieve: a row whose best
-    score is below it is marked as imputed, matches nothing and counts as its floor. Without rows, nothing matches.
+    `floor` (n_query,) has the imputed score of each query row, for methods that impute: a query row whose best score is
+    below it is marked as imputed, matches nothing and scores its floor. In a passage without rows nothing matches.
     """
     if isinstance(passage, CodedPassage):
         rows, scores = _align_coded(query, passage)
@@ -60,24 +67,95 @@ def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDA
     items, begin, end = passage.items, *(int(passage.items.offsets[passage.item + add]) for add in (0, 1))
     if begin == end:
         return np.full(len(query), NO_ROW, np.int64), np.zeros(len(query), np.float32)
-    codec, rows = items.codes_8bit or (items.codec, items.rows)  # the finest have the last word in a search too
+    codec, rows = items.codes_8bit or (items.codec, items.rows)  # the codes of the last stage of a search
     assert rows.cells is not None
-    # Only the cells that the passage names are scored: a table of all of them costs as much as a search.
-    named, centroids = rows.cells[begin:end], items.codec.codebook.centroids
-    if named.max() >= len(centroids):
-        raise InputError(f"item {passage.item} names cell {named.max()}, of {len(centroids)}")
+    # Only the cells of the passage are scored: a table of all cells costs as much as a search.
+    used_cells, centroids = rows.cells[begin:end], items.codec.codebook.centroids
+    if used_cells.max() >= len(centroids):
+        raise InputError(f"item {passage.item} has a row in cell {used_cells.max()}; there are {len(centroids)} cells")
     cells = CentroidQuery.of(query, items.codec.codebook)
-    table = score_centroids(cells.packed, centroids[named], cells.bias, cells.shift)
-    places = np.arange(end - begin)
+    table = score_centroids(cells.packed, centroids[used_cells], cells.bias, cells.shift)
+    positions = np.arange(end - begin)
     within = slice(begin, end)
-    own = replace(
+    passage_rows = replace(
         rows,
         codes=rows.codes[within],
-        cells=places.astype(np.uint32),
+        cells=positions.astype(np.uint32),
         lengths=rows.lengths[within],
         factors=rows.factors[within],
     )
     coded = residual_query(query, codec, table, cells.scale)
-    scores = residual_scores(coded, own, places)[:, : len(query)]
+    scores = residual_scores(coded, passage_rows, positions)[:, : len(query)]
     best = np.argmax(scores, axis=0)
     return best.astype(np.int64), np.ascontiguousarray(scores[best, np.arange(len(query))])
+
+
+# -- tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The token that a vector stands for; the span is within the field."""
+
+    surface: str
+    field: str  # query, title or text; empty for special tokens
+    span: Span | None
+
+
+NO_TOKEN = Token("", "", None)
+
+
+def query_tokens(reader: TokenReader | None, query: str, n_rows: int) -> tuple[list[Token], str]:
+    """The token of each of the query's vectors, and a note if they are not known."""
+    if reader is None or not query:
+        return [NO_TOKEN] * n_rows, "the tokens of the query are not known: its vectors were made elsewhere."
+    pieces = reader.tokens(query, is_query=True)
+    if len(pieces) != n_rows:
+        return [NO_TOKEN] * n_rows, _count_mismatch("query", n_rows, pieces)
+    return [_token_at(surface, "query", query, span) for surface, span in pieces], ""
+
+
+def document_tokens(
+    reader: TokenReader | None, document: StoredDocument, passage: Span, n_rows: int
+) -> tuple[list[Token], str]:
+    """The token of each vector of a passage, and a note if they are not known."""
+    if reader is None:
+        return [NO_TOKEN] * n_rows, "the tokens of the passage are not known: its vectors were made elsewhere."
+    pieces = reader.tokens(with_title(document.title, document.text[passage.start : passage.end]), is_query=False)
+    if len(pieces) != n_rows:
+        return [NO_TOKEN] * n_rows, _count_mismatch("passage", n_rows, pieces)
+    # The passage was encoded behind the title and one space.
+    text_begin = len(document.title) + 1 if document.title else 0
+    shift, text = passage.start - text_begin, document.text[: passage.end]
+    tokens = []
+    for surface, (start, end) in pieces:
+        if start == end:
+            tokens.append(Token(surface, "", None))
+        elif end <= len(document.title):
+            tokens.append(_token_at(surface, "title", document.title, Span(start, end)))
+        else:
+            span = Span(max(start, text_begin) + shift, end + shift)
+            tokens.append(_token_at(surface, "text", text, span))
+    return tokens, ""
+
+
+def _token_at(surface: str, field: str, text: str, span: Span) -> Token:
+    """The token at a span of `text`. Some tokenizers include the space before a word: it is left out here. Others drop
+    combining marks: they are included here, so that no character is cut."""
+    start, end = span
+    if start == end:
+        return Token(surface, "", None)
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    while end > start + 1 and text[end - 1].isspace():
+        end -= 1
+    while end < len(text) and unicodedata.category(text[end])[0] == "M":
+        end += 1
+    return Token(text[start:end], field, Span(start, end))
+
+
+def _count_mismatch(what: str, n_rows: int, pieces: Sequence[object]) -> str:
+    return (
+        f"the {what} has {n_rows} vectors, but its tokenizer finds {len(pieces)} tokens in it: "
+        f"vectors are shown by number."
+    )

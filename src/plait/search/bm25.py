@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,9 +22,14 @@ from numpy.typing import NDArray
 from plait.errors import CorruptIndexError, InputError
 from plait.scoring.bm25 import WordScore, idf, saturated
 from plait.scoring.sparse import SparseQuery, best_rows
-from plait.search.fts5 import DocFilter, Docs, Fts5Search, ScoredDocs, top_k
-from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
-from plait.search.retriever import Allowed
+from plait.search.filtering import DocFilter
+from plait.search.fts5 import AllowedDocs, Docs, Fts5Search, ScoredDocs, top_k
+from plait.search.modes import Mode, PlanContext, register
+from plait.search.params import NoParams
+from plait.search.plan import DEFAULT_DEPTH, Plan
+from plait.search.query import QueryBatch
+from plait.search.ranking import UNKNOWN_ROW, Ranking
+from plait.search.retriever import Scorer
 from plait.search.trace import Trace
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
@@ -49,18 +55,44 @@ class Bm25:
     """The retriever of full text. It needs no model."""
 
     name: str = "bm25"
-    needs_encoder: bool = False
+    needs_encoder: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = True
 
-    def generate(self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace) -> list[Ranking]:
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[Ranking]:
         del trace
-        rankings = []
-        for text in batch.texts:
-            docs, scores = bm25_search(snapshot, text, k, doc_filter=allowed)
-            rankings.append(Ranking(docs, scores, np.full(len(docs), UNKNOWN_ROW, np.int64)))
-        return rankings
+        docs = None if doc_filter is None else doc_filter.docs
+        return [_rank(snapshot, text, k, docs) for text in batch.texts]
 
 
-def bm25_search(snapshot: Snapshot, text: str, k: int, *, doc_filter: DocFilter = None) -> ScoredDocs:
+@dataclass(frozen=True, slots=True)
+class Bm25Rescorer:
+    """Scores whole documents, however the scores of passages are combined."""
+
+    name: str = "bm25"
+    needs_encoder: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = True
+
+    def scorer(self, snapshot: Snapshot, batch: QueryBatch, passages: str, trace: Trace) -> Scorer:
+        del passages, trace
+        return lambda number, docs: _rank(snapshot, batch.texts[number], max(len(docs), 1), docs)
+
+
+def _rank(snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None) -> Ranking:
+    found, scores = bm25_search(snapshot, text, k, doc_filter=docs)
+    return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
+
+
+def _build(context: PlanContext, params: NoParams) -> Plan:
+    del params
+    return Plan((Bm25(),), context.k or DEFAULT_DEPTH)
+
+
+register(Mode(name="bm25", summary="full text, BM25; needs no model", needs=("bm25",), exact=True, build=_build))
+
+
+def bm25_search(snapshot: Snapshot, text: str, k: int, *, doc_filter: AllowedDocs = None) -> ScoredDocs:
     """At most k documents with a word of `text` in title or text, best first; ties by document number.
 
     `doc_filter` has the numbers of the documents that may be found, ascending; None is all. A text without a word
@@ -83,7 +115,7 @@ class SnapshotBm25:
         self._catalogue, self._analyser, self._segments = catalogue, analyser, segments
         self._fts5 = Fts5Search(catalogue, n_documents)
 
-    def search(self, text: str, k: int, doc_filter: DocFilter) -> ScoredDocs:
+    def search(self, text: str, k: int, doc_filter: AllowedDocs) -> ScoredDocs:
         terms = list(self._analyser.query_terms(text).values())
         if not terms or k < 1 or (doc_filter is not None and not len(doc_filter)):
             return NO_DOCS
@@ -195,7 +227,7 @@ class SegmentTextSearch:
     def docs(self) -> Docs:
         return self.words.docs
 
-    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: DocFilter) -> ScoredDocs:
+    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: AllowedDocs) -> ScoredDocs:
         """The best k documents and perhaps more, unordered. `word_counts` has how often the query has each word."""
         allowed = None
         if doc_filter is not None:
@@ -285,7 +317,7 @@ class RecentTextSearch:
         self._last: tuple[tuple[tuple[str, int], ...], NDArray[np.float64]] | None = None
         self._word_scores: dict[str, tuple[Docs, NDArray[np.float64]]] = {}
 
-    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: DocFilter) -> ScoredDocs:
+    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: AllowedDocs) -> ScoredDocs:
         """The best k documents, with ties of the last, unordered."""
         scores = self._scores(word_counts)
         rows = np.flatnonzero(scores)

@@ -1,8 +1,8 @@
-"""Why a hit is a hit: the scores of a search taken apart, list by list, word by word and token by token."""
+"""Explanations of hits: the score by list, by word, by sparse term and by token."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,100 +12,104 @@ from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
 from plait.records import Explanation, Hit, ScorePart, Span, TermMatch, TokenMatch, TokenMatches, WordMatch
 from plait.scoring.sparse import score_rows, shared_terms
-from plait.search.alignment import NO_ROW, Alignment, CodedPassage, explain_multi
+from plait.search.alignment import (
+    NO_ROW,
+    NO_TOKEN,
+    Alignment,
+    CodedPassage,
+    Token,
+    document_tokens,
+    explain_multi,
+    query_tokens,
+)
 from plait.search.bm25 import bm25_word_scores
-from plait.search.hits import load_hits
-from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking
-from plait.search.sparse import sparse_queries
-from plait.search.tokens import NOWHERE, Token, document_tokens, query_tokens
+from plait.search.hits import FoundDocument, fetch_documents, passage_spans
+from plait.search.modes import find_mode, mode_names
+from plait.search.query import QueryBatch, sparse_queries
+from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot, StoredDocument
 from plait.text.query_terms import count_terms
 
-# Lists that are not made from the multi strand: other strands, and what a cross-encoder gives.
-OTHER_LISTS = {"bm25", "dense", "sparse", "rerank", "anncur", "adacur", "axn", "predicted", "round"}
-
 
 class Explainer:
-    """Explains documents for one query of a batch, with what a plan ranked for it. `reader` knows which token each
-    vector stands for; without one, vectors are told by number."""
+    """Explains documents for one query of a batch, from the ranking that a plan made. `reader` knows the token of each
+    vector; without it, vectors are shown by number."""
 
     def __init__(
         self, snapshot: Snapshot, batch: QueryBatch, number: int, ranking: Ranking, reader: TokenReader | None
     ) -> None:
         self._snapshot, self._ranking, self._reader = snapshot, ranking, reader
         self._query, embeddings = batch.texts[number], batch.embeddings
-        self._used = tuple(ranking.parts)
-        # Any list that is not one of these was made from the multi strand, whatever its plan is called.
-        uses_multi = any(name not in OTHER_LISTS for name in self._used)
-        self._dense = embeddings.dense[number] if embeddings.dense is not None and "dense" in self._used else None
-        self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._used else None
+        self._lists = tuple(ranking.parts)
+        self._dense = embeddings.dense[number] if embeddings.dense is not None and "dense" in self._lists else None
+        self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._lists else None
         self._multi = None
-        if embeddings.multi is not None and uses_multi:
+        if embeddings.multi is not None and any(map(_is_multi_vector, self._lists)):
             self._multi = np.ascontiguousarray(embeddings.multi[number], np.float32)
             self._asked, self._query_note = query_tokens(reader, self._query, len(self._multi))
 
-    def explained(self, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits of the ranking, in its order, with their explanations."""
-        stored = self._snapshot.fetch([int(doc) for doc in self._ranking.docs])
+    def explain_hits(self, hits: Sequence[Hit], documents: Mapping[int, FoundDocument]) -> list[Hit]:
+        """The hits of the ranking, in its order, with explanations; `documents` are theirs, by number."""
+        stored = [documents[doc].stored for doc in self._ranking.docs.tolist()]
         return [
-            replace(hit, explanation=self._of(document, hit.span, place))
-            for place, (hit, document) in enumerate(zip(hits, stored, strict=True))
+            replace(hit, explanation=self._explain(document, hit.span, position))
+            for position, (hit, document) in enumerate(zip(hits, stored, strict=True))
         ]
 
     def explain(self, hit: Hit | str) -> Explanation:
-        """A hit, or the document of an id, whether the ranking has it or not."""
+        """Explains a hit, or the document of an id, also if it is not in the ranking."""
         id = hit if isinstance(hit, str) else hit.id
         number = self._snapshot.lookup([id]).get(id)
         if number is None:
             raise DocumentError(f"there is no document {id!r} in this index, so there is nothing to explain")
         document = self._snapshot.fetch([number])[0]
-        found = np.flatnonzero(self._ranking.docs == number)
-        place = int(found[0]) if len(found) else None
+        positions = np.flatnonzero(self._ranking.docs == number)
+        position = int(positions[0]) if len(positions) else None
         if isinstance(hit, Hit) and hit.span in self._spans(document):
-            return self._of(document, hit.span, place)
-        row = UNKNOWN_ROW if place is None else int(self._ranking.rows[place])
+            return self._explain(document, hit.span, position)
+        row = UNKNOWN_ROW if position is None else int(self._ranking.rows[position])
         if row == UNKNOWN_ROW:
             row = self._best_row(document)
-        chosen = Ranking(np.array([number]), np.zeros(1, np.float32), np.array([row]))
-        return self._of(document, load_hits(self._snapshot, self._query, chosen)[0].span, place)
+        one = Ranking(np.array([number]), np.zeros(1, np.float32), np.array([row]))
+        return self._explain(document, fetch_documents(self._snapshot, self._query, one)[number].span, position)
 
-    def _of(self, document: StoredDocument, span: Span, place: int | None) -> Explanation:
+    def _explain(self, document: StoredDocument, span: Span, position: int | None) -> Explanation:
         return Explanation(
             id=document.id,
             query=self._query,
-            score=None if place is None else float(self._ranking.scores[place]),
-            rank=None if place is None else place + 1,
+            score=None if position is None else float(self._ranking.scores[position]),
+            rank=None if position is None else position + 1,
             span=span,
-            parts=tuple(self._part(name, place) for name in self._used),
+            parts=tuple(self._part(name, position) for name in self._lists),
             multi=None if self._multi is None else self._tokens(document, span),
-            dense=self._dense_score(document, place),
-            bm25=self._words(document) if "bm25" in self._used else None,
+            dense=self._dense_score(document, position),
+            bm25=self._words(document) if "bm25" in self._lists else None,
             sparse=None if self._sparse is None else self._terms(document),
         )
 
-    def _part(self, name: str, place: int | None) -> ScorePart:
+    def _part(self, name: str, position: int | None) -> ScorePart:
         ranking = self._ranking
-        if place is None or np.isnan(ranking.parts[name][place]):
+        if position is None or np.isnan(ranking.parts[name][position]):
             return ScorePart(name, None, None, 0.0)
-        score = float(ranking.parts[name][place])
-        if name not in ranking.gains:  # one list alone: nothing was fused
-            return ScorePart(name, score, place + 1, 1.0)
-        total = sum(float(gains[place]) for gains in ranking.gains.values())
-        share = float(ranking.gains[name][place]) / total if total else 0.0
-        return ScorePart(name, score, int(ranking.ranks[name][place]), share)
+        score = float(ranking.parts[name][position])
+        if name not in ranking.gains:  # a single list: nothing was fused
+            return ScorePart(name, score, position + 1, 1.0)
+        total = sum(float(gains[position]) for gains in ranking.gains.values())
+        share = float(ranking.gains[name][position]) / total if total else 0.0
+        return ScorePart(name, score, int(ranking.ranks[name][position]), share)
 
     # -- dense
 
-    def _dense_score(self, document: StoredDocument, place: int | None) -> float | None:
+    def _dense_score(self, document: StoredDocument, position: int | None) -> float | None:
         if self._dense is None:
             return None
-        if place is not None and not np.isnan(self._ranking.parts["dense"][place]):
-            return float(self._ranking.parts["dense"][place])
+        if position is not None and not np.isnan(self._ranking.parts["dense"][position]):
+            return float(self._ranking.parts["dense"][position])
         return float(self._dense_scores(document).max())
 
     def _dense_scores(self, document: StoredDocument) -> NDArray[np.float32]:
-        """Of each passage."""
+        """The score of each passage."""
         vectors = self._segment(document).dense
         assert vectors is not None
         assert self._dense is not None
@@ -114,7 +118,7 @@ class Explainer:
     # -- words
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
-        """The words of the query that the document holds, those that add most first."""
+        """The words of the query that are in the document, those that add most first."""
         held = bm25_word_scores(self._snapshot, self._query, document.doc)
         asked = [(word, term.is_prefix) for word, (term, _) in held.items()]
         counts = count_terms(document.title, document.text, asked, self._snapshot.analyser)
@@ -127,7 +131,7 @@ class Explainer:
     # -- terms
 
     def _terms(self, document: StoredDocument) -> tuple[TermMatch, ...]:
-        """What the query shares with the passage that this strand likes best; the products add up to its score."""
+        """The terms that the query shares with the best passage by sparse score; their products add up to that score."""
         impacts = self._segment(document).sparse
         assert impacts is not None
         assert self._sparse is not None
@@ -168,7 +172,7 @@ class Explainer:
         segment = self._segment(document)
         try:
             if segment.coded is not None:
-                return explain_multi(self._multi, CodedPassage(segment.coded, row), floor=self._ranking.floor)
+                return explain_multi(self._multi, CodedPassage(segment.coded, row), floor=self._ranking.imputed)
             assert segment.multi is not None
             return explain_multi(self._multi, segment.multi[row])
         except InputError as error:
@@ -177,7 +181,7 @@ class Explainer:
             ) from error
 
     def _best_row(self, document: StoredDocument) -> int:
-        """The best passage by the finest strand there is, counted over all segments; UNKNOWN_ROW if there is none."""
+        """The best passage by multi vectors, else by dense vectors, as a row over all segments; else UNKNOWN_ROW."""
         rows = range(document.first_row, document.first_row + document.n_rows)
         if self._multi is not None:
             best = max(rows, key=lambda row: float(self._aligned(document, row).scores.sum()))
@@ -185,8 +189,8 @@ class Explainer:
             best = document.first_row + int(np.argmax(self._dense_scores(document)))
         else:
             return UNKNOWN_ROW
-        place = self._snapshot.segments.index(self._segment(document))
-        return best + sum(segment.n_rows for segment in self._snapshot.segments[:place])
+        position = self._snapshot.segments.index(self._segment(document))
+        return best + sum(segment.n_rows for segment in self._snapshot.segments[:position])
 
     def _n_vectors(self, document: StoredDocument, row: int) -> int:
         segment = self._segment(document)
@@ -194,19 +198,23 @@ class Explainer:
         assert held is not None
         return int(held.offsets[row + 1] - held.offsets[row])
 
-    # -- places
+    # -- stored documents
 
     def _segment(self, document: StoredDocument) -> Segment:
         return next(segment for segment in self._snapshot.segments if segment.number == document.segment)
 
     def _spans(self, document: StoredDocument) -> list[Span]:
-        segment, first = self._segment(document), document.first_row
-        return [Span(int(segment.starts[row]), int(segment.ends[row])) for row in range(first, first + document.n_rows)]
+        return passage_spans(self._segment(document), document)
+
+
+def _is_multi_vector(name: str) -> bool:
+    """Whether the scores of a list come from multi vectors: it has the name of a mode that needs them."""
+    return name in mode_names() and "multi" in find_mode(name).needs
 
 
 def _match(asked: Token, held: Sequence[Token], alignment: Alignment, number: int, total: float) -> TokenMatch:
     row, similarity = int(alignment.rows[number]), float(alignment.scores[number])
-    token = NOWHERE if row == NO_ROW else held[row]
+    token = NO_TOKEN if row == NO_ROW else held[row]
     return TokenMatch(
         query=asked.surface,
         query_span=asked.span,

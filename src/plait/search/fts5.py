@@ -23,7 +23,7 @@ FREQUENT_SHARE = 1 / 25
 FIRST_STEP_FACTOR, MIN_FIRST_STEP = 20, 2000
 
 Docs = NDArray[np.int64]
-DocFilter = Docs | None  # the numbers of the documents that may be found, ascending; None is all
+AllowedDocs = Docs | None  # the numbers of the documents that may be found, ascending; None is all
 Scores = NDArray[np.float64]
 ScoredDocs = tuple[Docs, NDArray[np.float32]]
 
@@ -39,7 +39,7 @@ class Fts5Search:
         self._n_with_word: dict[str, int] = {}  # document frequencies; the catalogue does not change
 
     def search(
-        self, terms: Sequence[QueryTerm], k: int, doc_filter: DocFilter, *, above: int | None = None
+        self, terms: Sequence[QueryTerm], k: int, doc_filter: AllowedDocs, *, above: int | None = None
     ) -> ScoredDocs:
         """At most k documents with one of the terms, best first; ties by number. Only numbers above `above`."""
         late = self._late_terms(terms)
@@ -68,7 +68,7 @@ class Fts5Search:
         return [term for term in terms if is_common(self._n_rows, self._n_with(term))]
 
     def _two_steps(
-        self, first: str, late: Sequence[QueryTerm], k: int, doc_filter: DocFilter, above: int | None
+        self, first: str, late: Sequence[QueryTerm], k: int, doc_filter: AllowedDocs, above: int | None
     ) -> tuple[Docs, Scores]:
         """As `search`, not sorted. The first step scores the other terms. If they settle which documents can still be
         among the best k, the second step reads the late terms for those documents only."""
@@ -93,7 +93,7 @@ class Fts5Search:
         return every, total.astype(np.float64)
 
     def _matches(
-        self, expression: str, doc_filter: DocFilter, above: int | None, k: int | None = None
+        self, expression: str, doc_filter: AllowedDocs, above: int | None, k: int | None = None
     ) -> tuple[Docs, Scores]:
         """Documents that match an FTS5 expression and their scores by SQLite's BM25: the best k, or all, unsorted."""
         parameters: list[object] = [expression]

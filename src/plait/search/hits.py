@@ -1,69 +1,96 @@
-"""From document numbers to what people read: ids, texts and the passage that won."""
+"""From document numbers to hits: stored documents are fetched once for a search, with the passage to show of each."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from plait.encode.chunking import with_title
 from plait.records import Hit, Span
-from plait.search.candidates import numbers_of
+from plait.search.filtering import filter_candidates
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.segment import Segment
-from plait.storage.store import Snapshot, StoredDocument
+from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.text.analyser import Analyser
 
 
-def load_hits(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
-    """The hits of one query, best first."""
-    stored = snapshot.fetch([int(doc) for doc in ranking.docs])
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A stored document, and the span of the passage that was found."""
+
+    stored: StoredDocument
+    span: Span
+
+    @property
+    def passage(self) -> str:
+        """The passage with its title, as cross-encoders read it."""
+        return with_title(self.stored.title, self.stored.text[self.span.start : self.span.end])
+
+
+def fetch_documents(snapshot: Snapshot, query: str, ranking: Ranking) -> dict[int, FoundDocument]:
+    """The documents of a ranking, by number."""
     by_number = {segment.number: segment for segment in snapshot.segments}
     starts = [0, *accumulate(segment.n_rows for segment in snapshot.segments)]
-    hits = []
-    for place, document in enumerate(stored):
-        row = int(ranking.rows[place])
+    found = {}
+    for row, stored in zip(ranking.rows.tolist(), snapshot.fetch(ranking.docs.tolist()), strict=True):
         if row == UNKNOWN_ROW:
-            span = _span_with_most_words(by_number[document.segment], document, query, snapshot.analyser)
+            span = _best_span(by_number[stored.segment], stored, query, snapshot.analyser)
         else:
-            which = bisect_right(starts, row) - 1
-            span = _span(snapshot.segments[which], row - starts[which])
+            number = bisect_right(starts, row) - 1
+            span = _span(snapshot.segments[number], row - starts[number])
+        found[stored.doc] = FoundDocument(stored, span)
+    return found
+
+
+def make_hits(ranking: Ranking, documents: Mapping[int, FoundDocument]) -> list[Hit]:
+    """The hits of one query, best first, from its documents by number."""
+    hits = []
+    for position, doc in enumerate(ranking.docs.tolist()):
+        stored, span = documents[doc].stored, documents[doc].span
+        parts = {name: part[position] for name, part in ranking.parts.items()}
         hits.append(
             Hit(
-                id=document.id,
-                score=float(ranking.scores[place]),
-                text=document.text,
-                title=document.title,
-                metadata=document.metadata,
+                id=stored.id,
+                score=float(ranking.scores[position]),
+                text=stored.text,
+                title=stored.title,
+                metadata=stored.metadata,
                 span=span,
-                scores={name: float(part[place]) for name, part in ranking.parts.items() if not np.isnan(part[place])},
+                scores={name: float(score) for name, score in parts.items() if not np.isnan(score)},
             )
         )
     return hits
 
 
+def load_hits(snapshot: Snapshot, query: str, ranking: Ranking) -> list[Hit]:
+    """The hits of one query, best first."""
+    return make_hits(ranking, fetch_documents(snapshot, query, ranking))
+
+
 def load_texts(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
     """Title and text of each document, in the order of the ids; QueryError for an id that is not in the index."""
-    numbers_of(snapshot, ids)  # raises for ids that are not in the index
+    filter_candidates(snapshot, ids)  # raises for ids that are not in the index
     numbers = snapshot.lookup(ids)
     return [with_title(document.title, document.text) for document in snapshot.fetch([numbers[id] for id in ids])]
+
+
+def passage_spans(segment: Segment, document: StoredDocument) -> list[Span]:
+    """The spans of all passages of a document of this segment."""
+    return [_span(segment, row) for row in range(document.first_row, document.first_row + document.n_rows)]
 
 
 def _span(segment: Segment, row: int) -> Span:
     return Span(int(segment.starts[row]), int(segment.ends[row]))
 
 
-def _span_with_most_words(segment: Segment, document: StoredDocument, query: str, analyser: Analyser) -> Span:
-    """BM25 scores whole documents, so the passage to show is the first of those that hold most of the query's words."""
-    spans = list(_spans(segment, document))
+def _best_span(segment: Segment, document: StoredDocument, query: str, analyser: Analyser) -> Span:
+    """For a document that was scored whole, as BM25 does: the first passage with the most words of the query."""
+    spans = passage_spans(segment, document)
     if len(spans) == 1:
         return spans[0]
     words = analyser.words(query)
     return max(spans, key=lambda span: len(words & analyser.words(document.text[span.start : span.end])))
-
-
-def _spans(segment: Segment, document: StoredDocument) -> Iterator[Span]:
-    for row in range(document.first_row, document.first_row + document.n_rows):
-        yield _span(segment, row)

@@ -1,99 +1,92 @@
-"""Exact scores of documents that are named, strand by strand: what a generator did not find is scored all the same."""
+"""Modes `dense-then-multi` and `bm25-then-multi`: one retriever finds documents, MaxSim ranks them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from plait.search.bm25 import bm25_search
-from plait.search.dense import dense_scores
-from plait.search.multivector.retriever import multi_queries, passage_scores
-from plait.search.ranking import UNKNOWN_ROW, QueryBatch, Ranking, merge
-from plait.search.retriever import BEST, Rows, candidate_rows, documents_of
-from plait.search.sparse import scored, sparse_queries
+from plait.search.bm25 import Bm25
+from plait.search.dense import ProbedDense
+from plait.search.filtering import DocFilter, rows_of_documents
+from plait.search.modes import Mode, PlanContext, register
+from plait.search.multivector.passages import score_passages
+from plait.search.params import check_counts, check_types
+from plait.search.plan import DEFAULT_DEPTH, Plan
+from plait.search.query import QueryBatch, multi_queries
+from plait.search.ranking import Ranking, merge
+from plait.search.retriever import Retriever, rank_segment
 from plait.search.trace import Trace
-from plait.storage.segment import Segment
-from plait.storage.store import Snapshot
-
-STRANDS = ("bm25", "dense", "sparse", "multi")
+from plait.storage.snapshot import Snapshot
 
 
-class Scorer(Protocol):
-    def __call__(self, number: int, docs: NDArray[np.int64]) -> Ranking:
-        """Documents, whose numbers ascend, ranked by their score for a query of the batch. Those that the strand says
-        nothing of (no word or term in common) are left out: they score 0."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescoreParams:
+    """Parameters of `dense-then-multi` and `bm25-then-multi`."""
+
+    n_candidates: int = 200  # documents that the first retriever finds; k, if that is more
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_counts(self, "n_candidates")
 
 
-def scorer_of(
-    kind: str, snapshot: Snapshot, batch: QueryBatch, trace: Trace, *, n_threads: int = 1, chunks: str = BEST
-) -> Scorer:
-    """How a strand scores documents of this snapshot for queries of this batch. `chunks` says how the passages of a
-    document make its score; BM25 scores whole documents in any case."""
-    if kind == "bm25":
+@dataclass(frozen=True, slots=True)
+class RescoredMulti:
+    """MaxSim of the documents that another retriever found: over codes, or over float vectors that have none."""
 
-        def by_words(number: int, docs: NDArray[np.int64]) -> Ranking:
-            found, scores = bm25_search(snapshot, batch.texts[number], max(len(docs), 1), doc_filter=docs)
-            return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
+    first: Retriever
+    n_candidates: int
+    name: str = "multi"
+    n_threads: int = 1
+    needs_encoder: ClassVar[bool] = True
 
-        return by_words
-    if kind == "dense":
-        vectors = batch.embeddings.dense
-        assert vectors is not None
+    @property
+    def reads_text(self) -> bool:
+        return self.first.reads_text
 
-        def by_vector(number: int, docs: NDArray[np.int64]) -> Ranking:
-            query = vectors[number : number + 1]
-            return _by_document(snapshot, docs, lambda segment, rows: dense_scores(segment, rows, query)[0], chunks)
-
-        return by_vector
-    if kind == "sparse":
-        terms = sparse_queries(snapshot, batch)
-
-        def by_terms(number: int, docs: NDArray[np.int64]) -> Ranking:
-            found = [
-                scored(segment, base, rows, terms[number], len(docs), chunks=chunks)
-                for segment, base, rows in candidate_rows(snapshot, docs)
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[Ranking]:
+        queries, within = multi_queries(snapshot, batch), Trace()
+        with trace.stage(self.first.name) as stage:
+            candidates = self.first.retrieve(snapshot, batch, max(k, self.n_candidates), doc_filter, trace)
+            stage.counts["items"] = sum(len(ranking) for ranking in candidates)
+        rankings = []
+        for query, first in zip(queries, candidates, strict=True):
+            order = np.argsort(first.docs)
+            docs = first.docs[order]
+            parts = [
+                rank_segment(part, score_passages(part.segment, part.rows, query, self.n_threads, within), k)
+                for part in rows_of_documents(snapshot.segments, docs)
             ]
-            return merge(found, len(docs))
-
-        return by_terms
-    queries = multi_queries(snapshot, batch)
-
-    def by_tokens(number: int, docs: NDArray[np.int64]) -> Ranking:
-        query, known = queries[number], batch.known(number)
-        return _by_document(
-            snapshot, docs, lambda segment, rows: passage_scores(segment, rows, query, n_threads, trace, known), chunks
-        )
-
-    return by_tokens
+            ranking = merge(parts, k)
+            first_scores = first.scores[order][np.searchsorted(docs, ranking.docs)]
+            rankings.append(Ranking(ranking.docs, ranking.scores, ranking.rows, {self.first.name: first_scores}))
+        trace.add(within, under=self.name)
+        return rankings
 
 
-def _by_document(
-    snapshot: Snapshot, docs: NDArray[np.int64], score: Callable[[Segment, Rows], NDArray[np.float32]], chunks: str
-) -> Ranking:
-    """The passages of these documents, scored segment by segment and ranked once."""
-    owners, numbers, scores = [docs[:0]], [docs[:0]], [np.zeros(0, np.float32)]
-    for segment, base, rows in candidate_rows(snapshot, docs):
-        here = np.arange(segment.n_rows) if rows is None else rows
-        owners.append(segment.docs[here])
-        numbers.append(base + here)
-        scores.append(score(segment, rows))
-    found = (np.concatenate(owners), np.concatenate(numbers), np.concatenate(scores))
-    return documents_of(*found, len(docs), chunks=chunks)
+def _plan(first: Retriever, context: PlanContext, params: RescoreParams) -> Plan:
+    return Plan((RescoredMulti(first, params.n_candidates, n_threads=context.n_threads),), context.k or DEFAULT_DEPTH)
 
 
-def union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
-    """The documents of all rankings, ascending, each once."""
-    docs = np.sort(np.concatenate([ranking.docs for ranking in rankings] or [np.zeros(0, np.int64)]))
-    # numpy.unique would import numpy.ma for it, which takes longer than a search.
-    return np.asarray(docs[np.diff(docs, prepend=-1) != 0])
-
-
-def completed(known: Ranking, docs: NDArray[np.int64], number: int, scorer: Scorer) -> Ranking:
-    """A ranking of all documents, which ascend, where those that are `known` have been scored already."""
-    there = np.sort(known.docs)
-    place = np.minimum(np.searchsorted(there, docs), max(len(there) - 1, 0))
-    missing = docs[there[place] != docs] if len(there) else docs
-    return merge([known, scorer(number, missing)], len(docs)) if len(missing) else known
+register(
+    Mode(
+        name="dense-then-multi",
+        summary="the list of dense, ranked by MaxSim",
+        needs=("dense", "multi"),
+        params=RescoreParams,
+        build=lambda context, params: _plan(ProbedDense(), context, params),
+    )
+)
+register(
+    Mode(
+        name="bm25-then-multi",
+        summary="the list of BM25, ranked by MaxSim",
+        needs=("bm25", "multi"),
+        params=RescoreParams,
+        build=lambda context, params: _plan(Bm25(), context, params),
+    )
+)

@@ -1,96 +1,123 @@
-"""Generators: each finds documents for a batch of queries in one snapshot. A document counts by its best passage, or
-by its best few.
-
-Here is what they share: how passages become documents. `eligible` has which rows may be found.
-"""
+"""What a plan is made of: retrievers find documents, rescorers score given documents. And how the scores of passages
+become scores of documents."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.errors import ConfigError
-from plait.search.filtering import FEW, Allowed, Rows, candidate_rows
-from plait.search.ranking import QueryBatch, Ranking, best_first
+from plait.search.filtering import DocFilter, Rows, SegmentRows, rows_of_documents
+from plait.search.query import QueryBatch
+from plait.search.ranking import Ranking, best_first
 from plait.search.trace import Trace
 from plait.storage.segment import Segment
-from plait.storage.store import Snapshot
+from plait.storage.snapshot import Snapshot
 
-__all__ = [
-    "BEST",
-    "CHUNKS",
-    "FEW",
-    "FUSED",
-    "Allowed",
-    "Generator",
-    "Rows",
-    "by_document",
-    "candidate_rows",
-    "documents_of",
-    "missing_embeddings",
-]
-
-# How the passages of a document make its score.
-BEST, FUSED = "best", "fused"
-CHUNKS = (BEST, FUSED)
-N_FUSED, DECAY = 3, 0.5
+# How the scores of a document's passages become its score: the best, or a weighted mean of the best three.
+MAX, TOP3 = "max", "top3"
+PASSAGES = (MAX, TOP3)
+N_TOP, DECAY = 3, 0.5
 
 
-class Generator(Protocol):
+class Retriever(Protocol):
+    """Finds documents for each query of a batch."""
+
     @property
     def name(self) -> str: ...
 
-    def generate(
-        self, snapshot: Snapshot, batch: QueryBatch, k: int, allowed: Allowed, trace: Trace
-    ) -> list[Ranking]: ...
+    @property
+    def needs_encoder(self) -> bool:
+        """Whether it reads the queries' embeddings."""
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it reads the queries' texts."""
+
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[Ranking]:
+        """The k best documents of each query, among those that the filter accepts; None accepts all."""
 
 
-def missing_embeddings(kind: str, snapshot: Snapshot) -> ConfigError:
-    there = [name for name in ("dense", "sparse", "multi") if getattr(snapshot.spec, name) is not None]
-    return ConfigError(
-        f"this search needs the {kind} strand, but the index and its queries hold {there or 'none'}; "
-        f"choose another mode, or build the index with a model that has it"
-    )
+# Ranks documents, whose numbers ascend, for one query of a batch. Documents that share no term with the query score 0
+# and are left out.
+Scorer = Callable[[int, NDArray[np.int64]], Ranking]
 
 
-def by_document(
-    segment: Segment, base: int, rows: Rows, scores: NDArray[np.float32], k: int, *, chunks: str = BEST
+class Rescorer(Protocol):
+    """Scores documents that any retriever found."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def needs_encoder(self) -> bool: ...
+
+    @property
+    def reads_text(self) -> bool: ...
+
+    def scorer(self, snapshot: Snapshot, batch: QueryBatch, passages: str, trace: Trace) -> Scorer:
+        """A function that scores documents of this snapshot for queries of this batch."""
+
+
+def score_documents(
+    snapshot: Snapshot, docs: NDArray[np.int64], score: Callable[[Segment, Rows], NDArray[np.float32]], passages: str
 ) -> Ranking:
-    """Passage scores to the k best documents; the rows of a document stand together, so runs are reduced: to the best
-    passage, or to a mean of the best three (`fused`). The row that is named is that of the best in both."""
-    numbers = np.arange(segment.n_rows) if rows is None else rows
-    docs = segment.docs if rows is None else segment.docs[rows]
-    return documents_of(docs, base + numbers, scores, k, chunks=chunks)
+    """These documents, ascending, ranked by the scores of all their passages."""
+    row_docs, numbers, scores = [docs[:0]], [docs[:0]], [np.zeros(0, np.float32)]
+    for part in rows_of_documents(snapshot.segments, docs):
+        rows = part.numbers
+        row_docs.append(part.segment.docs[rows])
+        numbers.append(part.base + rows)
+        scores.append(score(part.segment, part.rows))
+    merged = (np.concatenate(row_docs), np.concatenate(numbers), np.concatenate(scores))
+    return rank_documents(*merged, len(docs), passages=passages)
 
 
-def documents_of(
-    docs: NDArray[np.int64], numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int, *, chunks: str = BEST
+def rank_segment(part: SegmentRows, scores: NDArray[np.float32], k: int, *, passages: str = MAX) -> Ranking:
+    """The k best documents of one segment, from a score for each of its rows that may be found."""
+    return rank_documents(part.docs, part.base + part.numbers, scores, k, passages=passages)
+
+
+def rank_rows(
+    segment: Segment, base: int, rows: NDArray[np.int64], scores: NDArray[np.float32], k: int, *, passages: str = MAX
 ) -> Ranking:
-    """The same of passages of any segments: whose they are, their numbers over all segments, and their scores."""
+    """The k best documents of one segment, from the scores of these rows, which ascend."""
+    return rank_documents(segment.docs[rows], base + rows, scores, k, passages=passages)
+
+
+def rank_documents(
+    docs: NDArray[np.int64], numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int, *, passages: str = MAX
+) -> Ranking:
+    """The k best documents, from passages: the document, the number over all segments and the score of each.
+
+    The passages of a document are consecutive. The ranking names the best of them, also with `passages="top3"`.
+    """
     if not len(docs):
         return Ranking(docs, scores, numbers)
     starts = np.flatnonzero(np.concatenate(([True], docs[1:] != docs[:-1])))
     if len(starts) == len(docs):
         return best_first(docs, scores, numbers, k)
-    if chunks == FUSED:
-        order, reduced = fused(scores, starts)
-        return best_first(docs[starts], reduced, numbers[order[starts]], k)
+    if passages == TOP3:
+        order, means = top3_means(scores, starts)
+        return best_first(docs[starts], means, numbers[order[starts]], k)
     best = np.maximum.reduceat(scores, starts)
-    found = best_first(docs[starts], best, starts, k)
-    stops = np.append(starts, len(docs))[np.searchsorted(starts, found.rows) + 1]
-    winners = [start + int(np.argmax(scores[start:stop])) for start, stop in zip(found.rows, stops, strict=True)]
-    return Ranking(found.docs, found.scores, numbers[np.asarray(winners, np.int64)])
+    top = best_first(docs[starts], best, starts, k)
+    stops = np.append(starts, len(docs))[np.searchsorted(starts, top.rows) + 1]
+    winners = [start + int(np.argmax(scores[start:stop])) for start, stop in zip(top.rows, stops, strict=True)]
+    return Ranking(top.docs, top.scores, numbers[np.asarray(winners, np.int64)])
 
 
-def fused(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For runs of scores that begin at `starts`: the order that puts each run best first, and the mean of the best
-    three of each, where the second counts half and the third a quarter. A run of one is that one."""
+def top3_means(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """For runs of scores that begin at `starts`: the order that sorts each run, best first, and the weighted mean of
+    its best three, with weights 1, 1/2 and 1/4. The mean of a run of one is its score."""
     lengths = np.diff(np.append(starts, len(scores)))
     runs = np.repeat(np.arange(len(starts)), lengths)
     order = np.lexsort((-scores, runs))
-    place = np.arange(len(scores)) - np.repeat(starts, lengths)
-    shares = np.where(place < N_FUSED, DECAY**place, 0.0)
-    sums = np.add.reduceat(shares * scores[order], starts)
-    return order, np.asarray(sums / np.add.reduceat(shares, starts), np.float32)
+    rank = np.arange(len(scores)) - np.repeat(starts, lengths)
+    weights = np.where(rank < N_TOP, DECAY**rank, 0.0)
+    sums = np.add.reduceat(weights * scores[order], starts)
+    return order, np.asarray(sums / np.add.reduceat(weights, starts), np.float32)

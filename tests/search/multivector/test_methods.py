@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,22 +16,46 @@ from plait.codec.coded_items import CodedItems
 from plait.embeddings import MultiVectors
 from plait.errors import ConfigError
 from plait.scoring.cpu import available_targets, force_target
-from plait.search.multivector.colxtr import ColXtr
+from plait.search.multivector.colxtr import ColXtr, ColXtrParams
 from plait.search.multivector.exhaustive import Exhaustive
-from plait.search.multivector.item_filter import Chosen
-from plait.search.multivector.method import Method
-from plait.search.multivector.plaid import Plaid
-from plait.search.multivector.probed import Probed
+from plait.search.multivector.item_filter import ItemFilter
+from plait.search.multivector.method import FoundItems, Method
+from plait.search.multivector.plaid import Plaid, PlaidParams
+from plait.search.multivector.plait import PlaitSearch
+from plait.search.multivector.probe import ResolvedProbe
 from plait.search.multivector.query import MultiVectorQuery
-from plait.search.multivector.warp import Warp, t_prime_for
-from plait.search.multivector.xtr import Xtr
+from plait.search.multivector.segment_group import CodedPart
+from plait.search.multivector.warp import Warp, WarpParams, t_prime_for
+from plait.search.multivector.xtr import Xtr, XtrParams
 from plait.search.trace import Trace
 from search.topics import DIM, Corpus, coded, decoded, unit
 
 # What rounding a query row to bytes, twice, may move the score of one stored row.
 ROUNDING = 0.012
 ALL = 10_000
-METHODS: list[Method] = [Probed(), Exhaustive(), Plaid(), Xtr(), ColXtr(), ColXtr(rerank=20), Warp()]
+
+
+@dataclass(frozen=True)
+class PlaitMethod:
+    """plait's own search with fixed parameters, to be compared with the other methods."""
+
+    probe: ResolvedProbe = ResolvedProbe(n_probe=8, n_candidates=400, n_code_scored=64, n_rescored=32)  # noqa: RUF009
+    comparable: ClassVar[bool] = True
+
+    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
+        del n_threads
+        part = CodedPart(query.items, item_filter.numbers, item_filter.bits)
+        search = PlaitSearch(query.query, [part], trace=query.trace, centroids=query.centroids)
+        return FoundItems(*search.passages(self.probe, k).top(k))
+
+    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> PlaitMethod | None:
+        del k, item_filter
+        if self.probe.n_probe >= len(query.table):
+            return None
+        return PlaitMethod(replace(self.probe, n_probe=2 * self.probe.n_probe))
+
+
+METHODS: list[Method] = [PlaitMethod(), Exhaustive(), Plaid(), Xtr(), ColXtr(), ColXtr(ColXtrParams(rerank=20)), Warp()]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +76,8 @@ def queries(corpus: Corpus) -> list[NDArray[np.float32]]:
 def search(
     method: Method, query: NDArray[np.float32], items: CodedItems, k: int = 10, numbers: Any = None, **options: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    return method.search(MultiVectorQuery(query, items), k, Chosen(items, numbers), **options)
+    found = method.search(MultiVectorQuery(query, items), k, ItemFilter(items, numbers), **options)
+    return found.items, found.scores
 
 
 def agree(found: tuple[NDArray[np.int64], NDArray[np.float32]], wanted: dict[int, float], *, tolerance: float) -> None:
@@ -75,7 +101,7 @@ def test_plaid_equals_its_twin(
     for query in queries:
         asked = MultiVectorQuery(query, items)
         wanted = reference.plaid(query, decoded(asked), n_probe=n_probe, t_cs=0.45, n_docs=n_docs, k=10)
-        found = search(Plaid(n_probe=n_probe, t_cs=0.45, n_docs=n_docs), query, items)
+        found = search(Plaid(PlaidParams(n_probe=n_probe, t_cs=0.45, n_docs=n_docs)), query, items)
         common = set(found[0].tolist()) & set(wanted)
         shares.append(len(common) / len(wanted))
         for item, score in zip(*found, strict=True):
@@ -88,7 +114,7 @@ def test_plaid_equals_its_twin(
 def test_xtr_equals_its_twin(items: CodedItems, queries: list[NDArray[np.float32]], n_tokens: int) -> None:
     for query in queries:
         wanted = reference.xtr(query, decoded(MultiVectorQuery(query, items)), n_tokens=n_tokens)
-        agree(search(Xtr(n_tokens=n_tokens), query, items, ALL), wanted, tolerance=ROUNDING)
+        agree(search(Xtr(XtrParams(n_tokens=n_tokens)), query, items, ALL), wanted, tolerance=ROUNDING)
 
 
 @pytest.mark.parametrize(("n_cells", "n_tokens"), [(1, 50), (4, 500), (10, 1)])
@@ -97,7 +123,7 @@ def test_colxtr_equals_its_twin(
 ) -> None:
     for query in queries:
         wanted = reference.colxtr(query, decoded(MultiVectorQuery(query, items)), n_cells=n_cells, n_tokens=n_tokens)
-        found = search(ColXtr(n_cells=n_cells, n_tokens=n_tokens), query, items, ALL)
+        found = search(ColXtr(ColXtrParams(n_cells=n_cells, n_tokens=n_tokens)), query, items, ALL)
         agree(found, wanted, tolerance=ROUNDING * len(query))
 
 
@@ -108,7 +134,7 @@ def test_warp_equals_its_twin(
     for query in queries:
         twin = decoded(MultiVectorQuery(query, items), lengths=False)
         wanted = reference.warp(query, twin, n_probe=n_probe, t_prime=t_prime, bound=bound)
-        found = search(Warp(n_probe=n_probe, t_prime=t_prime, bound=bound), query, items, ALL)
+        found = search(Warp(WarpParams(n_probe=n_probe, t_prime=t_prime, bound=bound)), query, items, ALL)
         agree(found, wanted, tolerance=ROUNDING * len(query))
         assert set(found[0].tolist()) == set(wanted)  # cells are chosen from the same numbers
 
@@ -121,7 +147,7 @@ def test_plaid_that_cuts_nothing_equals_exhaustive_search(
     corpus: Corpus, queries: list[NDArray[np.float32]], keep_8bit: bool
 ) -> None:
     items = coded(corpus.documents, bits=2, keep_8bit=keep_8bit)
-    everything = Plaid(n_probe=64, t_cs=-1.0, n_docs=4 * len(items))
+    everything = Plaid(PlaidParams(n_probe=64, t_cs=-1.0, n_docs=4 * len(items)))
     for query in queries:
         for found, wanted in zip(search(everything, query, items), search(Exhaustive(), query, items), strict=True):
             np.testing.assert_array_equal(found, wanted)
@@ -133,7 +159,7 @@ def test_xtr_that_retrieves_all_tokens_equals_mean_maxsim(
 ) -> None:
     items = coded(corpus.documents, keep_8bit=keep_8bit)
     for query in queries:
-        found, scores = search(Xtr(n_tokens=ALL), query, items, ALL)
+        found, scores = search(Xtr(XtrParams(n_tokens=ALL)), query, items, ALL)
         exact = MultiVectorQuery(query, items).scores()
         assert len(found) == len(items)
         np.testing.assert_allclose(scores, exact[found] / len(query), atol=1e-6)
@@ -146,7 +172,7 @@ def test_xtr_bounds_mean_maxsim_from_above_and_falls_with_more_tokens(
         exact = MultiVectorQuery(query, items).scores() / len(query)
         before: dict[int, float] = {}
         for n_tokens in (1, 5, 50, 500, ALL):
-            found, scores = search(Xtr(n_tokens=n_tokens), query, items, ALL)
+            found, scores = search(Xtr(XtrParams(n_tokens=n_tokens)), query, items, ALL)
             assert np.all(scores >= exact[found] - 1e-6)
             now = dict(zip(found.tolist(), scores.tolist(), strict=True))
             assert all(now[item] <= score + 1e-6 for item, score in before.items())
@@ -165,7 +191,7 @@ def test_warp_that_reads_every_cell_equals_maxsim_without_lengths(
 ) -> None:
     items = coded(corpus.documents, bits=bits)
     for query in queries:
-        found, scores = search(Warp(n_probe=64), query, items, ALL)
+        found, scores = search(Warp(WarpParams(n_probe=64)), query, items, ALL)
         twin = decoded(MultiVectorQuery(query, items), lengths=False)
         assert len(found) == len(items)
         explicit = twin.maxsim(twin.rows @ query.T)[found]
@@ -176,7 +202,7 @@ def test_colxtr_reranked_has_the_scores_of_exhaustive_search(
     items: CodedItems, queries: list[NDArray[np.float32]]
 ) -> None:
     for query in queries:
-        found, scores = search(ColXtr(rerank=50), query, items)
+        found, scores = search(ColXtr(ColXtrParams(rerank=50)), query, items)
         np.testing.assert_array_equal(scores, MultiVectorQuery(query, items).scores(found))
 
 
@@ -201,10 +227,10 @@ def test_every_instruction_set_and_any_number_of_threads_rank_alike(
 
 
 def test_threads_share_out_what_xtr_and_warp_read(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.search.multivector.token_retrieval.BLOCK", 64)
-    monkeypatch.setattr("plait.search.multivector.warp.WORTH_THREADS", 1)
+    monkeypatch.setattr("plait.search.multivector.xtr.BLOCK", 64)
+    monkeypatch.setattr("plait.search.multivector.warp.MIN_THREADED_ROWS", 1)
     items, query = coded(corpus.documents), corpus.queries(1)[0]
-    methods: list[Method] = [Xtr(n_tokens=40), ColXtr(n_tokens=1), Warp(n_probe=8)]
+    methods: list[Method] = [Xtr(XtrParams(n_tokens=40)), ColXtr(ColXtrParams(n_tokens=1)), Warp(WarpParams(n_probe=8))]
     for method in methods:
         for one, three in zip(search(method, query, items), search(method, query, items, n_threads=3), strict=True):
             np.testing.assert_array_equal(one, three)
@@ -218,12 +244,12 @@ def larger() -> tuple[CodedItems, list[NDArray[np.float32]]]:
 
 def recall(method: Method, items: CodedItems, queries: list[NDArray[np.float32]], numbers: Any) -> float:
     """The share of the ten best of these items that the method finds."""
-    chosen, kept = Chosen(items, numbers), []
+    chosen, kept = ItemFilter(items, numbers), []
     for query in queries:
         asked = MultiVectorQuery(query, items)
-        found, _ = method.search(asked, 10, chosen)
+        found = method.search(asked, 10, chosen).items
         assert numbers is None or np.isin(found, numbers).all()
-        kept.append(np.isin(Exhaustive().search(asked, 10, chosen)[0], found).mean())
+        kept.append(np.isin(Exhaustive().search(asked, 10, chosen).items, found).mean())
     return float(np.mean(kept))
 
 
@@ -250,7 +276,7 @@ def test_the_smallest_cases_work(method: Method, corpus: Corpus, items: CodedIte
 
 def widest(method: Method, query: NDArray[np.float32], items: CodedItems) -> Method:
     """The method after it has been asked to read more until it has read everything."""
-    asked, chosen = MultiVectorQuery(query, items), Chosen(items)
+    asked, chosen = MultiVectorQuery(query, items), ItemFilter(items)
     while (wider := method.wider(asked, 1000, chosen)) is not None:
         method = wider
     return method
@@ -276,7 +302,7 @@ def test_k_beyond_the_corpus_gives_what_there_is(method: Method, corpus: Corpus)
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_every_stage_says_what_it_read(method: Method, corpus: Corpus) -> None:
     trace, items = Trace(), coded(corpus.documents, keep_8bit=True)
-    method.search(MultiVectorQuery(corpus.queries(1)[0], items, trace), 10, Chosen(items))
+    method.search(MultiVectorQuery(corpus.queries(1)[0], items, trace), 10, ItemFilter(items))
     counts = {name: count for stage in trace.stages for name, count in stage.counts.items()}
     assert {"rows", "bytes"} <= set(counts)
     if not isinstance(method, Exhaustive | Xtr):
@@ -287,7 +313,7 @@ def test_every_stage_says_what_it_read(method: Method, corpus: Corpus) -> None:
 def test_a_row_of_zeros_changes_nothing_in_warp(items: CodedItems, queries: list[NDArray[np.float32]]) -> None:
     query = queries[0]
     padded = np.vstack([query[:3], np.zeros((2, DIM), np.float32), query[3:]])
-    plain, with_zeros = (search(Warp(n_probe=4), rows, items) for rows in (query, padded))
+    plain, with_zeros = (search(Warp(WarpParams(n_probe=4)), rows, items) for rows in (query, padded))
     np.testing.assert_array_equal(plain[0], with_zeros[0])
     np.testing.assert_array_equal(plain[1], with_zeros[1])
     assert len(search(Warp(), np.zeros((2, DIM), np.float32), items)[0]) == 0
@@ -309,22 +335,22 @@ def test_the_rule_of_t_prime_never_gives_zero(n_rows: int, n_cells: int, k: int,
 
 
 def test_the_paper_s_settings_of_plaid_depend_on_k() -> None:
-    assert [Plaid().settled(k) for k in (10, 100, 1000)] == [(1, 0.5, 256), (2, 0.45, 1024), (4, 0.4, 4096)]
-    assert Plaid().settled(2000)[2] == 8000
-    assert Plaid(n_probe=3, t_cs=0.1, n_docs=9).settled(10) == (3, 0.1, 9)
+    assert [PlaidParams().settled(k) for k in (10, 100, 1000)] == [(1, 0.5, 256), (2, 0.45, 1024), (4, 0.4, 4096)]
+    assert PlaidParams().settled(2000)[2] == 8000
+    assert PlaidParams(n_probe=3, t_cs=0.1, n_docs=9).settled(10) == (3, 0.1, 9)
 
 
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
-        (Plaid, {"n_probe": 0}),
-        (Plaid, {"n_docs": 0}),
-        (Xtr, {"n_tokens": 0}),
-        (ColXtr, {"n_cells": 0}),
-        (ColXtr, {"rerank": -1}),
-        (Warp, {"n_probe": 0}),
-        (Warp, {"t_prime": 0}),
-        (Warp, {"bound": -1}),
+        (PlaidParams, {"n_probe": 0}),
+        (PlaidParams, {"n_docs": 0}),
+        (XtrParams, {"n_tokens": 0}),
+        (ColXtrParams, {"n_cells": 0}),
+        (ColXtrParams, {"rerank": -1}),
+        (WarpParams, {"n_probe": 0}),
+        (WarpParams, {"t_prime": 0}),
+        (WarpParams, {"bound": -1}),
     ],
 )
 def test_settings_that_cannot_work_are_refused(method: type, settings: dict[str, int]) -> None:

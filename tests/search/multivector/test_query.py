@@ -14,7 +14,12 @@ from plait.codec.coded_items import CodedItems, Postings
 from plait.codec.residual import ResidualCodec
 from plait.embeddings import MultiVectors
 from plait.errors import ConfigError
-from plait.search.multivector.query import MultiVectorQuery, ProbeConfig
+from plait.search.multivector.exhaustive import Exhaustive
+from plait.search.multivector.item_filter import ItemFilter
+from plait.search.multivector.plait import PlaitSearch
+from plait.search.multivector.probe import ProbeParams, ResolvedProbe, resolve_probe
+from plait.search.multivector.query import MultiVectorQuery
+from plait.search.multivector.segment_group import CodedPart
 from plait.search.trace import Trace
 
 
@@ -56,13 +61,38 @@ def queries(documents: MultiVectors, n_queries: int = 20) -> list[NDArray[np.flo
     return [unit(documents.values[rows].astype(np.float64) + noise) for rows in drawn]
 
 
+def probed(
+    query: NDArray[np.float32],
+    items: CodedItems,
+    k: int,
+    probe: ResolvedProbe,
+    *,
+    allowed_bits: NDArray[np.uint8] | None = None,
+    trace: Trace | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The k best items that plait's method finds."""
+    search = PlaitSearch(query, [CodedPart(items, allowed_bits=allowed_bits)], trace=trace)
+    return search.passages(probe, k).top(k)
+
+
+def exhaustive(
+    query: NDArray[np.float32], items: CodedItems, k: int, numbers: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    found = Exhaustive().search(MultiVectorQuery(query, items), k, ItemFilter(items, numbers))
+    return found.items, found.scores
+
+
+def probe_of(**params: int) -> ResolvedProbe:
+    return resolve_probe(ProbeParams(**params), n_passages=1000, k=10)
+
+
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 def test_scores_are_those_of_the_decoded_rows(bits: int) -> None:
     documents = corpus()
     items = coded(documents, bits=bits)
     decoded = MultiVectors(items.codec.decode(items.rows), documents.offsets)
     for query in queries(documents, 5):
-        found, scores = MultiVectorQuery(query, items).exhaustive(len(documents))
+        found, scores = exhaustive(query, items, len(documents))
         wanted = reference.maxsim(query, decoded)[found]
         np.testing.assert_allclose(scores, wanted, atol=0.02 * len(query))
 
@@ -71,20 +101,19 @@ def test_scores_are_those_of_the_decoded_rows(bits: int) -> None:
 def test_reading_everything_equals_exhaustive_search(keep_8bit: bool) -> None:
     documents = corpus()
     items = coded(documents, keep_8bit=keep_8bit)
-    everything = ProbeConfig(n_probe=1000, n_candidates=1000, n_code_scored=1000, n_rescored=1000)
+    everything = ResolvedProbe(n_probe=1000, n_candidates=1000, n_code_scored=1000, n_rescored=1000)
     for query in queries(documents):
-        found, scores = MultiVectorQuery(query, items).search(10, everything)
-        wanted, wanted_scores = MultiVectorQuery(query, items).exhaustive(10)
+        found, scores = probed(query, items, 10, everything)
+        wanted, wanted_scores = exhaustive(query, items, 10)
         np.testing.assert_array_equal(found, wanted)
         np.testing.assert_array_equal(scores, wanted_scores)
 
 
-def recall(items: CodedItems, documents: MultiVectors, config: ProbeConfig | None) -> float:
+def recall(items: CodedItems, documents: MultiVectors, probe: ResolvedProbe | None) -> float:
     shares = []
     for query in queries(documents, 40):
         truth = set(np.argsort(-reference.maxsim(query, documents), kind="stable")[:10].tolist())
-        asked = MultiVectorQuery(query, items)
-        found, _ = asked.exhaustive(10) if config is None else asked.search(10, config)
+        found, _ = exhaustive(query, items, 10) if probe is None else probed(query, items, 10, probe)
         shares.append(len(truth & set(found.tolist())) / 10)
     return float(np.mean(shares))
 
@@ -100,8 +129,8 @@ def test_more_bits_and_fine_codes_come_closer_to_the_floats() -> None:
 def test_probing_a_few_cells_keeps_nine_in_ten_of_what_exhaustive_search_finds() -> None:
     documents = corpus(1500)
     items = coded(documents, n_cells=128)
-    probed = recall(items, documents, ProbeConfig(n_probe=8, n_candidates=300, n_code_scored=64))
-    assert probed >= 0.9 * recall(items, documents, None)
+    probe = ResolvedProbe(n_probe=8, n_candidates=300, n_code_scored=64, n_rescored=32)
+    assert recall(items, documents, probe) >= 0.9 * recall(items, documents, None)
 
 
 def test_only_allowed_items_are_found() -> None:
@@ -111,15 +140,15 @@ def test_only_allowed_items_are_found() -> None:
     allowed[::7] = True
     bits = np.packbits(allowed, bitorder="little")
     for query in queries(documents, 5):
-        found, _ = MultiVectorQuery(query, items).search(10, ProbeConfig(n_probe=64), allowed=bits)
+        found, _ = probed(query, items, 10, probe_of(n_probe=64), allowed_bits=bits)
         assert allowed[found].all()
-        wanted, _ = MultiVectorQuery(query, items).exhaustive(10, allowed=np.flatnonzero(allowed))
+        wanted, _ = exhaustive(query, items, 10, np.flatnonzero(allowed))
         assert len(set(found.tolist()) & set(wanted.tolist())) >= 8
 
 
 def test_one_item_and_one_cell_are_enough() -> None:
     documents = MultiVectors(unit(np.ones((3, 8))), np.array([0, 3], np.int64))
-    found, scores = MultiVectorQuery(documents[0].astype(np.float32), coded(documents)).search(10, ProbeConfig())
+    found, scores = probed(documents[0].astype(np.float32), coded(documents), 10, probe_of())
     assert found.tolist() == [0]
     np.testing.assert_allclose(scores, [3.0], atol=0.05)
 
@@ -127,13 +156,12 @@ def test_one_item_and_one_cell_are_enough() -> None:
 def test_each_stage_says_what_it_saw() -> None:
     documents = corpus()
     trace = Trace()
-    MultiVectorQuery(queries(documents, 1)[0], coded(documents, keep_8bit=True), trace).search(
-        5, ProbeConfig(n_candidates=100)
-    )
-    assert [stage.name for stage in trace.stages] == ["centroids", "gather", "flood", "codes", "fine codes"]
+    probe = ResolvedProbe(n_probe=8, n_candidates=100, n_code_scored=64, n_rescored=32)
+    probed(queries(documents, 1)[0], coded(documents, keep_8bit=True), 5, probe, trace=trace)
+    assert [stage.name for stage in trace.stages] == ["centroids", "cells", "centroid maxsim", "codes", "8-bit codes"]
     assert all(stage.counts for stage in trace.stages)
 
 
 def test_a_stage_of_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="n_probe is 0"):
-        ProbeConfig(n_probe=0)
+        ProbeParams(n_probe=0)

@@ -10,17 +10,19 @@ import pytest
 import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.errors import InputError
-from plait.search.multivector.query import ProbeConfig
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
-from plait.search.plan import plan_for
-from plait.search.ranking import QueryBatch, Ranking
-from plait.search.retriever import Generator
+from plait.search.multivector.passages import ExactMulti
+from plait.search.multivector.plait import ProbedMulti
+from plait.search.multivector.probe import ResolvedProbe
+from plait.search.query import QueryBatch
+from plait.search.ranking import Ranking
+from plait.search.retriever import Retriever
 from plait.search.trace import Trace
 from plait.storage.store import Snapshot, Store
+from search.plans import DefaultProbe, doc_filter, plan_for
 from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
-EVERYTHING = ProbeConfig(n_probe=10_000, n_candidates=10_000, n_code_scored=10_000, n_rescored=10_000)
-PROBED = ProbedMulti(exhaustive_below=1)
+EVERYTHING = ResolvedProbe(n_probe=10_000, n_candidates=10_000, n_code_scored=10_000, n_rescored=10_000)
+PROBED = DefaultProbe()
 
 
 def queries(noise: float = 0.2) -> QueryBatch:
@@ -29,10 +31,9 @@ def queries(noise: float = 0.2) -> QueryBatch:
     return QueryBatch([""] * N_GROUPS, Embeddings(multi=MultiVectors.from_items(items)))
 
 
-def run(generator: Generator, store: Store, k: int = 10, *, allowed: list[int] | None = None) -> list[Ranking]:
+def run(retriever: Retriever, store: Store, k: int = 10, *, allowed: list[int] | None = None) -> list[Ranking]:
     with store.snapshot() as snapshot:
-        chosen = None if allowed is None else np.asarray(allowed, np.int64)
-        return generator.generate(snapshot, queries(), k, chosen, Trace())
+        return retriever.retrieve(snapshot, queries(), k, doc_filter(snapshot, allowed), Trace())
 
 
 def overlap(found: list[Ranking], wanted: list[Ranking]) -> float:
@@ -86,25 +87,25 @@ def test_probing_keeps_nine_in_ten_of_what_scoring_everything_finds(store: Store
     assert overlap(run(PROBED, store), run(ExactMulti(), store)) >= 0.9
 
 
-@pytest.mark.parametrize("generator", [ExactMulti(), PROBED], ids=["exact", "probed"])
+@pytest.mark.parametrize("retriever", [ExactMulti(), PROBED], ids=["exact", "probed"])
 @pytest.mark.parametrize("k", [1, 30, 319, 320, 1000])
-def test_k_documents_are_found_each_once(store: Store, generator: Generator, k: int) -> None:
-    for found in run(generator, store, k):
+def test_k_documents_are_found_each_once(store: Store, retriever: Retriever, k: int) -> None:
+    for found in run(retriever, store, k):
         assert len(found) == len(set(found.docs.tolist())) == min(k, 320)
         assert np.all(np.diff(found.scores) <= 0)
 
 
-@pytest.mark.parametrize("generator", [ExactMulti(), PROBED], ids=["exact", "probed"])
-def test_a_narrow_filter_still_fills_its_results(store: Store, generator: Generator) -> None:
+@pytest.mark.parametrize("retriever", [ExactMulti(), PROBED], ids=["exact", "probed"])
+def test_a_narrow_filter_still_fills_its_results(store: Store, retriever: Retriever) -> None:
     allowed = list(range(2, 352, 7))
     with store.snapshot() as snapshot:
         alive = set(live_docs(snapshot)) & set(allowed)
-    for found in run(generator, store, 20, allowed=allowed):
+    for found in run(retriever, store, 20, allowed=allowed):
         assert len(found) == 20
         assert set(found.docs.tolist()) <= alive
-    for found in run(generator, store, 1000, allowed=allowed):
+    for found in run(retriever, store, 1000, allowed=allowed):
         assert set(found.docs.tolist()) == alive
-    assert [len(found) for found in run(generator, store, allowed=[1])] == [0] * N_GROUPS  # d0 was deleted
+    assert [len(found) for found in run(retriever, store, allowed=[1])] == [0] * N_GROUPS  # d0 was deleted
 
 
 def live_docs(snapshot: Snapshot) -> list[int]:
@@ -118,8 +119,8 @@ def test_deletions_after_compaction_are_not_found(tmp_path: Path) -> None:
         ids = snapshot.fetch_ids(sorted(found))
     with made.writer() as writer:
         assert writer.delete(ids) == len(found)
-    for generator in (ExactMulti(), PROBED):
-        assert not any(set(ranking.docs.tolist()) & found for ranking in run(generator, made))
+    for retriever in (ExactMulti(), PROBED):
+        assert not any(set(ranking.docs.tolist()) & found for ranking in run(retriever, made))
 
 
 def test_segments_in_floats_and_in_codes_are_searched_together(tmp_path: Path) -> None:
@@ -141,16 +142,16 @@ def test_threads_change_nothing(store: Store) -> None:
 def test_the_trace_shows_the_stages_once_for_all_queries(store: Store) -> None:
     trace = Trace()
     with store.snapshot() as snapshot:
-        PROBED.generate(snapshot, queries(), 5, None, trace)
+        PROBED.retrieve(snapshot, queries(), 5, None, trace)
     names = [stage.name for stage in trace.stages]
-    assert names == ["multi: centroids", "multi: gather", "multi: flood", "multi: codes"]
+    assert names == ["multi: centroids", "multi: cells", "multi: centroid maxsim", "multi: codes"]
     assert all(stage.counts for stage in trace.stages)
 
 
 def test_exact_is_a_plan_of_its_own() -> None:
-    for mode, options in (("multi", {}), ("hybrid", {"multi_finds": 1})):
-        plans = plan_for(mode, SPEC, exact=True), plan_for(mode, SPEC, options=options)
-        kinds = [{type(generator) for generator in plan.generators} for plan in plans]
+    for mode, params in (("multi", {}), ("hybrid", {"search_multi": True})):
+        plans = plan_for(mode, SPEC, exact=True), plan_for(mode, SPEC, **params)
+        kinds = [{type(retriever) for retriever in plan.retrievers} for plan in plans]
         assert (ExactMulti in kinds[0], ProbedMulti in kinds[1]) == (True, True)
         assert (ProbedMulti in kinds[0], ExactMulti in kinds[1]) == (False, False)
 
@@ -163,9 +164,9 @@ def test_exact_is_a_plan_of_its_own() -> None:
 def test_a_query_that_cannot_be_scored_is_refused(store: Store, rows: np.ndarray) -> None:
     batch_of_one = QueryBatch([""], Embeddings(multi=MultiVectors.from_items([rows])))
     with store.snapshot() as snapshot:
-        for generator in (ExactMulti(), PROBED):
+        for retriever in (ExactMulti(), PROBED):
             with pytest.raises(InputError):
-                generator.generate(snapshot, batch_of_one, 5, None, Trace())
+                retriever.retrieve(snapshot, batch_of_one, 5, None, Trace())
 
 
 def test_the_engine_compacts_and_goes_on(tmp_path: Path) -> None:

@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 
 from plait.embeddings import Embeddings, MultiVectors
-from plait.search.multivector import segment_group as pooling
-from plait.search.multivector.query import ProbeConfig
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
-from plait.search.multivector.segment_group import pools
-from plait.search.ranking import QueryBatch, Ranking
+from plait.search.multivector.passages import ExactMulti
+from plait.search.multivector.plait import ProbedMulti, split_selection
+from plait.search.multivector.probe import ResolvedProbe
+from plait.search.multivector.segment_group import segment_groups
+from plait.search.query import QueryBatch
+from plait.search.ranking import Ranking
 from plait.search.trace import Stage, Trace
 from plait.storage import compaction as compact
 from plait.storage.files.centroid_ids import NEAR
 from plait.storage.merge_policy import FANOUT
 from plait.storage.store import Store
 from search.multivector.test_retriever import EVERYTHING, PROBED, overlap, queries, run
+from search.plans import DefaultProbe
 from storage.samples import make_store
 from storage.tokens import N_GROUPS, SPEC, batch
 
@@ -62,17 +64,18 @@ def same(found: list[Ranking], wanted: list[Ranking]) -> None:
         np.testing.assert_array_equal(one.rows, other.rows)
 
 
-def stages(store: Store, config: ProbeConfig | None = None) -> dict[str, Stage]:
+def stages(store: Store, probe: ResolvedProbe | None = None) -> dict[str, Stage]:
     trace = Trace()
     with store.snapshot() as snapshot:
-        ProbedMulti(config, exhaustive_below=1).generate(snapshot, queries(), 10, None, trace)
+        retriever = DefaultProbe() if probe is None else ProbedMulti(probe, exhaustive_below=1)
+        retriever.retrieve(snapshot, queries(), 10, None, trace)
     return {stage.name.removeprefix("multi: "): stage for stage in trace.stages}
 
 
 def shape_of(store: Store) -> list[tuple[int, int]]:
-    """How many segments of each pool are compressed, and how many are not."""
+    """How many segments of each group are compressed, and how many are not."""
     with store.snapshot() as snapshot:
-        return [(len(pool.coded), len(pool.plain)) for pool in pools(snapshot, None)]
+        return [(len(group.coded), len(group.parts) - len(group.coded)) for group in segment_groups(snapshot)]
 
 
 def test_new_segments_are_searched_with_the_compressed_one(store: Store, merged: Store) -> None:
@@ -93,7 +96,7 @@ def test_probing_keeps_nine_in_ten_of_what_scoring_everything_finds(store: Store
 
 def test_answers_are_the_same_each_time_and_with_threads(store: Store) -> None:
     same(run(PROBED, store), run(PROBED, store))
-    same(run(ProbedMulti(exhaustive_below=1, n_threads=2), store), run(PROBED, store))
+    same(run(DefaultProbe(n_threads=2), store), run(PROBED, store))
 
 
 def test_a_filter_is_applied_before_scoring(store: Store) -> None:
@@ -104,14 +107,14 @@ def test_a_filter_is_applied_before_scoring(store: Store) -> None:
 
 
 def test_one_budget_is_for_all_segments_together(store: Store, merged: Store) -> None:
-    config = ProbeConfig(n_probe=4, n_candidates=80, n_code_scored=30, n_rescored=20)
+    probe = ResolvedProbe(n_probe=4, n_candidates=80, n_code_scored=30, n_rescored=20)
     for own in (store, merged):
         with own.snapshot() as snapshot:
             n_plain = sum(s.n_live for s in snapshot.segments if s.coded is None)
             n_centroids = len(next(s.coded for s in snapshot.segments if s.coded is not None).codec.codebook)
-        seen = stages(own, config)
+        seen = stages(own, probe)
         assert seen["centroids"].counts["centroids"] == N_GROUPS * n_centroids
-        assert seen["flood"].counts["items"] <= N_GROUPS * (80 + n_plain)
+        assert seen["centroid maxsim"].counts["items"] <= N_GROUPS * (80 + n_plain)
         assert seen["codes"].counts["items"] + seen["floats"].counts["items"] <= N_GROUPS * (30 + 20)
 
 
@@ -120,7 +123,7 @@ def test_a_passage_that_was_just_added_is_found_first(store: Store) -> None:
         newest = snapshot.segments[-1]
         assert newest.multi is not None
         asked = QueryBatch([""], Embeddings(multi=MultiVectors.from_items([newest.multi[10].astype(np.float32)])))
-        (found,) = PROBED.generate(snapshot, asked, 3, None, Trace())
+        (found,) = PROBED.retrieve(snapshot, asked, 3, None, Trace())
         assert found.rows[0] == sum(own.n_rows for own in snapshot.segments[:-1]) + 10
 
 
@@ -138,7 +141,7 @@ def test_without_the_cells_of_its_codec_a_segment_is_scored_whole(
 
 def test_rows_at_places_are_those_of_their_segments() -> None:
     rows = [np.array([3, 5, 8]), np.zeros(0, np.int64), np.array([1, 2])]
-    kept = pooling._kept(rows, np.array([4, 0, 2]))
+    kept = split_selection(rows, np.array([4, 0, 2]))
     assert [own.tolist() for own in kept] == [[3, 8], [], [2]]
 
 

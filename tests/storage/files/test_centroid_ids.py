@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from plait.codec.codebook import Codebook
 from plait.errors import CorruptIndexError
-from plait.search.multivector.retriever import ProbedMulti
 from plait.search.trace import Trace
 from plait.storage import segment as segments
 from plait.storage.check import check
@@ -21,6 +20,7 @@ from plait.storage.merge_policy import FANOUT
 from plait.storage.segment import Segment
 from plait.storage.store import Store
 from search.multivector.test_retriever import queries
+from search.plans import DefaultProbe
 from storage.resealed import Change, cut, index_of, put, rewrite, say
 from storage.tokens import batch as tokens
 from storage.tokens import make_tokens
@@ -114,4 +114,4 @@ def test_a_cell_that_is_none_is_found_by_check_and_by_a_search(file: Path) -> No
     rewrite(file, put("cells", 17, 60_000))
     assert any("near.plait" in problem for problem in check(index_of(file)).problems)
     with Store.open(index_of(file)).snapshot() as snapshot, pytest.raises(CorruptIndexError, match="60000"):
-        ProbedMulti(exhaustive_below=1).generate(snapshot, queries(), 3, None, Trace())
+        DefaultProbe().retrieve(snapshot, queries(), 3, None, Trace())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 import plait
 from plait.errors import CorruptIndexError
 from plait.search.dense import ProbedDense
-from plait.search.ranking import QueryBatch
+from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.check import check
 from plait.storage.files import dense_ivf as cells
@@ -67,13 +68,9 @@ def recall(index: plait.Index, k: int, filter: str | None = None) -> float:
 
 def probing(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that searches of a small index probe, too."""
-    from plait.search import plan as plans
-    from plait.search.dense import DenseConfig, ProbedDense
+    from plait.search import dense
 
-    def eager(config: DenseConfig | None = None) -> ProbedDense:
-        return ProbedDense(config or DenseConfig(), exhaustive_below=0)
-
-    monkeypatch.setattr(plans, "ProbedDense", eager)
+    monkeypatch.setattr(dense, "ProbedDense", partial(ProbedDense, exhaustive_below=0))
 
 
 def test_a_compaction_of_many_rows_writes_cells_and_of_few_does_not(path: Path, tmp_path: Path) -> None:
@@ -101,7 +98,7 @@ def test_a_list_beside_others_reads_a_part_of_the_cells(path: Path) -> None:
         n_read, found = [], []
         for part in (1.0, 0.25):
             trace = Trace()
-            found += ProbedDense(share_of_cells=part, exhaustive_below=0).generate(snapshot, batch, 20, None, trace)
+            found += ProbedDense(share_of_cells=part, exhaustive_below=0).retrieve(snapshot, batch, 20, None, trace)
             n_read.append(trace.stages[0].counts["cells"])
     assert n_read[1] == math.ceil(n_read[0] / 4)
     assert len(found[1]) == 20

@@ -14,14 +14,14 @@ import pytest
 
 from plait.embeddings import Embeddings, MultiVectors
 from plait.errors import CorruptIndexError
-from plait.search.multivector.paper_methods import MethodMulti
-from plait.search.multivector.retriever import ExactMulti, ProbedMulti
-from plait.search.plan import METHODS
-from plait.search.ranking import QueryBatch
+from plait.search.modes import PlanContext, resolve
+from plait.search.multivector.passages import ExactMulti
+from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage import segment as segments
 from plait.storage.check import check
 from plait.storage.store import Store
+from search.plans import DefaultProbe
 from storage.resealed import Change, cut, drop, index_of, put, rewrite, say
 from storage.test_damage import flip
 from storage.tokens import group_vectors, make_tokens
@@ -47,8 +47,8 @@ def search_everything(index: Path) -> None:
     """Scores every passage, and probes as well."""
     batch = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
     with Store.open(index).snapshot() as snapshot:
-        for generator in (ExactMulti(), ProbedMulti(exhaustive_below=1)):
-            assert len(generator.generate(snapshot, batch, 10, None, Trace())[0]) == 10
+        for generator in (ExactMulti(), DefaultProbe()):
+            assert len(generator.retrieve(snapshot, batch, 10, None, Trace())[0]) == 10
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
     assert any("twice" in problem for problem in check(index_of(file)).problems)
 
 
-@pytest.mark.parametrize("mode", METHODS)
+@pytest.mark.parametrize("mode", ["exhaustive", "plaid", "xtr", "colxtr", "warp"])
 def test_every_method_blames_the_segment_for_a_cell_that_does_not_exist(file: Path, mode: str) -> None:
     rewrite(file, put("cells", slice(None), 60_000))
     batch = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
@@ -180,4 +180,4 @@ def test_every_method_blames_the_segment_for_a_cell_that_does_not_exist(file: Pa
         Store.open(index_of(file)).snapshot() as snapshot,
         pytest.raises(CorruptIndexError, match="compressed vectors of segment 4 are damaged"),
     ):
-        MethodMulti(METHODS[mode](), mode).generate(snapshot, batch, 10, None, Trace())
+        resolve(mode, None, PlanContext.of(snapshot, k=10)).run(snapshot, batch)

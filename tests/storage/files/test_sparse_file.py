@@ -17,7 +17,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
 from plait.records import Document, Span
 from plait.scoring.sparse import Impacts
-from plait.search.ranking import QueryBatch
+from plait.search.query import QueryBatch
 from plait.search.sparse import Sparse
 from plait.search.trace import Trace
 from plait.storage import segment as segments
@@ -164,7 +164,7 @@ def search(index: Path) -> int:
     asked = dict.fromkeys(range(VOCABULARY), 1.0)
     batch = QueryBatch(["q"], Embeddings(sparse=SparseVectors.from_items([asked])))
     with Store.open(index).snapshot() as snapshot:
-        return len(Sparse().generate(snapshot, batch, 10, None, Trace())[0])
+        return len(Sparse().retrieve(snapshot, batch, 10, None, Trace())[0])
 
 
 def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:

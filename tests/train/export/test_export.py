@@ -148,7 +148,7 @@ def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(tra
         with plait.open(tmp_path / f"index of {model.folder.name}", create=True, model=model.folder) as index:
             index.add([{"id": "1", "text": "The loom is made of oak."}, {"id": "2", "text": "Cells have walls."}])
             assert ("sparse" in index.search("oak looms")[0].scores) == is_woven
-            assert "sparse" in index.search("oak looms", options={"sparse": 0.5})[0].scores
+            assert "sparse" in index.search("oak looms", params=plait.HybridParams(sparse=0.5))[0].scores
             assert index.search("oak looms", mode="sparse")
         told = CliRunner().invoke(app, ["info", str(tmp_path / f"index of {model.folder.name}")]).stdout
         assert ("hybrid leaves it out" in told) != is_woven

@@ -16,9 +16,10 @@ from plait.codec.packing import row_bytes
 from plait.codec.pooling import Pooling, pool
 from plait.embeddings import MultiVectors
 from plait.scoring.maxsim import maxsim
+from plait.search.modes import find_mode
 from plait.search.multivector.colxtr import ColXtr
 from plait.search.multivector.exhaustive import Exhaustive
-from plait.search.multivector.item_filter import Chosen
+from plait.search.multivector.item_filter import ItemFilter
 from plait.search.multivector.method import Method
 from plait.search.multivector.plaid import Plaid
 from plait.search.multivector.query import MultiVectorQuery
@@ -31,6 +32,12 @@ from plait_reproduce.experiment import Outcome, Settings
 from plait_reproduce.workbench import Workbench
 
 METHODS: dict[str, Any] = {"exhaustive": Exhaustive, "plaid": Plaid, "xtr": Xtr, "colxtr": ColXtr, "warp": Warp}
+
+
+def make_method(name: str, options: dict[str, Any]) -> Method:
+    """A method with these parameters, those of the mode of the same name."""
+    made: Method = METHODS[name](find_mode(name).params(**options))
+    return made
 
 
 def exact(workbench: Workbench, settings: Settings) -> Outcome:
@@ -65,7 +72,7 @@ def by_method(workbench: Workbench, settings: Settings) -> Outcome:
     exhaustive top ten (`overlap@10`); facts are counts per query."""
     encoded = workbench.encoded(settings["set"])
     coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=settings["bits"])
-    method = METHODS[settings["method"]](**settings.get("options", {}))
+    method = make_method(settings["method"], settings.get("options", {}))
     found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
     each = measured(encoded, encoded.run_of_found(found))
     each["overlap@10"] = shared(encoded, found, workbench.maxsim(encoded), 10)
@@ -74,12 +81,13 @@ def by_method(workbench: Workbench, settings: Settings) -> Outcome:
 
 def searched(encoded: EncodedSet, coded: Coded, method: Method, k: int) -> tuple[list[Ranked], dict[str, float]]:
     """The hits of the method for each query, and its counts per query ("stage: count")."""
-    chosen = Chosen(coded.items)
+    chosen = ItemFilter(coded.items)
     found: list[Ranked] = []
     counts: Counter[str] = Counter()
     for query in range(len(encoded.query_ids)):
         trace = Trace()
-        found.append(method.search(MultiVectorQuery(encoded.query_rows(query), coded.items, trace), k, chosen))
+        result = method.search(MultiVectorQuery(encoded.query_rows(query), coded.items, trace), k, chosen)
+        found.append((result.items, result.scores))
         for stage in trace.stages:
             for name, count in stage.counts.items():
                 counts[f"{stage.name}: {name}"] += count
@@ -102,8 +110,8 @@ def methods_in_turn(workbench: Workbench, settings: Settings) -> Outcome:
     tasks = {}
     for name, own in settings["methods"].items():
         coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=own["bits"])
-        method: Method = METHODS[own["method"]](**own.get("options", {}))
-        tasks[name] = partial(_search, encoded, coded, Chosen(coded.items), method, own.get("k", 100))
+        method = make_method(own["method"], own.get("options", {}))
+        tasks[name] = partial(_search, encoded, coded, ItemFilter(coded.items), method, own.get("k", 100))
     return Outcome(in_turn(tasks, encoded.query_ids[:N_QUERIES]))
 
 
@@ -124,7 +132,7 @@ def in_turn(
     return {f"{name}/seconds": dict(zip(queries, own.tolist(), strict=True)) for name, own in least.items()}
 
 
-def _search(encoded: EncodedSet, coded: Coded, chosen: Chosen, method: Method, k: int, number: int) -> object:
+def _search(encoded: EncodedSet, coded: Coded, chosen: ItemFilter, method: Method, k: int, number: int) -> object:
     return method.search(MultiVectorQuery(encoded.query_rows(number), coded.items), k, chosen)
 
 
@@ -164,7 +172,7 @@ def by_search(workbench: Workbench, settings: Settings) -> Outcome:
         queries = range(len(encoded.query_ids))
         return Outcome(measured_scores(encoded, np.stack([maxsim(encoded.query_rows(own), rows) for own in queries])))
     coded = coded_rows(workbench, rows, key, bits=settings["bits"])
-    method = METHODS[settings["method"]](**settings.get("options", {}))
+    method = make_method(settings["method"], settings.get("options", {}))
     found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
     return Outcome(measured(encoded, encoded.run_of_found(found)), {**counts, "bytes": coded.n_bytes})
 

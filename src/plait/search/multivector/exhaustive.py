@@ -1,4 +1,4 @@
-"""Every item, by its finest codes: what the others are measured against."""
+"""MaxSim of every item by its finest codes: what the other methods are compared with. Mode `exhaustive`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from plait.scoring.maxsim import top_k
-from plait.search.multivector.item_filter import Chosen
-from plait.search.multivector.method import NOTHING, Found
+from plait.search.modes import register
+from plait.search.multivector.item_filter import ItemFilter
+from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery
+from plait.search.params import NoParams
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Exhaustive:
+    params: NoParams = NoParams()  # noqa: RUF009 -- frozen
+
     comparable: ClassVar[bool] = True
 
-    def search(self, asked: MultiVectorQuery, k: int, chosen: Chosen, *, n_threads: int = 1) -> Found:
-        if not len(chosen):
+    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
+        if not len(item_filter):
             return NOTHING
-        scores = asked.scores(chosen.numbers, n_threads=n_threads)
+        scores = query.scores(item_filter.numbers, n_threads=n_threads)
         best = top_k(scores, k)
-        return best if chosen.numbers is None else chosen.numbers[best], scores[best]
+        return FoundItems(best if item_filter.numbers is None else item_filter.numbers[best], scores[best])
 
-    def wider(self, asked: MultiVectorQuery, k: int, chosen: Chosen) -> None:
-        del asked, k, chosen
+    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> None:
+        del query, k, item_filter
+
+
+register(method_mode("exhaustive", "MaxSim of every passage", NoParams, Exhaustive, exact=True))

@@ -1,8 +1,8 @@
 """WARP (Scheerer et al., 2025): XTR's score from the nearest cells alone, without decompressing a row.
 
-Each query row reads its own best cells and scores only their rows: the centroid's score, which is there already, and
-that of the codes. Rows are not brought back to their lengths. What a query row did not find is imputed with the score
-of the centroid at which, best first, the cells together reach t' rows. An item's score is the sum over query rows.
+Each query row reads its own best cells and scores only their rows: the centroid's score, which is known, plus that of
+the codes. Rows are not scaled to their lengths. Rows that a query row did not read are imputed with the score of the
+centroid at which, best first, the cells together reach t' rows. The score is the sum over query rows. Mode `warp`.
 """
 
 from __future__ import annotations
@@ -19,65 +19,79 @@ from plait.codec.coded_items import RowPostings
 from plait.scoring.residual import select_cells
 from plait.scoring.warp import score_probed_rows
 from plait.scoring.xtr import RetrievedRows
-from plait.search.multivector.item_filter import Chosen
-from plait.search.multivector.method import NOTHING, Found, at_least_one
+from plait.search.modes import register
+from plait.search.multivector.item_filter import ItemFilter
+from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery
+from plait.search.params import check_counts, check_types
 
-MANY_CELLS = 1 << 16
-WORTH_THREADS = 50_000  # rows
+MANY_CELLS = 1 << 16  # above which the paper has fixed values of t'
+MIN_THREADED_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warp:
+class WarpParams:
+    """Parameters of mode `warp`."""
+
     n_probe: int = 32  # cells read for each query row
-    t_prime: int | None = None  # rows at which the imputed score is taken; None is the rule of `t_prime_for`
+    t_prime: int | None = None  # rows at which the imputed score is taken; None: the rule of `t_prime_for`
     bound: int = 128  # cells among which that is looked for; the last of them counts if they hold fewer rows
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_counts(self, "n_probe", "t_prime", "bound")
+
+
+@dataclass(frozen=True, slots=True)
+class Warp:
+    params: WarpParams = WarpParams()
 
     comparable: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        at_least_one(self, "n_probe", "t_prime", "bound")
-
-    def search(self, asked: MultiVectorQuery, k: int, chosen: Chosen, *, n_threads: int = 1) -> Found:
-        live = np.flatnonzero(asked.query.any(axis=1))  # a row of zeros, which is what masked tokens are, adds nothing
-        if not len(chosen) or not len(live):
+    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
+        nonzero = np.flatnonzero(query.query.any(axis=1))  # masked tokens are rows of zeros and add nothing
+        if not len(item_filter) or not len(nonzero):
             return NOTHING
-        postings = chosen.row_postings
-        with asked.trace.stage("cells") as stage:
-            n_read = chosen.n_cells(self.n_probe)
-            cells, levels = select_cells(asked.table, len(asked.query), max(n_read, chosen.n_cells(self.bound)))
-            cells, scores = cells[live], levels[live] * np.float32(asked.scale)
-            t_prime = self.t_prime or t_prime_for(len(postings.rows), len(asked.table), k)
-            missing = _imputed(postings.sizes[cells], scores, t_prime)
-            asked.imputed = np.zeros(len(asked.query), np.float32)
-            asked.imputed[live] = missing
-            stage.counts["cells"] = len(live) * n_read
-        with asked.trace.stage("codes") as stage:
-            query = asked.query[live] * asked.items.codec.steps
-            found = _score(asked, query, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
-            n_rows, coded = len(found.items), asked.items.rows
+        postings = item_filter.row_postings
+        with query.trace.stage("cells") as stage:
+            n_read = item_filter.n_cells(self.params.n_probe)
+            n_cells = max(n_read, item_filter.n_cells(self.params.bound))
+            cells, levels = select_cells(query.table, len(query.query), n_cells)
+            cells, scores = cells[nonzero], levels[nonzero] * np.float32(query.scale)
+            t_prime = self.params.t_prime or t_prime_for(len(postings.rows), len(query.table), k)
+            missing = _imputed_scores(postings.sizes[cells], scores, t_prime)
+            imputed = np.zeros(len(query.query), np.float32)
+            imputed[nonzero] = missing
+            stage.counts["cells"] = len(nonzero) * n_read
+        with query.trace.stage("codes") as stage:
+            rows = query.query[nonzero] * query.items.codec.steps
+            found = _score(query, rows, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
+            n_rows, coded = len(found.items), query.items.rows
             n_bytes = n_rows * (coded.codes.shape[1] + postings.rows.itemsize + postings.items.itemsize)
             stage.counts.update(postings=n_rows, rows=n_rows, bytes=n_bytes)
-        with asked.trace.stage("impute") as stage:
-            items, sums, n_met = asked.items.item_tally.best_items(found, k)
+        with query.trace.stage("impute") as stage:
+            items, sums, n_met = query.items.item_tally.best_items(found, k)
             stage.counts.update(tokens=n_rows, items=n_met)
-        return items, sums
+        return FoundItems(items, sums, imputed)
 
-    def wider(self, asked: MultiVectorQuery, k: int, chosen: Chosen) -> Self | None:
+    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> Self | None:
         del k
-        return None if chosen.n_cells(self.n_probe) >= len(asked.table) else replace(self, n_probe=2 * self.n_probe)
+        n_probe = self.params.n_probe
+        if item_filter.n_cells(n_probe) >= len(query.table):
+            return None
+        return replace(self, params=replace(self.params, n_probe=2 * n_probe))
 
 
 def t_prime_for(n_rows: int, n_cells: int, k: int) -> int:
-    """WARP's own rule, which rounds down to thousands. Where that leaves nothing it is not rounded: a smaller t' would
-    impute more than what most cells that were read can give."""
+    """WARP's rule, which rounds down to thousands, except where that gives zero: a t' that is too small would impute
+    more than most of the cells that were read can give."""
     if n_cells > MANY_CELLS:
         return 100_000 if k > 100 else 50_000
     rows = math.sqrt(8 * n_rows)
     return int(rows / 1000) * 1000 or max(1, math.ceil(rows))
 
 
-def _imputed(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int) -> NDArray[np.float32]:
+def _imputed_scores(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int) -> NDArray[np.float32]:
     """For each query row the score of the first cell, best first, at which t_prime rows are reached, or of the last."""
     reached = np.cumsum(sizes, axis=1) >= t_prime
     reached[:, -1] = True
@@ -85,20 +99,20 @@ def _imputed(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_prime: int
 
 
 def _score(
-    asked: MultiVectorQuery,
-    query: NDArray[np.float32],
+    query: MultiVectorQuery,
+    query_rows: NDArray[np.float32],
     cells: NDArray[np.int32],
     scores: NDArray[np.float32],
     missing: NDArray[np.float32],
     postings: RowPostings,
     n_threads: int,
 ) -> RetrievedRows:
-    """What the query rows find, each in its own cells; a share of the query rows for each thread."""
+    """The rows of each query row's cells with their scores; threads share the query rows."""
 
-    def share(own: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
+    def score(own: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
         return score_probed_rows(
-            query[own],
-            asked.items.rows,
+            query_rows[own],
+            query.items.rows,
             np.ascontiguousarray(cells[own]),
             np.ascontiguousarray(scores[own]),
             postings.offsets,
@@ -106,11 +120,14 @@ def _score(
             postings.items,
         )
 
-    everyone = np.arange(len(query))
-    if n_threads == 1 or postings.sizes.mean() * cells.size < WORTH_THREADS:
-        return RetrievedRows(*share(everyone), missing)
+    everyone = np.arange(len(query_rows))
+    if n_threads == 1 or postings.sizes.mean() * cells.size < MIN_THREADED_ROWS:
+        return RetrievedRows(*score(everyone), missing)
     with ThreadPoolExecutor(n_threads) as pool:
-        items, found, starts = zip(*pool.map(share, np.array_split(everyone, n_threads)), strict=True)
+        items, found, starts = zip(*pool.map(score, np.array_split(everyone, n_threads)), strict=True)
     ends = np.cumsum([own[-1] for own in starts])
     later = [own[1:] + first for own, first in zip(starts, [0, *ends], strict=False)]
     return RetrievedRows(np.concatenate(items), np.concatenate(found), np.concatenate([[0], *later]), missing)
+
+
+register(method_mode("warp", "like xtr, among the best cells of each query token by itself (WARP)", WarpParams, Warp))

@@ -1,4 +1,4 @@
-"""Documents of several passages: by their best, or by the best few together; one hit each, with the one that won."""
+"""Documents of several passages: scored by their best or by their best three; one hit each, which shows the best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 import plait
 from plait.errors import ConfigError
 from plait.records import Span
-from plait.search.retriever import fused
+from plait.search.dense import DenseParams
+from plait.search.hybrid import HybridParams
+from plait.search.modes import parse_params
+from plait.search.retriever import top3_means
 
 
 def unit(*cosines: float) -> np.ndarray:
@@ -32,14 +35,14 @@ def index(tmp_path: Path) -> plait.Index:
     return index
 
 
-def test_the_best_passage_counts_by_default_and_is_the_one_that_is_shown(index: plait.Index) -> None:
+def test_the_best_passage_is_the_score_by_default_and_is_shown(index: plait.Index) -> None:
     hits = index.search_embeddings(QUERY, mode="dense")[0]
     assert [hit.id for hit in hits] == ["peak", "even", "single"]
     assert hits[0].span == Span(3, 6)
 
 
-def test_fused_passages_count_together_and_the_best_of_them_is_shown(index: plait.Index) -> None:
-    hits = index.search_embeddings(QUERY, mode="dense", options={"chunks": "fused"})[0]
+def test_top3_averages_the_best_three_passages_and_shows_the_best(index: plait.Index) -> None:
+    hits = index.search_embeddings(QUERY, mode="dense", params=DenseParams(passages="top3"))[0]
     assert [hit.id for hit in hits] == ["even", "peak", "single"]
     scores = {hit.id: hit.score for hit in hits}
     assert scores["even"] == pytest.approx(0.8)
@@ -48,26 +51,28 @@ def test_fused_passages_count_together_and_the_best_of_them_is_shown(index: plai
     assert hits[1].span == Span(3, 6)
 
 
-def test_hybrid_search_fuses_passages_too(index: plait.Index) -> None:
-    given = {"options": {"chunks": "fused"}, "mode": "hybrid", "texts": ["abcdefghi"]}
-    assert index.search_embeddings(QUERY, 1, **given)[0][0].id == "even"  # type: ignore[arg-type]
+def test_hybrid_search_averages_passages_too(index: plait.Index) -> None:
+    params = HybridParams(passages="top3")
+    assert index.search_embeddings(QUERY, 1, mode="hybrid", texts=["abcdefghi"], params=params)[0][0].id == "even"
 
 
 @pytest.mark.parametrize(
-    ("mode", "options", "says"),
+    ("mode", "words", "says"),
     [
-        ("dense", {"chunks": "worst"}, "best, fused"),
-        ("bm25", {"chunks": "fused"}, "has no setting|no settings"),
-        ("hybrid", {"chunks": "fused", "rescore": 0}, "leave rescore=0"),
+        ("dense", {"passages": "worst"}, "max, top3"),
+        ("bm25", {"passages": "top3"}, "no parameters"),
+        ("hybrid", {"passages": "top3", "rescore": "0"}, "leave out rescore=0"),
     ],
 )
-def test_what_cannot_be_fused_is_refused(index: plait.Index, mode: str, options: dict[str, object], says: str) -> None:
+def test_passages_that_cannot_be_combined_are_refused(
+    index: plait.Index, mode: str, words: dict[str, object], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
-        index.search_embeddings(QUERY, mode=mode, options=options, texts=["a"])
+        index.search_embeddings(QUERY, mode=mode, params=parse_params(mode, words), texts=["a"])
 
 
-def test_runs_are_fused_each_on_its_own() -> None:
+def test_each_run_of_passages_has_its_own_mean() -> None:
     scores = np.asarray([1, 3, 2, 9, 5, 4, 7], np.float32)
-    order, means = fused(scores, np.asarray([0, 3, 4]))
+    order, means = top3_means(scores, np.asarray([0, 3, 4]))
     assert order.tolist() == [1, 2, 0, 3, 6, 4, 5]
     np.testing.assert_allclose(means, [(3 + 1 + 0.25) / 1.75, 9, (7 + 2.5 + 1) / 1.75])
