@@ -23,7 +23,7 @@ class CountingIndex:
         self.queries_seen: list[str] = []
         self.commit, self._stop_after = 1, stop_after
 
-    def search_fingerprint(self, *, mode: str, **_: None) -> str:
+    def search_fingerprint(self, _k: int, *, mode: str, **_: None) -> str:
         return f"{self.commit} {mode}"
 
     def rank_queries(self, queries: Sequence[str], k: int, *, mode: str, **_: None) -> list[list[tuple[str, float]]]:

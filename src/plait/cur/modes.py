@@ -30,6 +30,8 @@ STARTS = ("dense", "bm25", "random")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnncurParams:
+    """Parameters of mode anncur."""
+
     budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
     model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
 
@@ -40,6 +42,8 @@ class AnncurParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdacurParams:
+    """Parameters of mode adacur."""
+
     budget: int = DEFAULT_BUDGET
     model: PairScorer | str | None = None
     n_rounds: int = 5
@@ -55,6 +59,8 @@ class AdacurParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxnParams:
+    """Parameters of mode axn."""
+
     budget: int = DEFAULT_BUDGET
     model: PairScorer | str | None = None
     n_rounds: int = 5
@@ -157,7 +163,6 @@ def _cached_table(
     mode: str, context: PlanContext, make_table: Callable[[Snapshot], ItemTable]
 ) -> Callable[[Snapshot], ItemTable]:
     """Makes the table of a snapshot, again only after a commit or a change of the CUR index."""
-
     cache = context.cache
 
     def table(snapshot: Snapshot) -> ItemTable:
