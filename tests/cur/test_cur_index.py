@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import plait
-import plait.searcher  # noqa: F401 (declares the modes)
+import plait.searcher
 from encoders import WordEncoder
 from plait.cli.app import app
 from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_from_file

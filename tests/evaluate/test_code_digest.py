@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ def test_every_listed_part_exists() -> None:
         assert any(name == part or name.startswith(f"{part}/") for name in names), part
     assert names == sorted(names)
     assert module.NATIVE in names
+
+
+def test_every_module_that_a_search_imports_is_listed() -> None:
+    code = "import sys, plait.index, plait.cur.modes, plait.rerank.reranker; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    parts = {name.split(".")[1] for name in modules if name.startswith("plait.")}
+    listed = {part.removesuffix(".py") for part in module.PARTS}
+    assert parts - listed <= {"errors", "version", "_core", "closing"}  # they rank nothing
 
 
 def test_changed_code_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
