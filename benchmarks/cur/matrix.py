@@ -37,8 +37,8 @@ from plait.rerank.pairs import PairTokenizer
 from plait.scoring.maxsim import maxsim
 from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
 from plait.train.cross.model import load_cross_checkpoint as load_trained
-from plait.train.cross.scorers import RowScorer, TorchPairScorer, reads_rows
-from plait.train.mining.negatives import WordsOnly
+from plait.train.cross.scorers import RowScorer, TorchPairScorer, supports_row_scoring
+from plait.train.mining.negatives import Bm25Only
 
 ScoreRow = Callable[[str], NDArray[np.float32]]  # from a query to its scores with all documents
 
@@ -59,10 +59,10 @@ def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
     if is_trained_cross(Path(model)):
         torch.set_num_threads(n_threads)
         trained, tokenizer = load_trained(Path(model))
-        reader = PairTokenizer(tokenizer, trained.config.frame)
-        if reads_rows(trained):
+        reader = PairTokenizer(tokenizer, trained.config.pair_input)
+        if supports_row_scoring(trained):
             return RowScorer(trained, reader, texts).score
-        trained.keeps = True
+        trained.always_caches = True
         return lambda query: TorchPairScorer(trained, reader).score([(query, text) for text in texts])
     cross = load_cross(model, n_threads=n_threads)
     return lambda query: cross.score([(query, text) for text in texts])
@@ -148,7 +148,7 @@ def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) 
     found = np.full((len(queries), depth), -1, np.int32)
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_index(Path(folder) / "index", create=True, encoder=WordsOnly()) as index,
+        open_index(Path(folder) / "index", create=True, encoder=Bm25Only()) as index,
     ):
         index.add(documents)
         for number, ranked in enumerate(rank_queries(index, queries, depth, mode="bm25")):

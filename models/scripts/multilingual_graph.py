@@ -27,12 +27,12 @@ def build_graph(table: Floats, weights: dict[str, Floats], multi: Linear | None,
     outputs: dict[str, list[str | int]] = {"dense": ["n", weights["d3"].shape[1]]}
     if multi is None:
         builder.op("Identity", [states], out="states")
-        return builder.serialised(outputs | {"states": ["n", "length", len(weights["cnn_b"])]})
+        return builder.serialise(outputs | {"states": ["n", "length", len(weights["cnn_b"])]})
     rows = builder.op("MatMul", [states, builder.constant("projection", multi.weight)])
     if multi.bias is not None:
         rows = builder.op("Add", [rows, builder.constant("shift", multi.bias)])
     builder.unit(rows, "multi")
-    return builder.serialised(outputs | {"multi": ["n", "length", multi.weight.shape[1]]})
+    return builder.serialise(outputs | {"multi": ["n", "length", multi.weight.shape[1]]})
 
 
 def token_states(builder: Builder, vectors: str, weights: dict[str, Floats], column: str) -> str:

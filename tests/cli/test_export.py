@@ -43,7 +43,7 @@ def test_missing_libraries_are_named_with_the_install_command(
 def test_an_unknown_precision_is_one_message_and_exit_code_2(runner: CliRunner, tmp_path: Path) -> None:
     answer = runner.invoke(app, ["export", str(tmp_path), "--to", str(tmp_path / "model"), "--precision", "int4"])
     assert answer.exit_code == 2
-    assert "there is no precision 'int4'; choose one of int8, fp32, both" in answer.stderr
+    assert "precision is 'int4'; choose one of int8, fp32, both" in answer.stderr
 
 
 def test_a_tokenizer_with_more_ids_than_the_backbone_is_an_error(
@@ -51,4 +51,4 @@ def test_a_tokenizer_with_more_ids_than_the_backbone_is_an_error(
 ) -> None:
     answer = runner.invoke(app, ["export", str(saved), "--to", str(tmp_path / "model")])
     assert answer.exit_code == 2
-    assert "the tokeniser has ids up to 30521, and the backbone has vectors for 60" in answer.stderr
+    assert "the tokenizer has ids up to 30521, and the backbone has 60 embeddings" in answer.stderr

@@ -1,4 +1,4 @@
-"""A model of two small layers with every strand, for tests of the loop. Words are hashed to ids: it reads anything."""
+"""A model of two small layers with every kind of embedding, for tests of the loop. Words are hashed to ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.train.optimiser import OptimiserConfig
-from plait.train.tensors import BatchFacts, Encoded, Tokens
+from plait.train.tensors import BatchTargets, Encoded, Tokens
 
 N_IDS = 211
 WORD = re.compile(r"\w+")
@@ -79,7 +79,7 @@ class SmallModel(nn.Module):
     def groups(self, config: OptimiserConfig) -> list[dict[str, Any]]:
         return [{"params": list(self.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}]
 
-    def framed(self, tokens: Tokens, *, is_query: bool) -> Tokens:
+    def pad_for_mixer(self, tokens: Tokens, *, is_query: bool) -> Tokens:
         del is_query
         return tokens
 
@@ -98,8 +98,8 @@ class SumLoss:
     parts: dict[str, float]
 
 
-def all_strands(queries: Encoded, documents: Encoded, facts: BatchFacts) -> SumLoss:
-    """Cross-entropy of each strand's scores, added up."""
+def all_kinds(queries: Encoded, documents: Encoded, targets: BatchTargets) -> SumLoss:
+    """The sum of the cross-entropies of each kind's scores."""
     assert queries.dense is not None
     assert documents.dense is not None
     assert queries.sparse is not None
@@ -118,9 +118,10 @@ def all_strands(queries: Encoded, documents: Encoded, facts: BatchFacts) -> SumL
         "sparse": (products * same).sum(dim=(2, 3)),
         "multi": similar.max(dim=3).values.sum(dim=2),
     }
-    positive = torch.arange(len(queries.dense)) * facts.group
+    positive = torch.arange(len(queries.dense)) * targets.group
     losses = {
-        name: F.cross_entropy(found.masked_fill(~facts.allowed, -torch.inf), positive) for name, found in scores.items()
+        name: F.cross_entropy(of_kind.masked_fill(~targets.allowed, -torch.inf), positive)
+        for name, of_kind in scores.items()
     }
     total = torch.stack(list(losses.values())).sum()
     return SumLoss(total, {name: float(loss.detach()) for name, loss in losses.items()})

@@ -7,7 +7,7 @@ import torch
 
 from plait.errors import ConfigError, ModelError
 from plait.train.backbone import Backbone, load_backbone
-from plait.train.optimiser import parameter_groups
+from plait.train.optimiser import OptimiserConfig, parameter_groups
 from train.tiny import HIDDEN, KINDS, tiny_backbone, tiny_model, tokens_of
 
 TOKENS = tokens_of([9, 4, 12])
@@ -65,7 +65,7 @@ def test_freezing_takes_the_named_layers_out_of_training(kind: str) -> None:
 
 def test_lower_layers_learn_slower_and_heads_at_their_own_rate() -> None:
     model = tiny_model()
-    groups = parameter_groups(model, 1.0, layer_decay=0.5, head_lr=3.0, weight_decay=0.1)
+    groups = parameter_groups(model, OptimiserConfig(lr=1.0, layer_decay=0.5, head_lr=3.0, weight_decay=0.1))
     rates = {group["name"]: (group["lr"], group["weight_decay"]) for group in groups}
     assert rates == {
         "embeddings": (0.25, 0.1), "embeddings, no decay": (0.25, 0.0),
@@ -80,7 +80,7 @@ def test_lower_layers_learn_slower_and_heads_at_their_own_rate() -> None:
 def test_frozen_parameters_are_in_no_group() -> None:
     model = tiny_model()
     model.backbone.freeze(embeddings=True, layers=2)
-    assert {group["name"].split(",")[0] for group in parameter_groups(model, 1.0)} == {"heads"}
+    assert {group["name"].split(",")[0] for group in parameter_groups(model, OptimiserConfig(lr=1.0))} == {"heads"}
 
 
 def test_a_layer_that_is_not_there_is_refused() -> None:

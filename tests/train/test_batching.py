@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from plait.errors import ConfigError
-from plait.train.batching.plan import BatchingConfig, Position, buckets_of, plan_epoch, share_of
+from plait.train.batching.plan import BatchingConfig, Position, bucket_numbers, plan_epoch, process_slice
 from plait.train.batching.stream import Group, Stream, allowed_passages, choose
 from plait.train.data.example import Example, Passage
-from plait.train.data.example_store import Pool, Pooled, make_pool
+from plait.train.data.example_store import ExampleStore, StoredExample, build_example_store
 
 
-def make(tmp_path: Path, n_examples: int = 60, n_passages: int = 25, n_negatives: int = 2) -> Pool:
+def make(tmp_path: Path, n_examples: int = 60, n_passages: int = 25, n_negatives: int = 2) -> ExampleStore:
     examples = [
         Example(
             f"query {number} " + "long " * (number % 13),
@@ -25,12 +25,12 @@ def make(tmp_path: Path, n_examples: int = 60, n_passages: int = 25, n_negatives
         )
         for number in range(n_examples)
     ]
-    return make_pool(tmp_path / "pool.sqlite", examples)
+    return build_example_store(tmp_path / "pool.sqlite", examples)
 
 
 def test_no_two_examples_of_a_batch_share_a_positive_or_mix_sources_and_buckets(tmp_path: Path) -> None:
     pool, config = make(tmp_path), BatchingConfig(size=6, n_buckets=3)
-    buckets = buckets_of(pool.lengths, config)
+    buckets = bucket_numbers(pool.lengths, config)
     for batch in plan_epoch(pool, config, seed=1, epoch=0):
         positives = [int(number) for example in batch for number in pool.positives_of(example)]
         assert len(set(positives)) == len(positives)
@@ -56,14 +56,14 @@ def test_epochs_and_seeds_differ_and_the_same_ones_agree(tmp_path: Path) -> None
 def test_the_parts_of_all_processes_make_up_the_batch(tmp_path: Path) -> None:
     pool = make(tmp_path)
     for batch in plan_epoch(pool, BatchingConfig(size=7, n_buckets=2), seed=0, epoch=0, n_processes=3):
-        parts = [batch[share_of(len(batch), process, 3)] for process in range(3)]
+        parts = [batch[process_slice(len(batch), process, 3)] for process in range(3)]
         assert len({len(part) for part in parts}) == 1
         assert [example for part in parts for example in part] == batch
 
 
 def test_edges_and_sizes_are_those_of_the_recipe() -> None:
-    config = BatchingConfig(edges=(0, 500, 1000), sizes=(48, 32, 20))
-    assert buckets_of(np.array([0, 499, 500, 999, 1000, 9000]), config).tolist() == [0, 0, 1, 1, 2, 2]
+    config = BatchingConfig(bucket_edges=(0, 500, 1000), bucket_sizes=(48, 32, 20))
+    assert bucket_numbers(np.array([0, 499, 500, 999, 1000, 9000]), config).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_weight_repeats_a_source_or_takes_a_part_that_moves(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_an_impossible_plan_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"edges": (0, 5, 5)}, "each must be above"),
-        ({"edges": (1, 5)}, "must begin at 0"),
-        ({"edges": (0, 5), "sizes": (1,)}, "1 sizes for 2 buckets"),
+        ({"bucket_edges": (0, 5, 5)}, "each must be above"),
+        ({"bucket_edges": (1, 5)}, "must begin at 0"),
+        ({"bucket_edges": (0, 5), "bucket_sizes": (1,)}, "1 bucket_sizes for 2 buckets"),
         ({"split": "half"}, "choose one of none, checkpoint, gradcache"),
         ({"size": 0}, "size is 0"),
     ],
@@ -119,13 +119,13 @@ def test_batching_that_cannot_work_is_refused(values: dict[str, object], message
 
 
 def test_too_few_negatives_are_repeated_and_none_is_an_error() -> None:
-    example = Pooled(0, "q", (1,), (5, 6), (1.0,), (0.5, 0.6), "s")
+    example = StoredExample(0, "q", (1,), (5, 6), (1.0,), (0.5, 0.6), "s")
     group = choose(example, 5, seed=0, epoch=0)
     assert sorted(set(group.passages[1:])) == [5, 6]
     scores = {1: 1.0, 5: 0.5, 6: 0.6}
     assert group.scores == tuple(scores[number] for number in group.passages)
     with pytest.raises(ConfigError, match=r"n_negatives is 2, but the query 'q' of s has no negative; mine"):
-        choose(Pooled(0, "q", (1,), (), None, None, "s"), 2, seed=0, epoch=0)
+        choose(StoredExample(0, "q", (1,), (), None, None, "s"), 2, seed=0, epoch=0)
 
 
 def test_a_passage_that_answers_a_query_is_never_its_negative() -> None:

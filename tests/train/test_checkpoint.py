@@ -70,7 +70,7 @@ def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no trained model"):
+    with pytest.raises(ModelError, match="is not a trained model"):
         load(tmp_path)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from plait.errors import ConfigError, InputError, SourceError
 from plait.train.data.example import Example, Passage
-from plait.train.data.example_store import make_pool
-from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples, write_lists
+from plait.train.data.example_store import build_example_store
+from plait.train.data.nway import read_columns, read_flag, read_nway, read_triples, write_flag
 from plait.train.data.sources import SourceConfig, read_adjacent, read_beir, read_source, read_texts, read_titles
 from plait.train.data.text_store import TextStore
 from train.corpora import write_beir
@@ -56,7 +56,7 @@ def test_triples_are_texts_or_ids(tmp_path: Path) -> None:
 
 def test_a_triple_with_two_columns_is_refused_with_its_line(tmp_path: Path) -> None:
     file = written(tmp_path / "bad.tsv", "a\tb\tc", "a\tb")
-    with pytest.raises(SourceError, match=r"bad\.tsv, line 2: expected a query, a positive and a negative"):
+    with pytest.raises(SourceError, match=r"bad\.tsv, line 2: expected query, positive and negative"):
         list(read_triples(file))
 
 
@@ -108,9 +108,12 @@ def test_flag_lists_have_scores_and_prompts(tmp_path: Path) -> None:
     [
         ({"pos": ["p"]}, "there is no 'query'"),
         ({"query": 1, "pos": ["p"]}, "'query' must be text"),
-        ({"query": "q", "pos": []}, "'pos' holds no passage"),
+        ({"query": "q", "pos": []}, "'pos' is empty"),
         ({"query": "q", "pos": "p"}, "'pos' must be a list of texts"),
-        ({"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [1]}, "scores for the positives or the negatives"),
+        (
+            {"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [1]},
+            "only the positives or only the negatives have scores",
+        ),
         ({"query": "q", "pos": ["p"], "pos_scores": [1, 2]}, "there are 2 positive scores for 1"),
         ({"query": " ", "pos": ["p"]}, "the query is empty"),
     ],
@@ -143,7 +146,7 @@ def test_a_source_is_named_and_may_be_limited(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "set")
     examples = list(read_source(SourceConfig(path=str(folder), limit=3)))
     assert [example.source for example in examples] == ["set"] * 3
-    with pytest.raises(ConfigError, match="there is no kind of data 'csv'; choose one of beir"):
+    with pytest.raises(ConfigError, match="kind is 'csv'; choose one of beir"):
         SourceConfig(path="x", kind="csv")
 
 
@@ -152,7 +155,7 @@ def test_written_lists_are_read_back(tmp_path: Path) -> None:
         Example("q", (Passage("p", "1"),), (Passage("n", "2"),), (1.0,), (0.25,)),
         Example("r", (Passage("p"),)),
     ]
-    assert write_lists(tmp_path / "lists.jsonl", examples) == 2
+    assert write_flag(tmp_path / "lists.jsonl", examples) == 2
     assert list(read_flag(tmp_path / "lists.jsonl")) == examples
 
 
@@ -166,7 +169,7 @@ def test_a_text_store_gives_texts_in_the_order_asked() -> None:
 def test_a_pool_gives_back_what_went_in_and_knows_equal_passages(tmp_path: Path) -> None:
     one = Example("q", (Passage("same  text"),), (Passage("n"), Passage("same text")), (1.0,), (0.5, 0.9), "a")
     two = Example("r", (Passage("same text"), Passage("p")), source="b")
-    pool = make_pool(tmp_path / "pool.sqlite", [one, two])
+    pool = build_example_store(tmp_path / "pool.sqlite", [one, two])
     first, second = pool.get([1, 0])[::-1]
     assert first.positives[0] == second.positives[0]
     assert pool.source_names == ["a", "b"]
@@ -179,5 +182,5 @@ def test_a_pool_gives_back_what_went_in_and_knows_equal_passages(tmp_path: Path)
 
 def test_an_empty_pool_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing to train on"):
-        make_pool(tmp_path / "pool.sqlite", [])
+        build_example_store(tmp_path / "pool.sqlite", [])
     assert list(tmp_path.iterdir()) == []

@@ -12,15 +12,15 @@ import torch
 from safetensors.torch import load_file
 
 from plait.train.data.example import Example, Passage
-from plait.train.data.example_store import make_pool
+from plait.train.data.example_store import build_example_store
 from train import two_processes
 
 TESTS = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("pool") / "pool.sqlite"
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "examples.sqlite"
     examples = [
         Example(
             f"query {number} about {number % 7}",
@@ -29,18 +29,18 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for number in range(64)
     ]
-    make_pool(path, examples).close()
+    build_example_store(path, examples).close()
     return path
 
 
 @pytest.fixture(scope="module")
-def both(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def both(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("two")
     script = [sys.executable, "-m", "train.two_processes"]
     started = [
         subprocess.Popen(
-            [*script, str(rank), str(pool), str(out / "meeting"), str(out)],
-            env={**os.environ, "PYTHONPATH": str(TESTS), "GLOO_SOCKET_IFNAME": "lo"},
+            [*script, str(rank), str(store), str(out / "meeting"), str(out)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "GLOO_SOCKET_IFNAME": "lo"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -52,8 +52,8 @@ def both(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("split", two_processes.SPLITS)
-def test_two_processes_train_as_one_with_the_whole_batch(pool: Path, both: Path, split: str) -> None:
-    alone = two_processes.train(pool, split).state_dict()
+def test_two_processes_train_as_one_with_the_whole_batch(store: Path, both: Path, split: str) -> None:
+    alone = two_processes.train(store, split).state_dict()
     for rank in range(2):
         found = load_file(str(both / f"{split}-{rank}.safetensors"))
         assert found.keys() == alone.keys()

@@ -7,37 +7,39 @@ import torch
 from torch import Tensor
 
 from plait.train.batching.grad_cache import Step, checkpointed_step, gradcache_step, whole_step
-from plait.train.batching.microbatches import cut, joined
+from plait.train.batching.microbatches import concat_encoded, split_tokens
 from plait.train.devices import gather
-from plait.train.tensors import BatchFacts, Encoded, Loss, Objective, Tokens
-from train.small import SmallModel, SmallTexts, all_strands
+from plait.train.tensors import BatchTargets, Encoded, Loss, LossFunction, Tokens
+from train.small import SmallModel, SmallTexts, all_kinds
 
 QUERIES = ["one two three", "four", "five six seven eight nine", "ten eleven"]
 DOCUMENTS = [f"{query} and {'more ' * place}words" for place, query in enumerate(QUERIES * 2)]
 
 
-def batch() -> tuple[Tokens, Tokens, BatchFacts]:
+def batch() -> tuple[Tokens, Tokens, BatchTargets]:
     texts = SmallTexts()
-    facts = BatchFacts(group=2, allowed=torch.ones(4, 8, dtype=torch.bool), teacher=None, step=0)
-    return texts.queries(QUERIES), texts.documents(DOCUMENTS), facts
+    targets = BatchTargets(group=2, allowed=torch.ones(4, 8, dtype=torch.bool), teacher=None, step=0)
+    return texts.queries(QUERIES), texts.documents(DOCUMENTS), targets
 
 
 def gradients(step: Step, *, dropout: float = 0.0) -> tuple[float, list[Tensor]]:
     torch.manual_seed(0)
     model = SmallModel(dropout=dropout)
     torch.manual_seed(1)
-    loss = step(model, all_strands, *batch())
+    loss = step(model, all_kinds, *batch())
     found = [parameter.grad for parameter in model.parameters()]
     return float(loss.total.detach()), [gradient for gradient in found if gradient is not None]
 
 
-def in_parts(model: SmallModel, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
+def in_parts(
+    model: SmallModel, objective: LossFunction, queries: Tokens, documents: Tokens, targets: BatchTargets
+) -> Loss:
     """Parts of three, all in one graph: what the split steps must equal when there is dropout."""
 
     def encoded(tokens: Tokens, *, is_query: bool) -> Encoded:
-        return joined([model(own, is_query=is_query) for own in cut(tokens, 3)])
+        return concat_encoded([model(own, is_query=is_query) for own in split_tokens(tokens, 3)])
 
-    loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), facts)
+    loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), targets)
     loss.total.backward()
     return loss
 
@@ -70,11 +72,11 @@ def test_gradcache_leaves_the_random_state_where_one_pass_would() -> None:
 
 def test_parts_are_cut_to_their_longest_text_and_joined_with_zeros() -> None:
     tokens = SmallTexts().documents(["a", "a b", "a b c d"])
-    parts = cut(tokens, 2)
+    parts = split_tokens(tokens, 2)
     assert [part.ids.shape for part in parts] == [(2, 2), (1, 4)]
     model = SmallModel()
     whole = model(tokens, is_query=False)
-    found = joined([model(part, is_query=False) for part in parts])
+    found = concat_encoded([model(part, is_query=False) for part in parts])
     for name in ("dense", "sparse", "sparse_ids", "multi", "multi_mask"):
         torch.testing.assert_close(getattr(found, name), getattr(whole, name))
 

@@ -46,12 +46,12 @@ def test_sparse_weights_are_positive_and_nothing_for_special_and_unattended_toke
 
 
 def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> None:
-    head = SparseHead(2, (7,), n_ids=8, units=1)
-    assert head.rarity is not None
+    head = SparseHead(2, (7,), n_idf=8, units=1)
+    assert head.idf is not None
     assert head.up is not None
     assert head.down is not None
     ids, mask = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
-    head.rarity[5], head.rarity[6] = 0.25, -0.5
+    head.idf[5], head.idf[6] = 0.25, -0.5
     assert head(torch.ones(1, 3, 2), ids, mask).tolist() == [[0.25, 0.0, 0.0]]  # states count for nothing at first
     head.up.weight.data, head.up.bias.data = torch.tensor([[10.0, 10.0]]), torch.zeros(1)
     head.down.weight.data = torch.tensor([[0.1]])
@@ -59,9 +59,9 @@ def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> N
 
 
 def test_rarity_may_count_for_less_at_first() -> None:
-    head = SparseHead(2, (7,), n_ids=8, gain=0.5)
-    assert head.rarity is not None
-    head.rarity[5] = 0.25
+    head = SparseHead(2, (7,), n_idf=8, idf_gain=0.5)
+    assert head.idf is not None
+    head.idf[5] = 0.25
     mask = torch.ones(1, 1, dtype=torch.bool)
     assert head(torch.ones(1, 1, 2), torch.tensor([[5]]), mask).tolist() == [[0.125]]
 

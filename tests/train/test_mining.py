@@ -15,8 +15,8 @@ from plait.errors import InputError
 from plait.train.data.example import Example, Passage
 from plait.train.data.sources import read_beir
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.negatives import corpus_path, make_index, mine, read_corpus
-from plait.train.mining.teacher import CachedScorer, EncoderScorer, Pair, with_scores, without_false_negatives
+from plait.train.mining.negatives import corpus_path, make_index, mine_negatives, read_corpus
+from plait.train.mining.teacher import CachedScorer, EncoderScorer, Pair, drop_false_negatives, with_scores
 from train.corpora import write_beir
 
 
@@ -27,14 +27,14 @@ def beir(tmp_path: Path) -> Path:
 
 def mined(beir: Path, tmp_path: Path, config: MiningConfig, *, encoder: WordEncoder | None, mode: str) -> list[Example]:
     with make_index(tmp_path / "index", beir, encoder) as index, read_corpus(beir) as texts:
-        return list(mine(read_beir(beir), index, texts, config, mode=mode, seed=0))
+        return list(mine_negatives(read_beir(beir), index, texts, config, mode=mode, seed=0))
 
 
 @pytest.mark.parametrize(("encoder", "mode"), [(None, "bm25"), (WordEncoder(), "dense"), (WordEncoder(), "multi")])
 def test_mined_negatives_share_words_with_the_query_and_do_not_answer_it(
     beir: Path, tmp_path: Path, encoder: WordEncoder | None, mode: str
 ) -> None:
-    examples = mined(beir, tmp_path, MiningConfig(number=4, last_rank=10), encoder=encoder, mode=mode)
+    examples = mined(beir, tmp_path, MiningConfig(n_negatives=4, last_rank=10), encoder=encoder, mode=mode)
     assert len(examples) == 50
     for example in examples:
         assert len(example.negatives) == 4
@@ -48,28 +48,30 @@ def test_a_copy_of_the_positive_under_another_id_is_no_negative(beir: Path, tmp_
     first = corpus.read_text().splitlines()[0]
     with corpus.open("a") as file:
         file.write(first.replace('"d0"', '"copy"').replace("the loom", "the  loom") + "\n")
-    example = mined(beir, tmp_path, MiningConfig(number=50, last_rank=50), encoder=None, mode="bm25")[0]
+    example = mined(beir, tmp_path, MiningConfig(n_negatives=50, last_rank=50), encoder=None, mode="bm25")[0]
     assert "copy" not in [passage.id for passage in example.negatives]
 
 
 def test_negatives_at_random_come_from_the_whole_corpus_and_beside_the_ranked(beir: Path, tmp_path: Path) -> None:
-    ranked = MiningConfig(number=4, last_rank=4)
+    ranked = MiningConfig(n_negatives=4, last_rank=4)
     alone = mined(beir, tmp_path, ranked, encoder=None, mode="bm25")
-    both = mined(beir, tmp_path, replace(ranked, random=3), encoder=None, mode="bm25")
-    places = set()
+    both = mined(beir, tmp_path, replace(ranked, n_random=3), encoder=None, mode="bm25")
+    random_ids = set()
     for plain, example in zip(alone, both, strict=True):
         n = len(plain.negatives)
         assert example.negatives[:n] == plain.negatives
         ids = [passage.id for passage in (*example.positives, *example.negatives)]
         assert len(example.negatives) == n + 3
         assert len(set(ids)) == len(ids)
-        places.update(ids[-3:])
-    assert len(places) > 25  # of 50 documents, by 150 draws
+        random_ids.update(ids[-3:])
+    assert len(random_ids) > 25  # of 50 documents, by 150 draws
 
 
 def test_ranks_are_those_that_were_asked_for(beir: Path, tmp_path: Path) -> None:
-    whole = mined(beir, tmp_path, MiningConfig(number=50, last_rank=10), encoder=None, mode="bm25")[3]
-    later = mined(beir, tmp_path, MiningConfig(number=50, first_rank=6, last_rank=10), encoder=None, mode="bm25")[3]
+    whole = mined(beir, tmp_path, MiningConfig(n_negatives=50, last_rank=10), encoder=None, mode="bm25")[3]
+    later = mined(beir, tmp_path, MiningConfig(n_negatives=50, first_rank=6, last_rank=10), encoder=None, mode="bm25")[
+        3
+    ]
     assert later.negatives == whole.negatives[-len(later.negatives) :]
     assert len(later.negatives) == 5
 
@@ -95,7 +97,7 @@ def test_scores_are_asked_for_once_and_known_to_the_next_run(tmp_path: Path) -> 
         first, second = with_scores(examples, scorer)
         assert (first.positive_scores, first.negative_scores) == ((4.0,), (1.0, 5.0))
         assert second.negative_scores == ()
-        assert scorer.n_asked == n_expected
+        assert scorer.n_computed == n_expected
         scorer.close()
 
 
@@ -105,7 +107,7 @@ def test_another_teacher_has_scores_of_its_own(tmp_path: Path) -> None:
     other.fingerprint = "another"
     scorer = CachedScorer(other, tmp_path / "scores.sqlite")
     scorer.score([("q", "p")])
-    assert scorer.n_asked == 1
+    assert scorer.n_computed == 1
 
 
 def test_an_encoder_teaches_by_inner_products() -> None:
@@ -119,7 +121,7 @@ def test_an_encoder_teaches_by_inner_products() -> None:
 )
 def test_negatives_too_near_the_positive_are_dropped(margin: float, kind: str, kept: str) -> None:
     example = Example("q", (Passage("p"),), tuple(Passage(name) for name in "abcd"), (10.0,), (11.0, 9.0, 8.0, 2.0))
-    found = without_false_negatives(example, margin=margin, kind=kind)
+    found = drop_false_negatives(example, margin=margin, kind=kind)
     assert "".join(passage.text for passage in found.negatives) == kept
     assert found.negative_scores is not None
     assert len(found.negative_scores) == len(kept)
@@ -127,5 +129,5 @@ def test_negatives_too_near_the_positive_are_dropped(margin: float, kind: str, k
 
 def test_a_percentage_of_a_score_below_zero_goes_down() -> None:
     example = Example("q", (Passage("p"),), (Passage("a"), Passage("b")), (-10.0,), (-10.5, -12.0))
-    found = without_false_negatives(example, margin=0.1, kind="percent")
+    found = drop_false_negatives(example, margin=0.1, kind="percent")
     assert [passage.text for passage in found.negatives] == ["b"]

@@ -16,7 +16,7 @@ backbone = "there"
 [model.multi]
 dim = 32
 
-[objective]
+[loss]
 name = "contrastive"
 
 [[data]]
@@ -40,22 +40,23 @@ def test_a_recipe_is_read_with_its_defaults_and_written_with_every_number() -> N
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("[optimizer]\nlr = 1", r"line 15: there is no section 'optimizer'; did you mean 'optimiser'\?"),
+        ("[optimizer]\nlr = 1", r"line 15: unknown section 'optimizer'; did you mean 'optimiser'\?"),
+        ("[objective]\nname = 'xtr'", r"line 15: unknown section 'objective'; did you mean 'loss'\?"),
         (
             "[optimiser]\nlr = 1\nweight_decy = 2",
             r"line 17, \[optimiser\]: .*'weight_decy'; did you mean 'weight_decay'\?",
         ),
-        ("[[data]]\nfile = 'x'", r"line 16, \[data\]: there is no key 'file'"),
-        ("[[data]]\nkind = 'beir'", r"\[data\]: there is no 'path', which is needed"),
+        ("[[data]]\nfile = 'x'", r"line 16, \[data\]: unknown key 'file'"),
+        ("[[data]]\nkind = 'beir'", r"\[data\]: the key 'path' is missing"),
         ("[optimiser]\nlr = 'high'", r"line 16, \[optimiser\]: 'lr' must be a number; got 'high'"),
         ("[optimiser]\nsteps = true", r"'steps' must be a whole number; got True"),
         ("[optimiser]\nlr = 0", r"line 16, \[optimiser\]: lr is 0.0; it must be above 0"),
-        ("[batching]\nedges = 4", r"'edges' must be a list; got 4"),
+        ("[batching]\nbucket_edges = 4", r"'bucket_edges' must be a list; got 4"),
         ("[[data]]\npath = 'at/here'", r"two sources of data are called 'here'"),
         ("[run]\nprecision = 'fp8'", r"choose one of fp32, bf16"),
-        ("[mining]\nmargin = 1.0", r"there is no teacher to measure it"),
+        ("[mining]\nmargin = 1.0", r"but there is no teacher; name one"),
         ("run = 4", r"recipe"),
-        ("[run", r"is not TOML"),
+        ("[run", r"is not valid TOML"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(more: str, message: str) -> None:
@@ -63,7 +64,7 @@ def test_a_mistake_is_told_with_its_place(more: str, message: str) -> None:
         parse_recipe(LEAST + more + "\n")
 
 
-@pytest.mark.parametrize("section", ["model", "objective", "data"])
+@pytest.mark.parametrize("section", ["model", "loss", "data"])
 def test_a_recipe_without_a_section_it_needs_is_refused(section: str) -> None:
     text = LEAST.replace(f"[{section}]", "[run]\nseed = 1\n[other]" if section == "data" else "[run]")
     with pytest.raises(ConfigError):
@@ -75,14 +76,14 @@ def test_values_are_set_from_outside() -> None:
         "optimiser.lr=1e-3",
         "model.multi.dim=64",
         "data.1.path=/tmp/there",
-        "batching.edges=[0, 8]",
+        "batching.bucket_edges=[0, 8]",
         "run.cpu=true",
     ]
     recipe = parse_recipe(LEAST, changes=changes)
     assert recipe.optimiser.lr == 1e-3
     assert recipe.model["multi"]["dim"] == 64
     assert recipe.data[1].path == "/tmp/there"
-    assert recipe.batching.edges == (0, 8)
+    assert recipe.batching.bucket_edges == (0, 8)
     assert recipe.run.cpu
 
 
@@ -91,10 +92,10 @@ def test_values_are_set_from_outside() -> None:
     [
         ("lr=1", "not of the form section.key=value"),
         ("optimiser.lr", "not of the form"),
-        ("data.7.path=x", "'7' is none of the 2 sources"),
+        ("data.7.path=x", "'7' is not one of the 2 sources"),
         ("data.path=x", "say which of the sources"),
         ("model.backbone.x=1", "'backbone' is a value, not a section"),
-        ("optimiser.rate=1", "there is no key 'rate'"),
+        ("optimiser.rate=1", "unknown key 'rate'"),
     ],
 )
 def test_a_bad_change_is_refused(change: str, message: str) -> None:

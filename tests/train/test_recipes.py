@@ -13,7 +13,7 @@ from plait.train import checkpoint
 from plait.train.build import build, check_plan, read_plan
 from plait.train.recipe import Recipe, parse_recipe, read_recipe
 from plait.train.run import Run
-from plait.train.run_state import last
+from plait.train.run_state import last_checkpoint
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SYSTEMS = (
@@ -52,9 +52,9 @@ def test_there_is_a_recipe_for_each_system() -> None:
     [
         ("model.mulit={dim = 3}", r"tiny\.toml, line 4, \[model\] has the unknown key 'mulit'; did you mean 'multi'"),
         ("model.multi.dims=3", r"\[model\], multi has the unknown key 'dims'; did you mean 'dim'"),
-        ("objective.name=xtra", r"there is no objective 'xtra'; did you mean 'xtr'"),
-        ("objective.temprature=1.0", r"\[objective\]: there is no key 'temprature'; did you mean 'temperature'"),
-        ("model.cache=float16", r"freeze is 0; only frozen layers can be kept"),
+        ("loss.name=xtra", r"unknown loss 'xtra'; did you mean 'xtr'"),
+        ("loss.temprature=1.0", r"\[loss\]: unknown key 'temprature'; did you mean 'temperature'"),
+        ("model.cache=float16", r"freeze is 0; only frozen layers can be cached"),
         ("model.random={hidden_size = 3}", r"random must be a table with model_type"),
     ],
 )
@@ -64,10 +64,8 @@ def test_a_wrong_model_or_objective_is_told_before_anything_is_loaded(change: st
 
 
 def test_an_objective_without_its_head_is_refused() -> None:
-    text = '[model]\nbackbone = "x"\n[model.dense]\n[objective]\nname = "xtr"\n[[data]]\npath = "y"\n'
-    with pytest.raises(
-        ConfigError, match=r"trains the multi strand, and the model has no such head; add \[model\.multi\]"
-    ):
+    text = '[model]\nbackbone = "x"\n[model.dense]\n[loss]\nname = "xtr"\n[[data]]\npath = "y"\n'
+    with pytest.raises(ConfigError, match=r"trains the multi head, and the model has none; add \[model\.multi\]"):
         read_plan(parse_recipe(text))
 
 
@@ -92,43 +90,48 @@ def test_the_tiny_recipe_learns_and_leaves_a_model_that_loads(tmp_path: Path) ->
     assert float(lines[-1].split('"value": ')[1].rstrip("}")) >= 0.3
 
 
-OBJECTIVES = {
-    "contrastive": ["objective={name = 'contrastive', kind = 'sparse', temperature = 1.0}"],
-    "xtr": ["objective={name = 'xtr', k = 8}"],
+LOSSES = {
+    "contrastive": ["loss={name = 'contrastive', kind = 'sparse', temperature = 1.0}"],
+    "xtr": ["loss={name = 'xtr', k = 8}"],
     "constbert": [
-        "objective={name = 'contrastive', kind = 'multi'}",
+        "loss={name = 'contrastive', kind = 'multi'}",
         "model.multi={dim = 16, fixed = {n_vectors = 4}}",
         "batching.split=gradcache",
-        "batching.part=5",
+        "batching.microbatch=5",
     ],
-    "bf16": ["run.precision=bf16", "batching.split=gradcache", "batching.part=5"],
-    "frozen": ["model.freeze=1", "model.cache=float16", "batching.split=checkpoint", "batching.part=5"],
+    "bf16": ["run.precision=bf16", "batching.split=gradcache", "batching.microbatch=5"],
+    "frozen": ["model.freeze=1", "model.cache=float16", "batching.split=checkpoint", "batching.microbatch=5"],
 }
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_each_objective_trains_on_a_real_backbone(tmp_path: Path, name: str) -> None:
     plain = ["mining.corpus=''", "batching.n_negatives=0", "evaluation.data=''", "optimiser.steps=2"]
-    folder = trained(tmp_path, "run", *plain, *OBJECTIVES[name])
+    folder = trained(tmp_path, "run", *plain, *LOSSES[name])
     assert (folder / "final" / "model.safetensors").is_file()
 
 
 def test_a_teacher_is_asked_and_learned_from(tmp_path: Path) -> None:
     corpus = RECIPES / "tiny-data"
-    changes = ["mining.rounds=1", "mining.number=3", "mining.teacher=plait-gte-small", "mining.teacher_kind=encoder"]
-    objectives = ["objective={name = 'distillation', alpha = 20.0}", "data.0.limit=12", "batching.n_buckets=1"]
+    changes = [
+        "mining.rounds=1",
+        "mining.n_negatives=3",
+        "mining.teacher=plait-gte-small",
+        "mining.teacher_kind=encoder",
+    ]
+    settings = ["loss={name = 'distillation', teacher_scale = 20.0}", "data.0.limit=12", "batching.n_buckets=1"]
     rest = ["evaluation.data=''", "optimiser.steps=2", "mining.margin=0.0"]
-    folder = trained(tmp_path, "run", f"mining.corpus={corpus}", *changes, *objectives, *rest)
+    folder = trained(tmp_path, "run", f"mining.corpus={corpus}", *changes, *settings, *rest)
     assert '"neg_scores"' in (folder / "data" / "mined-0.jsonl").read_text()
 
 
 def test_pre_training_leaves_a_backbone_for_other_recipes(tmp_path: Path) -> None:
     texts = f"data.0.path={RECIPES / 'tiny-data' / 'corpus.jsonl'}"
     plain = [texts, "data.0.kind=texts", "mining.corpus=''", "batching.n_negatives=0", "optimiser.steps=2"]
-    folder = trained(tmp_path, "pre", "objective={name = 'retromae'}", *plain, "evaluation.every=2")
+    folder = trained(tmp_path, "pre", "loss={name = 'retromae'}", *plain, "evaluation.every=2")
     after = ["mining.corpus=''", "batching.n_negatives=0", "evaluation.data=''", "optimiser.steps=1", "model.random={}"]
     again = trained(tmp_path, "run", f"model.backbone={folder / 'final'}", "model.tokenizer=''", *after)
-    assert last(again / "checkpoints") is not None
+    assert last_checkpoint(again / "checkpoints") is not None
 
 
 def test_two_runs_of_one_seed_give_the_same_bits(tmp_path: Path) -> None:

@@ -13,18 +13,18 @@ import torch
 from safetensors.torch import load_file, save_model
 
 from plait.errors import ConfigError
-from plait.train.loop import DivergedError, Parts, StepReport
+from plait.train.loop import DivergedError, StepReport, Trainable
 from plait.train.recipe import Recipe, parse_recipe
-from plait.train.run import Result, Run, Watch
+from plait.train.run import Run, RunCallbacks, RunResult
 from plait.train.run_folder import start_folder
-from plait.train.run_state import last
+from plait.train.run_state import last_checkpoint
 from plait.train.tensors import Tokens
 from train.corpora import write_beir
-from train.small import SmallModel, SmallTexts, SumLoss, all_strands
+from train.small import SmallModel, SmallTexts, SumLoss, all_kinds
 
 RECIPE = """
 [model]
-[objective]
+[loss]
 [[data]]
 path = "{data}"
 [batching]
@@ -50,7 +50,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     return parse_recipe(RECIPE.format(data=write_beir(tmp_path_factory.mktemp("data") / "set")))
 
 
-def build(recipe: Recipe, folder: Path) -> Parts:
+def build(recipe: Recipe, folder: Path) -> Trainable:
     del recipe, folder
     model = SmallModel(dropout=0.2)
 
@@ -58,15 +58,15 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         folder.mkdir()
         save_model(model, str(folder / "model.safetensors"))
 
-    return Parts(model, SmallTexts(), model.groups, save, objective=all_strands)
+    return Trainable(model, SmallTexts(), model.groups, save, loss_function=all_kinds)
 
 
-def trained(recipe: Recipe, folder: Path, watch: Watch | None = None, *, resumed: bool = False) -> Result:
+def trained(recipe: Recipe, folder: Path, watch: RunCallbacks | None = None, *, resumed: bool = False) -> RunResult:
     return Run(recipe, folder, build, watch, resumed=resumed).train()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    checkpoint = last(folder / "checkpoints")
+    checkpoint = last_checkpoint(folder / "checkpoints")
     assert checkpoint is not None
     return load_file(str(checkpoint / "model.safetensors"))
 
@@ -79,20 +79,20 @@ class KilledError(Exception):
     pass
 
 
-def kill_at(step: int) -> Watch:
+def kill_at(step: int) -> RunCallbacks:
     def on_step(report: StepReport) -> None:
         if report.step == step:
             raise KilledError
 
-    return Watch(on_step=on_step)
+    return RunCallbacks(on_step=on_step)
 
 
 @pytest.fixture(scope="module")
-def unbroken(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Result:
+def unbroken(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return trained(recipe, tmp_path_factory.mktemp("unbroken") / "run")
 
 
-def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: Result) -> None:
+def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: RunResult) -> None:
     lines = [json.loads(line) for line in (unbroken.folder / "curves.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if "loss" in line]
     assert len(losses) == 24
@@ -105,7 +105,7 @@ def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: Result) -> None:
 
 @pytest.mark.parametrize("step", [5, 17])
 def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
-    recipe: Recipe, unbroken: Result, tmp_path: Path, step: int
+    recipe: Recipe, unbroken: RunResult, tmp_path: Path, step: int
 ) -> None:
     with pytest.raises(KilledError):
         trained(recipe, tmp_path / "run", kill_at(step))
@@ -121,7 +121,7 @@ def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
 
 
 def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
-    recipe: Recipe, unbroken: Result, tmp_path: Path
+    recipe: Recipe, unbroken: RunResult, tmp_path: Path
 ) -> None:
     n_read = 0
 
@@ -133,37 +133,37 @@ def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
                 signal.raise_signal(signal.SIGINT)
             return super().queries(texts)
 
-    def interrupted(recipe: Recipe, folder: Path) -> Parts:
+    def interrupted(recipe: Recipe, folder: Path) -> Trainable:
         return replace(build(recipe, folder), texts=Interrupting())
 
     with pytest.raises(KeyboardInterrupt):
         Run(recipe, tmp_path / "run", interrupted).train()
-    checkpoint = last(tmp_path / "run" / "checkpoints")
+    checkpoint = last_checkpoint(tmp_path / "run" / "checkpoints")
     assert checkpoint is not None
     assert checkpoint.name == "step-0000007"
     trained(recipe, tmp_path / "run", resumed=True)
     assert equal(weights(tmp_path / "run"), weights(unbroken.folder))
 
 
-def test_a_folder_says_what_it_was_made_with(unbroken: Result, recipe: Recipe) -> None:
+def test_a_folder_says_what_it_was_made_with(unbroken: RunResult, recipe: Recipe) -> None:
     assert parse_recipe((unbroken.folder / "recipe.toml").read_text()) == recipe
     assert json.loads((unbroken.folder / "versions.json").read_text())["torch"] == torch.__version__
 
 
 def test_a_folder_is_neither_begun_twice_nor_gone_on_with_by_another_recipe(
-    unbroken: Result, recipe: Recipe, tmp_path: Path
+    unbroken: RunResult, recipe: Recipe, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="holds a run already; go on with --resume"):
+    with pytest.raises(ConfigError, match="already holds a run; resume it with --resume"):
         start_folder(unbroken.folder, recipe, resumed=False)
     other = replace(recipe, optimiser=replace(recipe.optimiser, lr=1.0))
-    with pytest.raises(ConfigError, match="the recipe is not the one"):
+    with pytest.raises(ConfigError, match="the recipe differs from"):
         start_folder(unbroken.folder, other, resumed=True)
-    with pytest.raises(ConfigError, match=r"no run in .* to go on with"):
+    with pytest.raises(ConfigError, match=r"holds no run to resume"):
         start_folder(tmp_path / "none", recipe, resumed=True)
 
 
 def test_a_run_that_cannot_be_built_leaves_its_folder_free(recipe: Recipe, tmp_path: Path) -> None:
-    def fails(*_: object) -> Parts:
+    def fails(*_: object) -> Trainable:
         raise ConfigError("the pair is too short")
 
     for _ in range(2):
@@ -177,22 +177,24 @@ def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -
         return SumLoss(torch.tensor(float("nan"), requires_grad=True), {})
 
     with pytest.raises(DivergedError, match="at step 1 the loss is nan"):
-        Run(recipe, tmp_path / "run", lambda given, folder: replace(build(given, folder), objective=nothing)).train()
+        Run(
+            recipe, tmp_path / "run", lambda given, folder: replace(build(given, folder), loss_function=nothing)
+        ).train()
 
 
 def test_negatives_are_mined_before_each_round_with_the_model_as_it_is(recipe: Recipe, tmp_path: Path) -> None:
-    mining = replace(recipe.mining, corpus=recipe.data[0].path, rounds=2, number=3, last_rank=8, mode="dense")
+    mining = replace(recipe.mining, corpus=recipe.data[0].path, rounds=2, n_negatives=3, last_rank=8, mode="dense")
     two_rounds = replace(
         recipe,
         mining=mining,
-        batching=replace(recipe.batching, n_negatives=2, split="gradcache", part=4),
+        batching=replace(recipe.batching, n_negatives=2, split="gradcache", microbatch=4),
         evaluation=replace(recipe.evaluation, data=""),
         optimiser=replace(recipe.optimiser, steps=8),
     )
-    who: list[str] = []
-    watch = Watch(on_mined=lambda what, _: who.append(what))
+    stages: list[str] = []
+    watch = RunCallbacks(on_mined=lambda stage, _: stages.append(stage))
     result = trained(two_rounds, tmp_path / "run", watch)
-    assert list(dict.fromkeys(who)) == ["mining with bm25", "mining with model"]
+    assert list(dict.fromkeys(stages)) == ["mining with bm25", "mining with model"]
     assert (tmp_path / "run" / "data" / "mined-1.jsonl").is_file()
     assert result.state.step == 8
     with pytest.raises(KilledError):

@@ -95,5 +95,5 @@ def test_token_similarities_have_all_four_axes() -> None:
 
 
 def test_a_strand_that_the_model_does_not_have_is_named() -> None:
-    with pytest.raises(InputError, match="no sparse strand"):
+    with pytest.raises(InputError, match="no sparse head"):
         sparse_scores(Encoded(), Encoded())

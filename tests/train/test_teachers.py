@@ -14,11 +14,11 @@ from plait.errors import ModelError
 from plait.train import checkpoint
 from plait.train.backbone import make_backbone
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.teacher import CrossEncoderScorer, EncoderScorer, teacher_of
+from plait.train.mining.teacher import CrossEncoderScorer, EncoderScorer, open_teacher
 from plait.train.model import Model
 from plait.train.model_config import ModelConfig, MultiHeadConfig
 from plait.train.tokenization import load_tokenizer
-from plait.train.torch_encoder import encoder_of
+from plait.train.torch_encoder import open_encoder
 
 TOKENIZER = find_model() / "tokenizer.json"
 PAIRS = [("red loom", "a loom"), ("red loom", "a river that is long and cold in winter"), ("blue", "a loom")]
@@ -43,7 +43,7 @@ def cross_encoder(folder: Path, n_labels: int) -> Path:
 
 
 def test_a_cross_encoder_scores_a_pair_alike_whatever_is_scored_beside_it(tmp_path: Path) -> None:
-    teacher = teacher_of(MiningConfig(teacher=str(cross_encoder(tmp_path / "cross", 1)), teacher_length=32))
+    teacher = open_teacher(MiningConfig(teacher=str(cross_encoder(tmp_path / "cross", 1)), teacher_length=32))
     together = teacher.score(PAIRS)
     alone = [float(teacher.score([pair])[0]) for pair in PAIRS]
     np.testing.assert_allclose(together, alone, atol=1e-5)
@@ -66,7 +66,7 @@ def test_a_transformers_folder_and_a_trained_model_teach_as_encoders(tmp_path: P
     checkpoint.save(Model(config, backbone), load_tokenizer(plain), trained)
     fingerprints = set()
     for folder in (plain, trained):
-        teacher = EncoderScorer(encoder_of(str(folder)))
+        teacher = EncoderScorer(open_encoder(str(folder)))
         np.testing.assert_allclose(teacher.score(PAIRS)[2], teacher.score(PAIRS[2:])[0], atol=1e-5)
         fingerprints.add(teacher.fingerprint)
     assert len(fingerprints) == 2

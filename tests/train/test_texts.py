@@ -16,7 +16,7 @@ from plait.encode.onnx import OnnxEncoder
 from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ModelError
 from plait.train.model_config import ModelConfig, MultiHeadConfig
-from plait.train.tokenization import Texts, load_tokenizer, special_ids, with_markers
+from plait.train.tokenization import TextTokenizer, load_tokenizer, special_ids, with_markers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,7 @@ def test_reading_equals_the_encoders(
     tokenizer: Tokenizer, query: QueryInput, document: DocumentInput, is_query: bool, special_rows: bool
 ) -> None:
     card = card_of(query, document, special_rows=special_rows)
-    tokens = Texts(tokenizer, config_of(card)).tokens(SENTENCES, is_query=is_query)
+    tokens = TextTokenizer(tokenizer, config_of(card)).tokens(SENTENCES, is_query=is_query)
     encoder = OnnxEncoder(card, ModelTokenizer(Tokenizer.from_str(tokenizer.to_str()), card), EchoSession())
     found = encoder.encode_queries(SENTENCES).multi if is_query else encoder.encode_documents(SENTENCES).multi
     assert found is not None
@@ -89,19 +89,19 @@ def test_reading_equals_the_encoders(
 
 def test_a_colbert_query_always_has_32_rows(tokenizer: Tokenizer) -> None:
     card = card_of(*READINGS[1], special_rows=True)
-    tokens = Texts(tokenizer, config_of(card)).tokens(SENTENCES, is_query=True)
+    tokens = TextTokenizer(tokenizer, config_of(card)).tokens(SENTENCES, is_query=True)
     assert tokens.rows.sum(dim=1).tolist() == [32] * len(SENTENCES)
     assert tokens.mask.sum(dim=1).min() == 3  # [CLS], the marker, [SEP]
 
 
 def test_m3_drops_the_first_row_and_keeps_the_last(tokenizer: Tokenizer) -> None:
     config = ModelConfig(backbone="m3", multi=MultiHeadConfig(first_row=False))
-    tokens = Texts(tokenizer, config).tokens(["one two"], is_query=True)
+    tokens = TextTokenizer(tokenizer, config).tokens(["one two"], is_query=True)
     assert tokens.rows.tolist() == [[False, True, True, True]]
 
 
 def test_ids_kept_from_an_earlier_reading_pad_to_the_same_tokens(tokenizer: Tokenizer) -> None:
-    texts = Texts(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig()))
+    texts = TextTokenizer(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig()))
     ids = texts.read(SENTENCES, is_query=False)
     direct, padded = texts.tokens(SENTENCES, is_query=False), texts.pad(ids, is_query=False, length=200)
     assert padded.ids.shape == (6, 200)
@@ -112,7 +112,7 @@ def test_ids_kept_from_an_earlier_reading_pad_to_the_same_tokens(tokenizer: Toke
 def test_reading_leaves_the_given_tokeniser_as_it_was(tokenizer: Tokenizer) -> None:
     own = Tokenizer.from_str(tokenizer.to_str())
     own.enable_truncation(5)
-    Texts(own, ModelConfig(backbone="x", multi=MultiHeadConfig()))
+    TextTokenizer(own, ModelConfig(backbone="x", multi=MultiHeadConfig()))
     assert (own.truncation or {})["max_length"] == 5
 
 
@@ -125,12 +125,12 @@ def test_special_ids_are_those_whose_weight_is_nothing() -> None:
 def test_a_marker_that_would_be_read_as_pieces_is_refused() -> None:
     query, document = READINGS[1]
     config = ModelConfig(backbone="x", multi=MultiHeadConfig(), query=query, document=document)
-    with pytest.raises(ModelError, match="breaks it into pieces"):
-        Texts(load_tokenizer(FOLDER), config)
-    with pytest.raises(ModelError, match="lacks the marker"):
+    with pytest.raises(ModelError, match="splits it into several"):
+        TextTokenizer(load_tokenizer(FOLDER), config)
+    with pytest.raises(ModelError, match="has no marker"):
         with_markers(load_tokenizer(FOLDER), ["[no such]"])
 
 
 def test_a_token_that_the_vocabulary_lacks_is_named(tokenizer: Tokenizer) -> None:
     with pytest.raises(ModelError, match="no such token"):
-        Texts(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig(skip=("no such token",))))
+        TextTokenizer(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig(skip=("no such token",))))

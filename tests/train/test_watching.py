@@ -13,9 +13,9 @@ import pytest
 from encoders import WordEncoder
 from plait.errors import ConfigError
 from plait.train import run_folder as curves
-from plait.train.evaluation import evaluate, read_judged
-from plait.train.loop import Stop
-from plait.train.optimiser import OptimiserConfig, make_optimiser, rate_at
+from plait.train.evaluation import evaluate, load_dev_set
+from plait.train.loop import InterruptHandler
+from plait.train.optimiser import OptimiserConfig, lr_schedule, make_optimiser
 from plait.train.recipe import EvaluationConfig
 from plait.train.run_folder import Curves, plot, read_curves
 from plait.train.torch_encoder import TorchEncoder
@@ -24,7 +24,7 @@ from train.small import SmallModel, SmallTexts
 
 
 def test_the_rate_warms_up_and_comes_down() -> None:
-    line = rate_at(OptimiserConfig(warmup=0.2, schedule="linear"), 10)
+    line = lr_schedule(OptimiserConfig(warmup=0.2, schedule="linear"), 10)
     assert [round(line(step), 3) for step in range(10)] == [
         0.333,
         0.667,
@@ -37,14 +37,14 @@ def test_the_rate_warms_up_and_comes_down() -> None:
         0.25,
         0.125,
     ]
-    cosine = rate_at(OptimiserConfig(warmup=2, schedule="cosine"), 10)
+    cosine = lr_schedule(OptimiserConfig(warmup=2, schedule="cosine"), 10)
     assert cosine(2) == 1.0
     assert cosine(6) == pytest.approx(0.5)
-    assert rate_at(OptimiserConfig(warmup=0, schedule="constant"), 10)(9) == 1.0
-    cut = rate_at(OptimiserConfig(warmup=0.2, schedule="linear", steps=5, horizon=10), 5)
+    assert lr_schedule(OptimiserConfig(warmup=0, schedule="constant"), 10)(9) == 1.0
+    cut = lr_schedule(OptimiserConfig(warmup=0.2, schedule="linear", steps=5, schedule_steps=10), 5)
     assert [cut(step) for step in range(5)] == [line(step) for step in range(5)]
-    with pytest.raises(ConfigError, match="horizon is 4 and steps is 5"):
-        OptimiserConfig(steps=5, horizon=4)
+    with pytest.raises(ConfigError, match="schedule_steps is 4 and steps is 5"):
+        OptimiserConfig(steps=5, schedule_steps=4)
 
 
 def test_a_model_of_which_nothing_is_trained_is_refused() -> None:
@@ -82,12 +82,14 @@ def test_a_model_in_training_encodes_in_the_order_of_the_texts_without_dropout()
 
 
 def test_evaluation_keeps_what_was_judged_and_measures_by_searching(tmp_path: Path) -> None:
-    config = EvaluationConfig(data=str(write_beir(tmp_path / "set")), documents=20, queries=5)
-    judged = read_judged(config, seed=0)
-    assert len(judged.queries) == 5
-    assert len(judged.documents) == 20
-    assert {id for own in judged.qrels.values() for id in own} <= {document.id for document in judged.documents}
-    assert evaluate(WordEncoder(), judged, config, tmp_path / "index") > 0.6
+    config = EvaluationConfig(data=str(write_beir(tmp_path / "set")), n_documents=20, n_queries=5)
+    dev_set = load_dev_set(config, seed=0)
+    assert len(dev_set.queries) == 5
+    assert len(dev_set.documents) == 20
+    assert {id for of_query in dev_set.qrels.values() for id in of_query} <= {
+        document.id for document in dev_set.documents
+    }
+    assert evaluate(WordEncoder(), dev_set, config, tmp_path / "index") > 0.6
     assert not (tmp_path / "index").exists()
 
 
@@ -109,15 +111,15 @@ def test_ctrl_c_waits_for_the_item_under_way_and_not_twice() -> None:
             made.append(number)
             yield number
 
-    with Stop() as stop, pytest.raises(KeyboardInterrupt):
-        list(stop.between(items()))
-    assert stop.asked
+    with InterruptHandler() as handler, pytest.raises(KeyboardInterrupt):
+        list(handler.uninterrupted(items()))
+    assert handler.requested
     assert made == [0]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("sigint")
 def test_ctrl_c_between_items_does_not_wait() -> None:
-    with Stop() as stop, pytest.raises(KeyboardInterrupt):
-        [signal.raise_signal(signal.SIGINT) for _ in stop.between(iter([1, 2]))]  # type: ignore[func-returns-value]
-    assert not stop.asked
+    with InterruptHandler() as handler, pytest.raises(KeyboardInterrupt):
+        [signal.raise_signal(signal.SIGINT) for _ in handler.uninterrupted(iter([1, 2]))]  # type: ignore[func-returns-value]
+    assert not handler.requested

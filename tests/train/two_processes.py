@@ -9,34 +9,34 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_model
 
-from plait.train.batching.grad_cache import step_of
+from plait.train.batching.grad_cache import backward_of
 from plait.train.batching.plan import BatchingConfig, Position
-from plait.train.batching.stream import Stream, facts_of
-from plait.train.data.example_store import Pool
-from plait.train.devices import copy_weights, process
+from plait.train.batching.stream import Stream, batch_targets
+from plait.train.data.example_store import ExampleStore
+from plait.train.devices import broadcast_weights, process
 from plait.train.loop import steps
 from plait.train.optimiser import OptimiserConfig, make_optimiser
-from train.small import SmallModel, SmallTexts, all_strands
+from train.small import SmallModel, SmallTexts, all_kinds
 
 N_STEPS = 5
 SPLITS = ("none", "checkpoint", "gradcache")
 
 
-def train(pool_path: Path, split: str) -> SmallModel:
+def train(store_path: Path, split: str) -> SmallModel:
     """`N_STEPS` steps of batches of eight queries, over however many processes there are."""
     # Each process begins elsewhere: the first one's weights must win.
     torch.manual_seed(process())
     model, texts = SmallModel().double(), SmallTexts()  # twice the digits: Adam makes noise of the last ones large
-    copy_weights(model)
+    broadcast_weights(model)
     config = OptimiserConfig(lr=0.01, steps=N_STEPS, clip=0.5)
-    pool = Pool(pool_path)
-    step = step_of(split, 3)
+    store = ExampleStore(store_path)
+    step = backward_of(split, 3)
 
     def backward(batch, number):  # type: ignore[no-untyped-def]
         sides = texts.queries(batch.queries), texts.documents(batch.documents)
-        return step(model, all_strands, *sides, facts_of(batch, step=number))
+        return step(model, all_kinds, *sides, batch_targets(batch, step=number))
 
-    stream = Stream(pool, BatchingConfig(size=8, n_negatives=1, n_buckets=2), Position(3))
+    stream = Stream(store, BatchingConfig(size=8, n_negatives=1, n_buckets=2), Position(3))
     reports = steps(
         0,
         until=N_STEPS,
@@ -45,20 +45,20 @@ def train(pool_path: Path, split: str) -> SmallModel:
         backward=backward,
         model=model,
         optimiser=make_optimiser(model.groups(config), config),
-        share=lambda _: 1.0,
+        lr_factor=lambda _: 1.0,
         clip=config.clip,
     )
     for _ in reports:
         pass
-    pool.close()
+    store.close()
     return model
 
 
-def main(rank: int, pool: Path, meeting: Path, out: Path) -> None:
+def main(rank: int, store: Path, meeting: Path, out: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     for split in SPLITS:
-        save_model(train(pool, split), str(out / f"{split}-{rank}.safetensors"))
+        save_model(train(store, split), str(out / f"{split}-{rank}.safetensors"))
     dist.destroy_process_group()
 
 

@@ -73,7 +73,7 @@ def export(
         languages=tuple(language or ()),
         data=data,
         split=split,
-        sparse_apart=exclude_sparse_from_hybrid,
+        exclude_sparse_from_hybrid=exclude_sparse_from_hybrid,
         force=force,
         n_threads=threads,
     )

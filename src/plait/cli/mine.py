@@ -44,18 +44,18 @@ def mine(
       plait mine data/boolq --to boolq.jsonl
       plait mine data/boolq --by my-model --first-rank 10 --to boolq.jsonl
     """
-    from plait.train.data.nway import write_lists
+    from plait.train.data.nway import write_flag
     from plait.train.data.sources import SourceConfig, read_source
     from plait.train.mining.config import MiningConfig
-    from plait.train.mining.mining_rounds import mined
-    from plait.train.torch_encoder import encoder_of
+    from plait.train.mining.mining_rounds import mine_examples
+    from plait.train.torch_encoder import open_encoder
 
     config = MiningConfig(
         corpus=str(data),
-        first=by,
+        first_searcher=by,
         mode=mode,
-        number=number,
-        random=random,
+        n_negatives=number,
+        n_random=random,
         first_rank=first_rank,
         last_rank=last_rank,
         teacher=teacher,
@@ -63,18 +63,18 @@ def mine(
         margin=margin,
     )
     examples = read_source(SourceConfig(path=str(data), split=split, limit=limit))
-    encoder = None if by == "bm25" else encoder_of(by)
+    encoder = None if by == "bm25" else open_encoder(by)
     with tempfile.TemporaryDirectory() as made, progress("mining", "queries", total=None) as update:
         folder = made if work is None else work
         Path(folder).mkdir(parents=True, exist_ok=True)
-        examples_with_negatives = mined(
+        examples_with_negatives = mine_examples(
             examples,
             config,
             Path(folder),
-            who=by,
+            searcher=by,
             encoder=encoder,
             seed=seed,
             on_mined=lambda _, done: update(done, done),
         )
-        n_written = write_lists(to, (one for one in examples_with_negatives if one.negatives))
+        n_written = write_flag(to, (one for one in examples_with_negatives if one.negatives))
     say(f"wrote {n_written:,} examples to {to}")

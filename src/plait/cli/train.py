@@ -18,7 +18,7 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from plait.train.loop import StepReport
     from plait.train.recipe import Recipe
-    from plait.train.run import Result, Watch
+    from plait.train.run import RunCallbacks, RunResult
 
 REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors")
 _LINE_INTERVAL = 10.0  # seconds between lines if there is no terminal
@@ -78,7 +78,7 @@ def _resume_command(recipe: Path, folder: Path, changes: list[str]) -> str:
     return " ".join([*words, "--resume"])
 
 
-def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> Result:
+def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> RunResult:
     from plait.train.build import build
     from plait.train.run import Run
 
@@ -89,23 +89,23 @@ def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> Re
             raise StoppedError(f"stopped; the run is saved in {folder}. To continue: {command}") from None
 
 
-def _print_result(result: Result) -> None:
+def _print_result(result: RunResult) -> None:
     if not result.is_first:
         return
     state = result.state
     best = "" if state.best is None else f"; best {state.best:.4f} at step {state.best_step:,}, in {result.folder}/best"
     print(f"{result.folder}: {state.step:,} steps{best}; the last weights are in {result.folder}/final")
-    if not result.drawn:
+    if not result.plotted:
         say("curves.png was left out: it needs matplotlib (pip install 'plait[eval]')")
 
 
 @contextmanager
-def _watching() -> Iterator[Watch]:
+def _watching() -> Iterator[RunCallbacks]:
     """Shows step, loss, rate and time left: in a progress bar on a terminal, elsewhere as a line every ten seconds."""
-    from plait.train.run import Watch
+    from plait.train.run import RunCallbacks
 
     if not sys.stderr.isatty():
-        yield Watch(on_step=_Lines().on_step, on_measure=_say_measure)
+        yield RunCallbacks(on_step=_Lines().on_step, on_measure=_say_measure)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -125,7 +125,7 @@ def _watching() -> Iterator[Watch]:
         def on_mined(what: str, n_done: int) -> None:
             bar.update(task, description=f"{what}: {n_done:,} queries")
 
-        yield Watch(on_step=on_step, on_measure=on_measure, on_mined=on_mined)
+        yield RunCallbacks(on_step=on_step, on_measure=on_measure, on_mined=on_mined)
 
 
 class _Lines:

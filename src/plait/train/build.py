@@ -1,5 +1,5 @@
-"""From a recipe to what is trained: the sections model and objective are read whole before anything is loaded, and then
-a backbone, heads, a tokeniser and a loss are put together."""
+"""From a recipe to what a run trains: a model, its tokenizer and its loss. The sections `model` and `loss` are checked
+in full before anything is loaded."""
 
 from __future__ import annotations
 
@@ -14,163 +14,124 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from plait.encode.load import choose_precision, find_model, known_models, model_file
+from plait.encode.load import choose_precision, find_model, model_file
 from plait.encode.model_card import read_card
 from plait.errors import ConfigError
 from plait.train import checkpoint
-from plait.train.backbone import Backbone, load_backbone, make_backbone
-from plait.train.checkpoint import DESCRIPTION, load
+from plait.train.backbone import Backbone, load_backbone, make_backbone, random_config
 from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.devices import process
 from plait.train.frozen_layers import DTYPES, CachedModel, GraphStates, StateCache
-from plait.train.idf import rarity, terms_of_forms
-from plait.train.loop import Parts
-from plait.train.loss import RetroMaeConfig, make_objective, read_objective
+from plait.train.idf import inverse_document_frequencies, stemmed_terms
+from plait.train.loop import Trainable
+from plait.train.loss import RetroMaeConfig, make_loss, read_loss
 from plait.train.model import Model, SparseHead
 from plait.train.model_config import ModelConfig
-from plait.train.optimiser import OptimiserConfig, parameter_groups
-from plait.train.recipe import Place, Recipe, read_section
+from plait.train.optimiser import parameter_groups
+from plait.train.recipe import Recipe, SectionLocation, read_section
 from plait.train.retromae import MaskedBatch, MaskingConfig, RetroMae, load_masked_lm, mask_batch, read_words
 from plait.train.tensors import Loss
-from plait.train.tokenization import TOKENIZER_NAME, Texts, load_tokenizer, with_markers
+from plait.train.tokenization import TOKENIZER_NAME, TextTokenizer, open_tokenizer, with_markers
 
-PROJECTION, SHIFT = "projection", "shift"  # as plait's graphs name them
-
-
-def start_from(model: Model, source: str | Path) -> None:
-    """Gives the model the weights that training saved, `final` or `best` of a run; or its multi head the projection of
-    a model folder or a bundled model. ConfigError if they do not fit."""
-    if (Path(source) / DESCRIPTION).is_file():
-        _go_on_from(model, Path(source))
-    else:
-        _take_projection(model, source)
-
-
-def _go_on_from(model: Model, folder: Path) -> None:
-    trained, _ = load(folder)
-    try:
-        model.load_state_dict(trained.state_dict())
-    except RuntimeError as error:
-        raise ConfigError(f"start is {str(folder)!r}, a model of another make: {error}") from None
-
-
-def _take_projection(model: Model, source: str | Path) -> None:
-    import onnx
-
-    folder = find_model(source)
-    card = read_card(folder)
-    path = model_file(folder, choose_precision(card.precisions, card.name, folder, None))
-    found: dict[str, Any] = {
-        own.name: onnx.numpy_helper.to_array(own)
-        for own in onnx.load(str(path)).graph.initializer
-        if own.name in (PROJECTION, SHIFT)
-    }
-    weight = found.get(PROJECTION)
-    if weight is None or model.multi is None or weight.T.shape != model.multi.project.weight.shape:
-        seen = "none" if weight is None else f"one of {weight.shape}"
-        wanted = "no multi head" if model.multi is None else f"{tuple(model.multi.project.weight.T.shape)}"
-        raise ConfigError(f"start is {str(source)!r}, whose projection is {seen}; the model has {wanted}")
-    with torch.no_grad():
-        model.multi.project.weight.copy_(torch.from_numpy(weight.T.copy()))
-        if model.multi.project.bias is not None:
-            shift = found.get(SHIFT)
-            model.multi.project.bias.copy_(torch.zeros(len(weight.T)) if shift is None else torch.from_numpy(shift))
-
-
-CACHE = "states"  # of frozen layers, in the folder of a run
-_OWN = ("tokenizer", "dropout", "freeze", "cache", "graph", "rarity", "rarity_limit", "start")
-_READINGS: dict[str, dict[str, Any]] = {
+FROZEN_STATES = "frozen-states"  # the folder of cached states inside that of a run
+PROJECTION, SHIFT = "projection", "shift"  # names of the multi head's weight and bias in plait's graphs
+_INPUT_DEFAULTS: dict[str, dict[str, Any]] = {
     "query": {"length": 32, "prefix": "", "expansion": None},
     "document": {"length": 180, "prefix": "", "overlap": 32},
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginningConfig:
-    """Keys of the section model that are of training alone."""
+class InitConfig:
+    """Keys of the section `model` that matter in training only."""
 
-    tokenizer: str = ""  # a folder, a bundled model or a hub name; by default that of the backbone
-    dropout: float = -1.0  # of the backbone while it learns; below 0 leaves it as its makers had it
-    freeze: int = 0  # lower layers that are not trained, embeddings with them; 0 trains all
-    cache: str = ""  # float16 or float32: keep the states of frozen layers on disk; empty: compute them each time
-    start: str = ""  # a trained model to go on from; or a model folder whose projection the multi head begins with
-    rarity: tuple[str, ...] = ()  # BEIR folders whose documents say how rare an id is, for a sparse head with a prior
-    rarity_limit: int = 0  # documents of each; 0 is all
-    graph: str = ""  # a model folder, or a bundled model, whose graph gives the states where all layers are frozen
+    tokenizer: str = ""  # a folder, a bundled model or a hub name; default: the backbone's
+    dropout: float = -1.0  # of the backbone in training; below 0 keeps the backbone's own
+    freeze: int = 0  # the number of lower layers that are not trained; embeddings are frozen with them. 0 trains all
+    cache: str = ""  # float16 or float32: cache the states of frozen layers on disk; empty: compute them each time
+    init_from: str = ""  # a trained model to continue from, or a model folder to copy the multi head's projection from
+    idf_corpora: tuple[str, ...] = ()  # BEIR folders to count document frequencies in, for a sparse head with idf
+    idf_limit: int = 0  # documents to count in each corpus; 0: all
+    graph: str = ""  # a model folder or bundled model whose ONNX graph computes the states if all layers are frozen
 
     def __post_init__(self) -> None:
         if self.cache and self.cache not in DTYPES:
             raise ConfigError(f"cache is {self.cache!r}; choose one of {', '.join(DTYPES)}, or leave it out")
         if self.cache and self.freeze < 1:
-            raise ConfigError(f"cache is {self.cache!r}, but freeze is {self.freeze}; only frozen layers can be kept")
+            raise ConfigError(f"cache is {self.cache!r}, but freeze is {self.freeze}; only frozen layers can be cached")
         if self.graph and not self.cache:
-            raise ConfigError(f"graph is {self.graph!r}, but its states are not kept; set cache to float16 or float32")
+            raise ConfigError(
+                f"graph is {self.graph!r}, but its states are not cached; set cache to float16 or float32"
+            )
         if self.dropout >= 1:
-            raise ConfigError(f"dropout is {self.dropout}; it is the share of values that are left out, below 1")
+            raise ConfigError(f"dropout is {self.dropout}; it is the share of values that are dropped, below 1")
         if self.freeze < 0:
             raise ConfigError(f"freeze is {self.freeze}; it must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The two sections, checked."""
+class EncoderPlan:
+    """The sections `model` and `loss` of an encoder, checked."""
 
     model: ModelConfig
-    beginning: BeginningConfig
-    random: Mapping[str, Any]  # of a transformers config, for a backbone with random weights
-    objective: Any
+    init: InitConfig
+    random: Mapping[str, Any]  # a transformers config, for a backbone with random weights
+    loss: Any
 
 
 def check_plan(recipe: Recipe) -> None:
-    """Checks the sections model and objective of a recipe of any kind. Loads nothing."""
+    """Checks the sections `model` and `loss` of any recipe. Loads nothing."""
     if is_cross(recipe):
         read_cross_plan(recipe)
     else:
         read_plan(recipe)
 
 
-def read_plan(recipe: Recipe) -> Plan:
-    """Checks the sections model and objective; ConfigError says what is wrong with them. Loads nothing."""
-    place, values = recipe.place("model"), dict(recipe.model)
+def read_plan(recipe: Recipe) -> EncoderPlan:
+    """The sections `model` and `loss` of an encoder; ConfigError says what is wrong with them. Loads nothing."""
+    location, values = recipe.location("model"), dict(recipe.model)
     random = values.pop("random", {})
     if not isinstance(random, Mapping) or (random and "model_type" not in random):
-        raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
-    own = {key: values.pop(key) for key in _OWN if key in values}
-    beginning = read_section(BeginningConfig, own, place)
-    for side, defaults in _READINGS.items():
+        raise ConfigError(
+            f"{location.where('random')}: random must be a table with model_type and other keys of a transformers "
+            f"config; got {random!r:.40}"
+        )
+    init_keys = [entry.name for entry in fields(InitConfig)]
+    init = read_section(InitConfig, {key: values.pop(key) for key in init_keys if key in values}, location)
+    for side, defaults in _INPUT_DEFAULTS.items():
         values[side] = defaults | dict(values.get(side, {}))
-    objective = read_objective(recipe.objective, recipe.place("objective"))
-    if isinstance(objective, RetroMaeConfig):
-        values.setdefault("dense", {"pooling": "cls"})  # the vector that RetroMAE makes
-    if beginning.dropout >= 0 and (random or isinstance(objective, RetroMaeConfig)):
+    loss = read_loss(recipe.loss, recipe.location("loss"))
+    if isinstance(loss, RetroMaeConfig):
+        values.setdefault("dense", {"pooling": "cls"})  # RetroMAE trains the first position's vector
+    if init.dropout >= 0 and (random or isinstance(loss, RetroMaeConfig)):
         raise ConfigError(
-            f"{place.of('dropout')}: dropout is set for a backbone that is loaded and given heads; for one at random "
-            "it stands in [model.random], and RetroMAE keeps its makers'"
+            f"{location.where('dropout')}: dropout is for a backbone that is loaded and given heads; for a random "
+            "backbone set it in [model.random], and with RetroMAE leave it out"
         )
-    model = ModelConfig.from_json(values, _where(place))
-    if bool(beginning.rarity) != (model.sparse is not None and model.sparse.prior):
+    model = ModelConfig.from_json(values, _where(location))
+    uses_idf = model.sparse is not None and model.sparse.idf
+    if bool(init.idf_corpora) != uses_idf:
         raise ConfigError(
-            f"{place.of('rarity')}: rarity names {len(beginning.rarity)} corpora, and the sparse head has "
-            f"prior = {str(model.sparse is not None and model.sparse.prior).lower()}; give both, or neither"
+            f"{location.where('idf_corpora')}: idf_corpora names {len(init.idf_corpora)} corpora, and the sparse head "
+            f"has idf = {str(uses_idf).lower()}; set both, or neither"
         )
-    _check_strand(objective, model, recipe.place("objective"))
-    return Plan(model, beginning, random, objective)
+    _check_kind(loss, model, recipe.location("loss"))
+    return EncoderPlan(model, init, random, loss)
 
 
-def _where(place: Place) -> str:
-    return f"{place.file}, line {place.line}, [model]" if place.line else f"{place.file}, [model]"
+def _where(location: SectionLocation) -> str:
+    return f"{location.file}, line {location.line}, [model]" if location.line else f"{location.file}, [model]"
 
 
-def _check_strand(objective: Any, model: ModelConfig, place: Place) -> None:
-    kind = getattr(objective, "kind", None) or ("multi" if "Xtr" in type(objective).__name__ else None)
+def _check_kind(loss: Any, model: ModelConfig, location: SectionLocation) -> None:
+    kind = getattr(loss, "kind", None) or ("multi" if "Xtr" in type(loss).__name__ else None)
     if kind is not None and getattr(model, kind) is None:
         raise ConfigError(
-            f"{place.of('kind')}: the objective trains the {kind} strand, and the model has no such head; add "
-            f"[model.{kind}]"
+            f"{location.where('kind')}: the loss trains the {kind} head, and the model has none; add [model.{kind}]"
         )
 
 
-def build(recipe: Recipe, folder: Path) -> Parts:
+def build(recipe: Recipe, folder: Path) -> Trainable:
     """What the recipe trains; `folder` is that of the run."""
     if is_cross(recipe):
         from plait.train.cross.build import build_cross
@@ -178,129 +139,147 @@ def build(recipe: Recipe, folder: Path) -> Parts:
         return build_cross(recipe)
     plan = read_plan(recipe)
     tokenizer = _tokenizer(plan)
-    if isinstance(plan.objective, RetroMaeConfig):
-        return _pretraining(plan, plan.objective, tokenizer, seed=recipe.run.seed)
-    config = _without_special(plan.model, recipe, tokenizer)
-    backbone = _random_backbone(plan, tokenizer) if plan.random else _loaded(plan)
-    model, texts = Model(config, backbone), Texts(tokenizer, config)
-    if plan.beginning.freeze:
-        backbone.freeze(layers=plan.beginning.freeze)
-    if plan.beginning.start:
-        start_from(model, plan.beginning.start)
+    if isinstance(plan.loss, RetroMaeConfig):
+        return _build_pretraining(plan, plan.loss, tokenizer, seed=recipe.run.seed)
+    config = _with_special_zero_ids(plan.model, recipe, tokenizer)
+    model, texts = Model(config, _backbone(plan, tokenizer)), TextTokenizer(tokenizer, config)
+    if plan.init.freeze:
+        model.backbone.freeze(layers=plan.init.freeze)
+    if plan.init.init_from:
+        initialise_from(model, plan.init.init_from)
     if model.sparse is not None:
-        _give(model.sparse, tokenizer, texts, plan)
-    return Parts(
+        _fill_sparse_tables(model.sparse, tokenizer, texts, plan)
+    return Trainable(
         model,
         texts,
-        groups=lambda optimiser: _groups(model, optimiser),
+        groups=lambda optimiser: parameter_groups(model, optimiser),
         save=lambda to: checkpoint.save(model, tokenizer, to),
-        objective=make_objective(plan.objective),
-        encode=_cached(model, plan, folder / CACHE) if plan.beginning.cache else None,
+        loss_function=make_loss(plan.loss),
+        encode=_cached_model(model, plan, folder / FROZEN_STATES) if plan.init.cache else None,
     )
 
 
-def _give(head: SparseHead, tokenizer: Tokenizer, texts: Texts, plan: Plan) -> None:
-    """What the sparse head does not learn: which words are forms of one, and how rare each is."""
-    forms = None
-    if head.forms is not None and plan.model.sparse is not None:
-        forms = terms_of_forms(tokenizer.get_vocab(), len(head.forms), plan.model.sparse.forms)
-        head.forms.copy_(torch.from_numpy(forms))
-    if head.rarity is not None:
-        limit = plan.beginning.rarity_limit
-        counted = rarity(plan.beginning.rarity, texts, len(head.rarity), limit=limit, forms=forms)
-        head.rarity.copy_(torch.from_numpy(counted))
+def initialise_from(model: Model, source: str | Path) -> None:
+    """Copies the weights of `source` into the model. A trained model (`final` or `best` of a run) gives all weights; a
+    model folder or a bundled model gives the projection of the multi head. ConfigError if the shapes differ."""
+    if (Path(source) / checkpoint.MODEL_FILE).is_file():
+        _copy_trained_weights(model, Path(source))
+    else:
+        _copy_projection(model, source)
 
 
-def _tokenizer(plan: Plan) -> Tokenizer:
-    name = plan.beginning.tokenizer or plan.model.backbone
-    found = load_tokenizer(find_model(name) if name in known_models() else name)
+def _copy_trained_weights(model: Model, folder: Path) -> None:
+    trained, _ = checkpoint.load(folder)
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(f"init_from is {str(folder)!r}, a model with other heads or sizes: {error}") from None
+
+
+def _copy_projection(model: Model, source: str | Path) -> None:
+    import onnx
+
+    folder = find_model(source)
+    card = read_card(folder)
+    path = model_file(folder, choose_precision(card.precisions, card.name, folder, None))
+    arrays: dict[str, Any] = {
+        tensor.name: onnx.numpy_helper.to_array(tensor)
+        for tensor in onnx.load(str(path)).graph.initializer
+        if tensor.name in (PROJECTION, SHIFT)
+    }
+    weight = arrays.get(PROJECTION)
+    if weight is None or model.multi is None or weight.T.shape != model.multi.project.weight.shape:
+        seen = "has no projection" if weight is None else f"has a projection of {weight.shape}"
+        wanted = "has no multi head" if model.multi is None else f"needs {tuple(model.multi.project.weight.T.shape)}"
+        raise ConfigError(f"init_from is {str(source)!r}, which {seen}; the model {wanted}")
+    with torch.no_grad():
+        model.multi.project.weight.copy_(torch.from_numpy(weight.T.copy()))
+        if model.multi.project.bias is not None:
+            shift = arrays.get(SHIFT)
+            model.multi.project.bias.copy_(torch.zeros(len(weight.T)) if shift is None else torch.from_numpy(shift))
+
+
+def _fill_sparse_tables(head: SparseHead, tokenizer: Tokenizer, texts: TextTokenizer, plan: EncoderPlan) -> None:
+    """Fills the tables that the sparse head does not learn: the term of each id, and its IDF."""
+    terms = None
+    if head.term_ids is not None and plan.model.sparse is not None:
+        terms = stemmed_terms(tokenizer.get_vocab(), len(head.term_ids), plan.model.sparse.stemming)
+        head.term_ids.copy_(torch.from_numpy(terms))
+    if head.idf is not None:
+        values = inverse_document_frequencies(
+            plan.init.idf_corpora, texts, len(head.idf), limit=plan.init.idf_limit, terms=terms
+        )
+        head.idf.copy_(torch.from_numpy(values))
+
+
+def _tokenizer(plan: EncoderPlan) -> Tokenizer:
+    tokenizer = open_tokenizer(plan.init.tokenizer or plan.model.backbone)
     prefixes = {plan.model.query.prefix.strip(), plan.model.document.prefix.strip()}
-    # A prefix that is a token of the vocabulary, such as [unused0], is to be read as that token.
+    # A prefix that is a token of the vocabulary, such as [unused0], must be read as that token.
     return with_markers(
-        found, [prefix for prefix in sorted(prefixes) if prefix and found.token_to_id(prefix) is not None]
+        tokenizer, [prefix for prefix in sorted(prefixes) if prefix and tokenizer.token_to_id(prefix) is not None]
     )
 
 
-def _without_special(config: ModelConfig, recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
-    """The config with special tokens among those that weigh nothing, unless the recipe says which do."""
+def _with_special_zero_ids(config: ModelConfig, recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
+    """The config with sparse weight 0 for special tokens, unless the recipe sets zero_ids."""
     if config.sparse is None or "zero_ids" in recipe.model.get("sparse", {}):
         return config
     raw = config.to_json()
-    raw["sparse"]["zero_ids"] = Texts(tokenizer, config).special_ids
+    raw["sparse"]["zero_ids"] = TextTokenizer(tokenizer, config).special_ids
     return ModelConfig.from_json(raw)
 
 
-def _loaded(plan: Plan) -> Backbone:
-    dropout = plan.beginning.dropout
-    return load_backbone(plan.model.backbone, dropout=None if dropout < 0 else dropout)
+def _backbone(plan: EncoderPlan, tokenizer: Tokenizer) -> Backbone:
+    if plan.random:
+        return make_backbone(random_config(plan.random, n_ids=tokenizer.get_vocab_size()))
+    return load_backbone(plan.model.backbone, dropout=None if plan.init.dropout < 0 else plan.init.dropout)
 
 
-def _random_backbone(plan: Plan, tokenizer: Tokenizer) -> Backbone:
-    return make_backbone(_random_config(plan, tokenizer))
-
-
-def _random_config(plan: Plan, tokenizer: Tokenizer) -> Any:
-    from transformers import AutoConfig
-
-    settings = {"vocab_size": tokenizer.get_vocab_size(), **plan.random}
-    try:
-        return AutoConfig.for_model(**settings)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"[model] random is not a config of transformers: {error}") from None
-
-
-def _groups(model: Any, optimiser: OptimiserConfig) -> list[dict[str, Any]]:
-    return parameter_groups(
-        model,
-        optimiser.lr,
-        layer_decay=optimiser.layer_decay,
-        head_lr=optimiser.head_lr or None,
-        weight_decay=optimiser.weight_decay,
-    )
-
-
-def _cached(model: Model, plan: Plan, folder: Path) -> nn.Module:
-    """The model with its frozen layers on disk, under the name of their weights; each process keeps its own."""
-    graph, freeze = _graph(model, plan.beginning), plan.beginning.freeze
+def _cached_model(model: Model, plan: EncoderPlan, folder: Path) -> nn.Module:
+    """The model with the states of its frozen layers cached on disk, by a hash of their weights. Each process has its
+    own cache."""
+    graph, freeze = _graph(model, plan.init), plan.init.freeze
     cache = StateCache(
         folder / str(process()),
         fingerprint=_frozen_hash(model, freeze) if graph is None else graph.fingerprint,
         hidden=model.backbone.hidden,
-        dtype=plan.beginning.cache,
+        dtype=plan.init.cache,
     )
     return CachedModel(model, cache, layers=freeze, graph=graph)
 
 
-def _graph(model: Model, beginning: BeginningConfig) -> GraphStates | None:
-    if not beginning.graph:
+def _graph(model: Model, init: InitConfig) -> GraphStates | None:
+    if not init.graph:
         return None
-    if beginning.freeze != model.backbone.n_layers:
+    if init.freeze != model.backbone.n_layers:
         raise ConfigError(
-            f"graph is {beginning.graph!r}, which gives last states, but freeze is {beginning.freeze} of "
+            f"graph is {init.graph!r}, which computes last hidden states, but freeze is {init.freeze} of "
             f"{model.backbone.n_layers} layers; freeze all of them, or leave graph out"
         )
-    return GraphStates(beginning.graph, hidden=model.backbone.hidden)
+    return GraphStates(init.graph, hidden=model.backbone.hidden)
 
 
 def _frozen_hash(model: Model, freeze: int) -> str:
-    found = hashlib.sha256(str(freeze).encode())
+    digest = hashlib.sha256(str(freeze).encode())
     for parameter in model.backbone.parameters():
         if not parameter.requires_grad:
-            found.update(parameter.detach().numpy().tobytes())
-    return found.hexdigest()
+            digest.update(parameter.detach().numpy().tobytes())
+    return digest.hexdigest()
 
 
-def _pretraining(plan: Plan, config: RetroMaeConfig, tokenizer: Tokenizer, *, seed: int) -> Parts:
-    """RetroMAE. What is kept is the backbone, as a folder that later recipes name as theirs."""
+def _build_pretraining(plan: EncoderPlan, config: RetroMaeConfig, tokenizer: Tokenizer, *, seed: int) -> Trainable:
+    """RetroMAE. It saves the backbone alone, as a folder that later recipes name as their backbone."""
     mask_id = tokenizer.token_to_id("[MASK]") or tokenizer.token_to_id("<mask>")
     if mask_id is None:
-        raise ConfigError("RetroMAE hides words behind a mask token, and the tokeniser has neither [MASK] nor <mask>")
+        raise ConfigError("RetroMAE needs a mask token, and the tokenizer has neither [MASK] nor <mask>")
     if plan.random:
         from transformers import AutoModelForMaskedLM
 
-        pretraining = RetroMae(AutoModelForMaskedLM.from_config(_random_config(plan, tokenizer)))
+        lm_config = random_config(plan.random, n_ids=tokenizer.get_vocab_size())
+        retromae = RetroMae(AutoModelForMaskedLM.from_config(lm_config))
     else:
-        pretraining = RetroMae(load_masked_lm(plan.model.backbone))
+        retromae = RetroMae(load_masked_lm(plan.model.backbone))
     masking = MaskingConfig(
         encoder_rate=config.encoder_rate,
         decoder_rate=config.decoder_rate,
@@ -311,22 +290,22 @@ def _pretraining(plan: Plan, config: RetroMaeConfig, tokenizer: Tokenizer, *, se
     def loss(texts: Sequence[str], step: int) -> Loss:
         rng = np.random.default_rng([seed, step, process()])
         words = read_words(tokenizer, texts, length=plan.model.document.length)
-        found: Loss = pretraining(_moved(mask_batch(words, masking, rng), next(pretraining.parameters()).device))
-        return found
+        value: Loss = retromae(_to_device(mask_batch(words, masking, rng), next(retromae.parameters()).device))
+        return value
 
     def save(folder: Path) -> None:
-        pretraining.backbone.encoder.save_pretrained(str(folder))
+        retromae.backbone.encoder.save_pretrained(str(folder))
         tokenizer.save(str(folder / TOKENIZER_NAME))
 
-    return Parts(
-        pretraining,
-        Texts(tokenizer, plan.model),
-        groups=lambda optimiser: _groups(pretraining, optimiser),
+    return Trainable(
+        retromae,
+        TextTokenizer(tokenizer, plan.model),
+        groups=lambda optimiser: parameter_groups(retromae, optimiser),
         save=save,
-        pretraining=loss,
-        encode=Model(plan.model, pretraining.backbone),
+        pretraining_loss=loss,
+        encode=Model(plan.model, retromae.backbone),
     )
 
 
-def _moved(batch: MaskedBatch, device: torch.device) -> MaskedBatch:
-    return MaskedBatch(**{own.name: getattr(batch, own.name).to(device) for own in fields(batch)})
+def _to_device(batch: MaskedBatch, device: torch.device) -> MaskedBatch:
+    return MaskedBatch(**{entry.name: getattr(batch, entry.name).to(device) for entry in fields(batch)})

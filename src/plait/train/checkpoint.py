@@ -1,5 +1,5 @@
-"""A trained model on disk: weights as safetensors, descriptions as JSON, the tokeniser as it is. No pickle, no code,
-and nothing that needs the folder or the hub name that training began with."""
+"""A trained model on disk: weights as safetensors, configs as JSON, and the tokenizer. It has no pickle and no code,
+and does not need the folder or hub name that training started from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -18,43 +21,41 @@ from plait.train.model_config import ModelConfig
 from plait.train.tokenization import TOKENIZER_NAME, load_tokenizer
 
 FORMAT = 1
-DESCRIPTION, WEIGHTS, BACKBONE = "model.json", "model.safetensors", "backbone"
+MODEL_FILE, WEIGHTS, BACKBONE = "model.json", "model.safetensors", "backbone"
 
 
 def build(config: ModelConfig) -> Model:
-    """A model to begin training with: the backbone's weights, and heads at random."""
+    """A model to start training from: the backbone's weights, and random heads."""
     return Model(config, load_backbone(config.backbone))
 
 
 def save(model: Model, tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Writes a new folder, whole or not at all; ConfigError if there is something in its place."""
+    """Writes a new folder, whole or not at all; ConfigError if `folder` exists."""
+    save_checkpoint(model, tokenizer, Path(folder), {"model": model.config.to_json()})
+
+
+def save_checkpoint(model: Any, tokenizer: Tokenizer, folder: Path, config: dict[str, Any]) -> None:
+    """Writes the weights of `model`, the config of its `backbone`, the tokenizer and `config` to a new folder."""
     from safetensors.torch import save_model
 
-    folder = Path(folder)
     if folder.exists():
-        raise ConfigError(f"{folder} exists; give a folder that does not, so that no checkpoint is lost")
-    draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
-    draft.mkdir(parents=True)
-    try:
+        raise ConfigError(f"{folder} exists; name a new folder, so that no checkpoint is overwritten")
+    with draft_folder(folder) as draft:
         save_model(model, str(draft / WEIGHTS))
         model.backbone.encoder.config.save_pretrained(str(draft / BACKBONE))
         tokenizer.save(str(draft / TOKENIZER_NAME))
-        described = {"format": FORMAT, "model": model.config.to_json()}
-        (draft / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-        draft.replace(folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+        content = json.dumps({"format": FORMAT, **config}, indent=2) + "\n"
+        (draft / MODEL_FILE).write_text(content, encoding="utf-8")
 
 
 def load(folder: str | Path) -> tuple[Model, Tokenizer]:
-    """The model and the tokeniser that `save` wrote; ModelError if they are not all there."""
+    """The model and the tokenizer that `save` wrote; ModelError if a part is missing or damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_model
     from transformers import AutoConfig
 
     folder = Path(folder)
-    config = read_description(folder)
+    config = read_model_config(folder)
     try:
         model = Model(config, make_backbone(AutoConfig.from_pretrained(str(folder / BACKBONE))))
         load_model(model, str(folder / WEIGHTS))
@@ -63,13 +64,13 @@ def load(folder: str | Path) -> tuple[Model, Tokenizer]:
     return model, load_tokenizer(folder)
 
 
-def read_description(folder: Path) -> ModelConfig:
-    """What `save` wrote of the model's make."""
-    path = folder / DESCRIPTION
+def read_model_config(folder: Path) -> ModelConfig:
+    """The config that `save` wrote."""
+    path = folder / MODEL_FILE
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ModelError(f"{folder} holds no trained model: it has no {DESCRIPTION}") from None
+        raise ModelError(f"{folder} is not a trained model: it has no {MODEL_FILE}") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; save the model again") from error
     number = raw.get("format") if isinstance(raw, dict) else None
@@ -80,13 +81,43 @@ def read_description(folder: Path) -> ModelConfig:
     return ModelConfig.from_json(raw.get("model"), str(path))
 
 
+@contextmanager
+def draft_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`, which it replaces on success; on an error it is removed, and `folder` stays
+    as it was."""
+    draft = folder.with_name(f"{folder.name}.new-{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        _replace_folder(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _replace_folder(draft: Path, folder: Path) -> None:
+    if not folder.exists():
+        draft.replace(folder)
+        return
+    # A folder with files cannot be replaced in one step; the old one comes back if the second step fails.
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    folder.replace(old)
+    try:
+        draft.replace(folder)
+    except BaseException:
+        old.replace(folder)
+        raise
+    shutil.rmtree(old)
+
+
 def weights_digest(folder: Path) -> str:
-    """Names a model by its files of weights: 16 hexadecimal digits, or the name of what is not a folder."""
+    """Identifies a model by its weight files: 16 hexadecimal digits. Without such files, the name of the folder."""
     files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     if not files:
         return str(folder)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as handle:
-            found.update(hashlib.file_digest(handle, "sha256").digest())
-    return found.hexdigest()[:16]
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()[:16]

@@ -1,5 +1,5 @@
-"""Watching a model by searching with it: a part of a corpus is indexed, judged queries are asked, answers are measured.
-The index is plait's own, scored exactly, so that the number is the one a user would get."""
+"""Evaluation of a model in training: part of a corpus is indexed with it, and judged queries are searched. The index is
+plait's own and is searched exactly, so the number is the one that a user would get."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from plait.train.recipe import EvaluationConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a model is watched on: some queries, and a corpus that holds all that was judged for them."""
+class DevSet:
+    """Queries with judgements, and a corpus that includes every judged document."""
 
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
     documents: list[Document]
 
 
-def read_judged(config: EvaluationConfig, *, seed: int) -> Judged:
-    """The first queries of the split; the judged documents, and others at random up to the number asked for."""
+def load_dev_set(config: EvaluationConfig, *, seed: int) -> DevSet:
+    """The first queries of the split, their judged documents, and random other documents up to `n_documents`."""
     beir = load_beir(config.data, config.split)
     if beir.corpus is None:
-        raise InputError(f"there is no corpus in {config.data}; evaluation searches one")
-    ids = list(beir.queries)[: config.queries or None]
+        raise InputError(f"{config.data} has no corpus; evaluation needs one to search in")
+    ids = list(beir.queries)[: config.n_queries or None]
     qrels = {id: beir.qrels[id] for id in ids}
-    judged = {document for own in qrels.values() for document in own}
+    judged = {document for of_query in qrels.values() for document in of_query}
     others = [document.id for document in documents_from([beir.corpus]) if document.id not in judged]
-    n_others = max(0, config.documents - len(judged)) if config.documents else len(others)
+    n_others = max(0, config.n_documents - len(judged)) if config.n_documents else len(others)
     order = np.random.default_rng(seed).permutation(len(others))[:n_others]
-    wanted = judged | {others[place] for place in order.tolist()}
+    wanted = judged | {others[number] for number in order.tolist()}
     documents = [document for document in documents_from([beir.corpus]) if document.id in wanted]
-    return Judged({id: beir.queries[id] for id in ids}, qrels, documents)
+    return DevSet({id: beir.queries[id] for id in ids}, qrels, documents)
 
 
-def evaluate(encoder: Encoder, judged: Judged, config: EvaluationConfig, folder: Path) -> float:
-    """The measure of the recipe; `folder` holds the index meanwhile and is removed."""
+def evaluate(encoder: Encoder, dev_set: DevSet, config: EvaluationConfig, folder: Path) -> float:
+    """The recipe's measure. `folder` is for a temporary index and is removed."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with open_index(folder, create=True, encoder=encoder) as index:
-            index.add(judged.documents)
-            ranked = rank_queries(index, list(judged.queries.values()), config.k, mode=config.mode, exact=True)
+            index.add(dev_set.documents)
+            ranked = rank_queries(index, list(dev_set.queries.values()), config.k, mode=config.mode, exact=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    run = dict(zip(judged.queries, ranked, strict=True))
-    return measure(run, judged.qrels, [config.measure])[config.measure]
+    run = dict(zip(dev_set.queries, ranked, strict=True))
+    return measure(run, dev_set.qrels, [config.measure])[config.measure]

@@ -1,4 +1,4 @@
-"""How rare each id of a vocabulary is: counted once over corpora, and given to the sparse head."""
+"""Tables that the sparse head is given rather than learns: the IDF of each id, and the term that each id counts as."""
 
 from __future__ import annotations
 
@@ -14,58 +14,61 @@ from plait.errors import InputError
 from plait.evaluate.dataset_files import find_file
 from plait.readers import documents_from
 from plait.text.stemming import stem_word
-from plait.train.tokenization import Texts
+from plait.train.tokenization import TextTokenizer
 
-_BEGINNINGS = ("▁", "Ġ")  # what the first token of a word begins with: SentencePiece, byte-level BPE
-_SHORTEST = 3  # letters: the stems of shorter words say little
+BATCH_TEXTS = 1000
+WORD_PREFIXES = ("▁", "Ġ")  # mark the first token of a word: SentencePiece, byte-level BPE
+MIN_STEMMED_LENGTH = 3  # letters; stems of shorter words say little
 
 
-def terms_of_forms(vocabulary: Mapping[str, int], n_ids: int, language: str) -> NDArray[np.int64]:
-    """(n_ids,): for each id the id whose term it counts as. Whole words of one stem share that of the shortest among
-    them; pieces of words, figures, signs and short words are their own."""
+def inverse_document_frequencies(
+    corpora: Sequence[str],
+    texts: TextTokenizer,
+    n_ids: int,
+    *,
+    limit: int,
+    terms: NDArray[np.int64] | None = None,
+) -> NDArray[np.float32]:
+    """(n_ids,): sqrt(log(n_texts / document frequency)), scaled to at most 1. The square root, because the weights of
+    query and document are multiplied, and the product should be the IDF. Counts the first `limit` documents of each
+    BEIR folder, 0 for all. An id that never occurs gets 1. With `terms` (n_ids,), ids of one term are counted as one.
+    """
+    terms = np.arange(n_ids) if terms is None else terms
+    counts, n_texts = np.zeros(n_ids, np.int64), 0
+    for folder in corpora:
+        for batch in _batches(_documents(folder, limit)):
+            n_texts += len(batch)
+            for ids in texts.read(batch, is_query=False):
+                counts[np.unique(terms[ids])] += 1
+    idf = np.log((n_texts + 1) / (counts[terms] + 0.5))
+    scaled: NDArray[np.float64] = idf / np.log((n_texts + 1) / 0.5)
+    return np.asarray(np.sqrt(scaled.clip(0, 1)), np.float32)
+
+
+def stemmed_terms(vocabulary: Mapping[str, int], n_ids: int, language: str) -> NDArray[np.int64]:
+    """(n_ids,): the id of the term that each id counts as, so that `cells` and `cell` are one term, as in BM25. Whole
+    words with one stem share the id of the shortest; parts of words, numbers, signs and short words keep their own."""
     terms = np.arange(n_ids, dtype=np.int64)
     shared: dict[str, int] = {}
-    # WordPiece marks what goes on in a word (##), and so its words begin with nothing.
-    beginning = next((own for own in _BEGINNINGS if any(token.startswith(own) for token in vocabulary)), "")
-    for token, number in sorted(vocabulary.items(), key=lambda own: (len(own[0]), own[0])):
-        word = token.removeprefix(beginning)
-        is_word = token.startswith(beginning) and word.isalpha() and len(word) >= _SHORTEST
+    # WordPiece marks the later tokens of a word (##), so its first tokens have no prefix.
+    prefix = next((mark for mark in WORD_PREFIXES if any(token.startswith(mark) for token in vocabulary)), "")
+    for token, number in sorted(vocabulary.items(), key=lambda item: (len(item[0]), item[0])):
+        word = token.removeprefix(prefix)
+        is_word = token.startswith(prefix) and word.isalpha() and len(word) >= MIN_STEMMED_LENGTH
         if is_word and number < n_ids:
             terms[number] = shared.setdefault(stem_word(word, language), number)
     return terms
 
 
-TEXTS_AT_ONCE = 1000
-
-
-def rarity(
-    corpora: Sequence[str], texts: Texts, n_ids: int, *, limit: int, forms: NDArray[np.int64] | None = None
-) -> NDArray[np.float32]:
-    """(n_ids,): the square root of the logarithm of texts over texts with the id, as a part of the largest. The root,
-    because query and document both have it, and their product is to be the logarithm. The first `limit` documents
-    of each BEIR folder are counted, 0 for all. An id that none has is as rare as can be; with `forms` (n_ids,), an id
-    is as rare as the term it counts as."""
-    terms = np.arange(n_ids) if forms is None else forms
-    counts, n_texts = np.zeros(n_ids, np.int64), 0
-    for folder in corpora:
-        for some in _batches(_documents(folder, limit)):
-            n_texts += len(some)
-            for ids in texts.read(some, is_query=False):
-                counts[np.unique(terms[ids])] += 1
-    found = np.log((n_texts + 1) / (counts[terms] + 0.5))
-    part: NDArray[np.float64] = found / np.log((n_texts + 1) / 0.5)
-    return np.asarray(np.sqrt(part.clip(0, 1)), np.float32)
-
-
 def _documents(folder: str, limit: int) -> Iterable[str]:
     corpus = find_file(Path(folder), "corpus.jsonl")
     if corpus is None:
-        raise InputError(f"there is no corpus in {folder}; rarity is counted over the documents of BEIR folders")
+        raise InputError(f"{folder} has no corpus.jsonl; idf_corpora must name BEIR folders")
     texts = (with_title(document.title, document.text) for document in documents_from([corpus]))
     return itertools.islice(texts, limit or None)
 
 
 def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    given = iter(texts)
-    while some := list(itertools.islice(given, TEXTS_AT_ONCE)):
-        yield some
+    rest = iter(texts)
+    while batch := list(itertools.islice(rest, BATCH_TEXTS)):
+        yield batch

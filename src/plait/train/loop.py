@@ -1,4 +1,4 @@
-"""The loop: a batch, a gradient, a step, and whoever watches."""
+"""The training loop: what it trains (`Trainable`), one step after another (`steps`), and Ctrl-C between steps."""
 
 from __future__ import annotations
 
@@ -17,98 +17,55 @@ from torch import nn
 from plait.errors import PlaitError
 from plait.train.batching.stream import Stream, TextBatch
 from plait.train.devices import n_processes, sum_gradients
-from plait.train.evaluation import Judged
+from plait.train.evaluation import DevSet
 from plait.train.optimiser import OptimiserConfig
 from plait.train.recipe import EvaluationConfig
-from plait.train.tensors import Loss, Objective
-from plait.train.torch_encoder import Reads
+from plait.train.tensors import Loss, LossFunction
+from plait.train.torch_encoder import TokenizesTexts
 
-Pretraining = Callable[[Sequence[str], int], Loss]  # the loss of bare texts at a step
-# The loss of a batch whose queries and passages are read together, part by part, each with its share of the whole.
-Joint = Callable[[TextBatch], Iterator[tuple[Loss, float]]]
-Evaluate = Callable[[Judged, EvaluationConfig, Path], float]  # the measure of a recipe; the folder is for an index
+Item = TypeVar("Item")
+PretrainingLoss = Callable[[Sequence[str], int], Loss]  # of texts without labels, at a step
+# The loss of a batch whose queries and passages are read together, in microbatches, each with its share of the whole.
+PairLosses = Callable[[TextBatch], Iterator[tuple[Loss, float]]]
+Evaluate = Callable[[DevSet, EvaluationConfig, Path], float]  # the recipe's measure; the path is for a temporary index
+Backward = Callable[[TextBatch, int], Loss]  # adds the gradient of a batch at a step, and returns its loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """A model, how it reads, and what it learns from: an objective of queries and passages, one of both read
-    together, or one of bare texts."""
+class Trainable:
+    """A model, its tokenizer and one of three losses: of queries and passages encoded separately (`loss_function`), of
+    pairs read together (`pair_losses`), or of texts without labels (`pretraining_loss`)."""
 
-    model: nn.Module  # all that is trained; called with (Tokens, is_query=...) it gives Encoded, unless `encode` does
-    texts: Reads
+    model: nn.Module  # all that is trained; maps (Tokens, is_query=...) to Encoded, unless `encode` does
+    texts: TokenizesTexts
     groups: Callable[[OptimiserConfig], list[dict[str, Any]]]  # of parameters, for the optimiser
-    save: Callable[[Path], None]  # writes a new folder with a model that stands alone
-    objective: Objective | None = None
-    pretraining: Pretraining | None = None
-    joint: Joint | None = None
-    evaluate: Evaluate | None = None  # how it is watched, where that is not by searching with its vectors
-    encode: nn.Module | None = None  # what is searched with, where it is not `model`
+    save: Callable[[Path], None]  # writes a complete model to a new folder
+    loss_function: LossFunction | None = None
+    pretraining_loss: PretrainingLoss | None = None
+    pair_losses: PairLosses | None = None
+    evaluate: Evaluate | None = None  # default: by searching with the embeddings of `encoder`
+    encode: nn.Module | None = None  # what encodes texts, if not `model`
 
     @property
-    def searched(self) -> nn.Module:
+    def encoder(self) -> nn.Module:
+        """The module that encodes texts."""
         return self.model if self.encode is None else self.encode
 
 
-Made = TypeVar("Made")
-
-
-class Stop:
-    """While it is entered, Ctrl-C during `between` sets `asked`, and a second one raises; elsewhere the first does."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._within = False
-        self._before: Any = None
-
-    def __enter__(self) -> Self:
-        self.asked = False
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
-
-    def between(self, items: Iterator[Made]) -> Iterator[Made]:
-        """The items; each is made whole."""
-        while True:
-            self._within = True
-            try:
-                item = next(items, None)
-            finally:
-                self._within = False
-            if item is None:
-                return
-            yield item
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if not self._within or self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-Backward = Callable[[TextBatch, int], Loss]  # adds the gradient of a batch at a step, and gives its loss
-
-
 class DivergedError(PlaitError):
-    """The loss is no longer a number."""
+    """The loss or its gradient is infinite or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step that was made."""
+    """One step."""
 
-    step: int  # how many were made, this one included
+    step: int  # steps made, this one included
     n_steps: int  # of the whole run
     loss: float
     parts: dict[str, float]
-    norm: float  # of the gradient, before it was clipped
-    rate: float  # of learning, the highest of all groups
+    norm: float  # of the gradient, before clipping
+    rate: float  # the highest learning rate of all groups
     n_pairs: int  # queries, over all processes
     seconds: float
 
@@ -122,16 +79,16 @@ def steps(
     backward: Backward,
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
-    share: Callable[[int], float],
+    lr_factor: Callable[[int], float],
     clip: float,
 ) -> Iterator[StepReport]:
-    """Makes steps from `step` up to `until`; a report comes after each, when the model and the stream are as the next
-    step finds them. `share` is the part of each group's own rate that a step uses."""
+    """Makes the steps from `step` to `until`, and yields a report after each, when model and stream are ready for the
+    next step. `lr_factor` multiplies each group's full learning rate."""
     model.train()
     while step < until:
-        began = time.perf_counter()
+        started = time.perf_counter()
         for group in optimiser.param_groups:
-            group["lr"] = group["full_lr"] * share(step)
+            group["lr"] = group["full_lr"] * lr_factor(step)
         batch = stream.next()
         loss = backward(batch, step)
         sum_gradients(model.parameters())
@@ -153,5 +110,46 @@ def steps(
             norm,
             max(group["lr"] for group in optimiser.param_groups),
             len(batch.queries) * n_processes(),
-            time.perf_counter() - began,
+            time.perf_counter() - started,
         )
+
+
+class InterruptHandler:
+    """A context in which Ctrl-C during a step only sets `requested`, because a half-made step cannot be resumed. A
+    second Ctrl-C, or one outside of `uninterrupted`, raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._in_step = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Self:
+        self.requested = False
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+            self._previous = None
+
+    def uninterrupted(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The items; Ctrl-C does not interrupt the computation of one."""
+        while True:
+            self._in_step = True
+            try:
+                item = next(items, None)
+            finally:
+                self._in_step = False
+            if item is None:
+                return
+            yield item
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self._in_step or self.requested:
+            raise KeyboardInterrupt
+        self.requested = True

@@ -1,5 +1,7 @@
-"""What a recipe's section `objective` becomes: a name and its numbers to a function of encoded queries and documents.
-The mathematics is in objectives/ and scores.py; this file chooses and puts together."""
+"""The section `loss` of a recipe: a name and its numbers, turned into a function of encoded queries and documents.
+
+The mathematics is in losses/ and scores.py; this module reads the config and composes them.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ from torch import Tensor
 
 from plait.errors import ConfigError, InputError
 from plait.train.losses.contrastive import contrastive
-from plait.train.losses.distillation import distillation, in_batch, own_lists
-from plait.train.losses.m3 import M3Config, m3, sum_of
+from plait.train.losses.distillation import distillation, in_batch, query_lists
+from plait.train.losses.m3 import M3Config, m3, weighted_sum
 from plait.train.losses.margin_mse import margin_mse
 from plait.train.losses.xtr import xtr_scores
-from plait.train.recipe import Place, read_section, unknown_name
+from plait.train.recipe import SectionLocation, read_section, unknown_name
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
-from plait.train.tensors import BatchFacts, Encoded, Objective
+from plait.train.tensors import BatchTargets, Encoded, LossFunction, LossValue
 
-STRANDS = ("dense", "sparse", "multi")
+KINDS = ("dense", "sparse", "multi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class ContrastiveConfig:
 
     kind: str = "dense"
     temperature: float = 0.02
-    reduce: str = "mean"  # of MaxSim over query rows; "sum" wants a temperature near 1
+    reduce: str = "mean"  # of MaxSim over query rows; with "sum" use a temperature near 1
 
     def __post_init__(self) -> None:
         _check(self.kind, self.temperature)
@@ -36,12 +38,12 @@ class ContrastiveConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillationConfig:
-    """ColBERTv2: the teacher's distribution over each query's list, and the positive against other queries' lists."""
+    """ColBERTv2: KL to the teacher's distribution over each query's list, plus the positive against other lists."""
 
     kind: str = "multi"
     temperature: float = 1.0
-    alpha: float = 1.0  # what teacher scores are multiplied by
-    in_batch: float = 1.0  # the weight of the second term; 0 leaves it out
+    teacher_scale: float = 1.0  # teacher scores are multiplied by this before the softmax
+    in_batch_weight: float = 1.0  # weight of the in-batch term; 0 leaves it out
     reduce: str = "sum"
 
     def __post_init__(self) -> None:
@@ -49,11 +51,11 @@ class DistillationConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarginConfig:
-    """MarginMSE: the student's margins are to be the teacher's."""
+class MarginMseConfig:
+    """MarginMSE: the student's score margins should equal the teacher's."""
 
     kind: str = "dense"
-    scale: float = 1.0  # what student scores are multiplied by: cosines are small, logits are not
+    scale: float = 1.0  # student scores are multiplied by this: cosines are small, a teacher's logits are not
     reduce: str = "sum"
 
     def __post_init__(self) -> None:
@@ -62,11 +64,11 @@ class MarginConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XtrConfig:
-    """XTR: scores from the tokens that would have been retrieved from the batch."""
+    """XTR: documents are scored by the tokens that would have been retrieved from the batch."""
 
     k: int = 32  # tokens that each query token retrieves
     temperature: float = 1.0
-    negatives: str = "drop"  # or keep: whether a retrieved similarity below 0 counts
+    negatives: str = "drop"  # or "keep": whether a retrieved similarity below 0 counts
 
     def __post_init__(self) -> None:
         _check("multi", self.temperature)
@@ -77,28 +79,28 @@ class XtrConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class M3Numbers:
-    """M3: every strand learns from the labels and from the sum of all; strands in the order dense, sparse, multi."""
+class M3LossConfig:
+    """M3: each kind learns from the labels and from the weighted sum of all kinds. Weights: dense, sparse, multi."""
 
     temperature: float = 0.02
-    in_teacher: tuple[float, ...] = (1.0, 0.3, 1.0)
-    in_loss: tuple[float, ...] = (1.0, 0.1, 1.0)
+    ensemble_weights: tuple[float, ...] = (1.0, 0.3, 1.0)
+    loss_weights: tuple[float, ...] = (1.0, 0.1, 1.0)
     start_step: int = 0
-    lists: float = 0.0  # the weight of a teacher's scores over each query's list, beside the above; 0 leaves them out
-    alpha: float = 1.0  # what teacher scores are multiplied by
+    teacher_weight: float = 0.0  # weight of KL to an external teacher's scores over each query's list; 0: no teacher
+    teacher_scale: float = 1.0  # teacher scores are multiplied by this before the softmax
 
     def __post_init__(self) -> None:
         _check("dense", self.temperature)
-        if self.lists < 0:
-            raise ConfigError(f"lists is {self.lists}; it must be 0 or more")
-        for name in ("in_teacher", "in_loss"):
-            if len(getattr(self, name)) != len(STRANDS):
-                raise ConfigError(f"{name} has {len(getattr(self, name))} weights; it needs one for each of {STRANDS}")
+        if self.teacher_weight < 0:
+            raise ConfigError(f"teacher_weight is {self.teacher_weight}; it must be 0 or more")
+        for name in ("ensemble_weights", "loss_weights"):
+            if len(getattr(self, name)) != len(KINDS):
+                raise ConfigError(f"{name} has {len(getattr(self, name))} weights; it needs one for each of {KINDS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetroMaeConfig:
-    """RetroMAE: pre-training on bare texts."""
+    """RetroMAE: pre-training on texts without labels."""
 
     encoder_rate: float = 0.3
     decoder_rate: float = 0.5
@@ -114,114 +116,123 @@ class RetroMaeConfig:
 CONFIGS: dict[str, type] = {
     "contrastive": ContrastiveConfig,
     "distillation": DistillationConfig,
-    "margin-mse": MarginConfig,
+    "margin-mse": MarginMseConfig,
     "xtr": XtrConfig,
-    "m3": M3Numbers,
+    "m3": M3LossConfig,
     "retromae": RetroMaeConfig,
 }
 
 
-def read_objective(values: Mapping[str, Any], place: Place) -> Any:
-    """The config of the objective that a recipe names."""
+def read_loss(values: Mapping[str, Any], location: SectionLocation) -> Any:
+    """The config of the loss that a recipe names."""
     name = values.get("name")
     if name not in CONFIGS:
         if name is None:
-            raise ConfigError(f"{place.of('')}: there is no 'name'; choose one of {', '.join(CONFIGS)}")
-        raise unknown_name("objective", str(name), CONFIGS, place)
-    return read_section(CONFIGS[name], {key: value for key, value in values.items() if key != "name"}, place)
+            raise ConfigError(f"{location.where('')}: the key 'name' is missing; choose one of {', '.join(CONFIGS)}")
+        raise unknown_name("loss", str(name), CONFIGS, location)
+    return read_section(CONFIGS[name], {key: value for key, value in values.items() if key != "name"}, location)
 
 
-def make_objective(config: Any) -> Objective:
-    """The function of a config."""
+def make_loss(config: Any) -> LossFunction:
+    """The loss function of a config that `read_loss` returned."""
     return _MAKERS[type(config)](config)
 
 
-def _contrastive(config: ContrastiveConfig) -> Objective:
-    def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
+def _contrastive(config: ContrastiveConfig) -> LossFunction:
+    def loss(queries: Encoded, documents: Encoded, targets: BatchTargets) -> LossValue:
         scores = _scores(config.kind, queries, documents, config.reduce)
-        return Summed(contrastive(scores, facts.positive, temperature=config.temperature, excluded=~facts.allowed))
-
-    return objective
-
-
-def _distillation(config: DistillationConfig) -> Objective:
-    def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        scores = _scores(config.kind, queries, documents, config.reduce)
-        learned = distillation(
-            own_lists(scores),
-            _teacher(facts),
-            temperature=config.temperature,
-            alpha=config.alpha,
-            known=own_lists(facts.allowed),
+        return LossValue(
+            contrastive(scores, targets.positive, temperature=config.temperature, excluded=~targets.allowed)
         )
-        if config.in_batch == 0:
-            return Summed(learned)
-        told_apart = in_batch(scores, excluded=~facts.allowed, temperature=config.temperature)
-        parts = {"teacher": float(learned.detach()), "in batch": float(told_apart.detach())}
-        return Summed(learned + config.in_batch * told_apart, parts)
 
-    return objective
+    return loss
 
 
-def _margin(config: MarginConfig) -> Objective:
-    def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        scores = own_lists(_scores(config.kind, queries, documents, config.reduce)) * config.scale
-        return Summed(margin_mse(scores, _teacher(facts), known=own_lists(facts.allowed)))
+def _distillation(config: DistillationConfig) -> LossFunction:
+    def loss(queries: Encoded, documents: Encoded, targets: BatchTargets) -> LossValue:
+        scores = _scores(config.kind, queries, documents, config.reduce)
+        from_teacher = distillation(
+            query_lists(scores),
+            _teacher(targets),
+            temperature=config.temperature,
+            teacher_scale=config.teacher_scale,
+            known=query_lists(targets.allowed),
+        )
+        if config.in_batch_weight == 0:
+            return LossValue(from_teacher)
+        from_batch = in_batch(scores, excluded=~targets.allowed, temperature=config.temperature)
+        parts = {"teacher": float(from_teacher.detach()), "in batch": float(from_batch.detach())}
+        return LossValue(from_teacher + config.in_batch_weight * from_batch, parts)
 
-    return objective
+    return loss
 
 
-def _xtr(config: XtrConfig) -> Objective:
-    def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        similar = token_similarities(queries, documents)
+def _margin_mse(config: MarginMseConfig) -> LossFunction:
+    def loss(queries: Encoded, documents: Encoded, targets: BatchTargets) -> LossValue:
+        scores = query_lists(_scores(config.kind, queries, documents, config.reduce)) * config.scale
+        return LossValue(margin_mse(scores, _teacher(targets), known=query_lists(targets.allowed)))
+
+    return loss
+
+
+def _xtr(config: XtrConfig) -> LossFunction:
+    def loss(queries: Encoded, documents: Encoded, targets: BatchTargets) -> LossValue:
+        similarities = token_similarities(queries, documents)
         assert queries.multi_mask is not None
         assert documents.multi_mask is not None
         negatives: Any = config.negatives
-        scores = xtr_scores(similar, queries.multi_mask, documents.multi_mask, k=config.k, negatives=negatives)
-        return Summed(contrastive(scores, facts.positive, temperature=config.temperature, excluded=~facts.allowed))
+        scores = xtr_scores(similarities, queries.multi_mask, documents.multi_mask, k=config.k, negatives=negatives)
+        return LossValue(
+            contrastive(scores, targets.positive, temperature=config.temperature, excluded=~targets.allowed)
+        )
 
-    return objective
+    return loss
 
 
-def _m3(config: M3Numbers) -> Objective:
+def _m3(config: M3LossConfig) -> LossFunction:
     weights = M3Config(
         temperature=config.temperature,
-        in_teacher=dict(zip(STRANDS, config.in_teacher, strict=True)),
-        in_loss=dict(zip(STRANDS, config.in_loss, strict=True)),
+        ensemble_weights=dict(zip(KINDS, config.ensemble_weights, strict=True)),
+        loss_weights=dict(zip(KINDS, config.loss_weights, strict=True)),
         start_step=config.start_step,
     )
 
-    def objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> Summed:
-        there = [name for name in STRANDS if getattr(queries, name) is not None]
-        scores = {name: _scores(name, queries, documents, "mean") for name in there}
-        # Counted from 1, as M3 counts: with start_step 0 the first step distils already.
-        total, parts = m3(scores, facts.positive, weights, step=facts.step + 1, excluded=~facts.allowed)
-        if config.lists:
-            parts |= _from_lists(scores, facts, config)
-            told = {name: parts[f"{name} from lists"] for name in scores}
-            total = total + config.lists * sum_of(weights.in_loss, told, told) / len(told)
-        return Summed(total, {name: float(part.detach()) for name, part in parts.items()})
+    def loss(queries: Encoded, documents: Encoded, targets: BatchTargets) -> LossValue:
+        kinds = [name for name in KINDS if getattr(queries, name) is not None]
+        scores = {name: _scores(name, queries, documents, "mean") for name in kinds}
+        # M3 counts steps from 1: with start_step 0 the first step already distils.
+        total, parts = m3(scores, targets.positive, weights, step=targets.step + 1, excluded=~targets.allowed)
+        if config.teacher_weight:
+            from_teacher = _teacher_parts(scores, targets, config)
+            parts |= {f"{name} from teacher": part for name, part in from_teacher.items()}
+            taught = weighted_sum(weights.loss_weights, from_teacher, from_teacher)
+            total = total + config.teacher_weight * taught / len(from_teacher)
+        return LossValue(total, {name: float(part.detach()) for name, part in parts.items()})
 
-    return objective
+    return loss
 
 
-def _from_lists(scores: Mapping[str, Tensor], facts: BatchFacts, config: M3Numbers) -> dict[str, Tensor]:
-    """What each strand has to learn from the teacher's distribution over the lists."""
-    teacher, known = _teacher(facts), own_lists(facts.allowed)
+def _teacher_parts(scores: Mapping[str, Tensor], targets: BatchTargets, config: M3LossConfig) -> dict[str, Tensor]:
+    """For each kind, KL to the external teacher's distribution over each query's list."""
+    teacher, known = _teacher(targets), query_lists(targets.allowed)
     return {
-        f"{name} from lists": distillation(
-            own_lists(found), teacher, temperature=config.temperature, alpha=config.alpha, known=known
+        name: distillation(
+            query_lists(of_kind),
+            teacher,
+            temperature=config.temperature,
+            teacher_scale=config.teacher_scale,
+            known=known,
         )
-        for name, found in scores.items()
+        for name, of_kind in scores.items()
     }
 
 
-_MAKERS: dict[type, Callable[[Any], Objective]] = {
+_MAKERS: dict[type, Callable[[Any], LossFunction]] = {
     ContrastiveConfig: _contrastive,
     DistillationConfig: _distillation,
-    MarginConfig: _margin,
+    MarginMseConfig: _margin_mse,
     XtrConfig: _xtr,
-    M3Numbers: _m3,
+    M3LossConfig: _m3,
 }
 
 
@@ -231,17 +242,17 @@ def _scores(kind: str, queries: Encoded, documents: Encoded, reduce: Any) -> Ten
     return (dense_scores if kind == "dense" else sparse_scores)(queries, documents)
 
 
-def _teacher(facts: BatchFacts) -> Tensor:
-    if facts.teacher is None:
+def _teacher(targets: BatchTargets) -> Tensor:
+    if targets.teacher is None:
         raise InputError(
-            "this objective learns from a teacher's scores, and the data has none; name a teacher in the section "
-            "mining, or use data with scores"
+            "this loss learns from a teacher's scores, and the data has none; set mining.teacher, or use data with "
+            "scores"
         )
-    return facts.teacher
+    return targets.teacher
 
 
 def _check(kind: str, scale: float) -> None:
-    if kind not in STRANDS:
-        raise ConfigError(f"kind is {kind!r}; choose one of {', '.join(STRANDS)}")
+    if kind not in KINDS:
+        raise ConfigError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}")
     if scale <= 0:
         raise ConfigError(f"temperature or scale is {scale}; it must be above 0")

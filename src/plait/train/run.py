@@ -1,5 +1,5 @@
-"""A run: a recipe, a folder, and everything from the data to the best weights. Stopping it at any point and going on
-gives the same weights as not stopping."""
+"""A run: a recipe, a folder, and everything from the data to the best weights. A run that was stopped at any point and
+resumed gives the same weights as one that was not."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from typing import Any
 import torch
 
 from plait.errors import ConfigError
-from plait.train import run_state as resume
-from plait.train.batching.grad_cache import step_of
+from plait.train import run_state
+from plait.train.batching.grad_cache import backward_of
 from plait.train.batching.plan import Position
-from plait.train.batching.stream import Stream, TextBatch, facts_of
-from plait.train.data.example_store import Pool
-from plait.train.devices import Device, InPrecision, copy_weights, n_processes, on_any, seed_all
-from plait.train.evaluation import Judged, evaluate, read_judged
-from plait.train.loop import Joint, Parts, StepReport, Stop, steps
-from plait.train.mining.mining_rounds import end_of, round_at, round_pool
-from plait.train.optimiser import make_optimiser, rate_at
+from plait.train.batching.stream import Stream, TextBatch, batch_targets
+from plait.train.data.example_store import ExampleStore
+from plait.train.devices import (
+    AutocastEncoder,
+    Device,
+    any_process,
+    broadcast_weights,
+    from_first_process,
+    n_processes,
+    seed_all,
+)
+from plait.train.evaluation import DevSet, evaluate, load_dev_set
+from plait.train.loop import InterruptHandler, PairLosses, StepReport, Trainable, steps
+from plait.train.mining.mining_rounds import round_at, round_end, round_examples
+from plait.train.optimiser import lr_schedule, make_optimiser
 from plait.train.recipe import Recipe
 from plait.train.run_folder import (
     BEST,
@@ -28,52 +36,50 @@ from plait.train.run_folder import (
     CURVES,
     DATA,
     FINAL,
-    PICTURE,
+    PLOT,
     Curves,
-    forget_folder,
     plot,
     save_model_folder,
     start_folder,
+    undo_start,
 )
-from plait.train.run_state import State
-from plait.train.tensors import Loss, Summed
-from plait.train.torch_encoder import TorchEncoder, moved
+from plait.train.run_state import RunState
+from plait.train.tensors import Loss, LossValue
+from plait.train.torch_encoder import TorchEncoder, to_device
 
-_MEASURED = 64  # texts whose lengths are taken together
+BATCH_TEXTS = 64  # texts that are tokenized together to count their tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Who is told how a run goes; by default nobody."""
+class RunCallbacks:
+    """Functions that are told how a run goes."""
 
     on_step: Callable[[StepReport], None] = lambda _: None
-    on_measure: Callable[[int, str, float, bool], None] = lambda *_: (
-        None
-    )  # step, measure, value, whether it is the best
-    on_mined: Callable[[str, int], None] = lambda *_: None
+    on_measure: Callable[[int, str, float, bool], None] = lambda *_: None  # step, measure, value, is the best so far
+    on_mined: Callable[[str, int], None] = lambda *_: None  # stage, queries done
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What a run gave."""
+class RunResult:
+    """The result of `Run.train`."""
 
-    state: State
+    state: RunState
     folder: Path
-    is_first: bool  # whether this process is the one that speaks
-    drawn: bool  # whether there is a picture of the curves
-    values: dict[int, float] = field(default_factory=dict)  # measure by step, of this call
+    is_first: bool  # whether this process reports progress
+    plotted: bool  # whether curves.png was written
+    values: dict[int, float] = field(default_factory=dict)  # the measure by step, for the steps of this call
 
 
 class Run:
-    """One run in its folder, which is made, or, if it is `resumed`, gone on with. What is wrong with the folder is told
-    before anything is built."""
+    """One run in its folder, which is new, or holds the run to resume. A wrong folder is an error before anything is
+    built."""
 
     def __init__(
         self,
         recipe: Recipe,
         folder: Path,
-        build: Callable[[Recipe, Path], Parts],
-        watch: Watch | None = None,
+        build: Callable[[Recipe, Path], Trainable],
+        callbacks: RunCallbacks | None = None,
         *,
         resumed: bool = False,
     ) -> None:
@@ -82,70 +88,70 @@ class Run:
         if self._device.is_first:
             start_folder(folder, recipe, resumed=resumed)
         self._device.wait()
-        self._watch = (watch if self._device.is_first else None) or Watch()
+        self._callbacks = (callbacks if self._device.is_first else None) or RunCallbacks()
         seed_all(recipe.run.seed)
         try:
-            self._parts = build(recipe, folder)
+            self._trainable = build(recipe, folder)
         except BaseException:
             if self._device.is_first and not resumed:
-                forget_folder(folder)
+                undo_start(folder)
             raise
-        self._model = self._parts.model.to(self._device.torch)
-        copy_weights(self._model)
-        self._optimiser = make_optimiser(self._parts.groups(recipe.optimiser), recipe.optimiser)
-        self._encode = InPrecision(self._parts.searched, self._device)
-        self._step = step_of(recipe.batching.split, recipe.batching.part)
-        self._judged: Judged | None = None
+        self._model = self._trainable.model.to(self._device.torch)
+        broadcast_weights(self._model)
+        self._optimiser = make_optimiser(self._trainable.groups(recipe.optimiser), recipe.optimiser)
+        self._encode = AutocastEncoder(self._trainable.encoder, self._device)
+        self._backward_step = backward_of(recipe.batching.split, recipe.batching.microbatch)
+        self._dev_set: DevSet | None = None
         self._values: dict[int, float] = {}
-        self._state: State | None = None
+        self._state: RunState | None = None
         self._curves: Curves | None = None
-        self._stop = Stop()
+        self._interrupt = InterruptHandler()
 
-    def train(self) -> Result:
-        """All steps that are left. Ctrl-C lets the step that is under way end, saves a checkpoint, and raises
-        KeyboardInterrupt; while there is no step under way, it raises at once, and the checkpoint before it counts."""
-        seed_all(self._recipe.run.seed, own=True)
-        checkpoint = resume.last(self._folder / CHECKPOINTS)
+    def train(self) -> RunResult:
+        """Makes the remaining steps. Ctrl-C during a step lets the step end, saves a checkpoint and raises
+        KeyboardInterrupt; at any other time it raises at once, and the run resumes from the last checkpoint."""
+        seed_all(self._recipe.run.seed, by_process=True)
+        checkpoint = run_state.last_checkpoint(self._folder / CHECKPOINTS)
         if self._recipe.evaluation.data:
-            self._judged = read_judged(self._recipe.evaluation, seed=self._recipe.run.seed)
-        pool = None
+            self._dev_set = load_dev_set(self._recipe.evaluation, seed=self._recipe.run.seed)
+        examples = None
         if checkpoint is not None:
-            self._state = resume.load(checkpoint, self._model, self._optimiser)
+            self._state = run_state.load(checkpoint, self._model, self._optimiser)
         else:
-            pool = self._pool(0)
-            self._state = self._first_state(pool)
+            examples = self._examples(0)
+            self._state = self._first_state(examples)
         if self._device.is_first:
             self._curves = Curves(self._folder / CURVES, from_step=self._state.step)
         try:
-            with self._stop:
-                self._rounds(pool)
+            with self._interrupt:
+                self._train_rounds(examples)
         finally:
             if self._curves is not None:
                 self._curves.close()
-        drawn = self._device.is_first and plot(self._folder / CURVES, self._folder / PICTURE)
-        return Result(self._state, self._folder, self._device.is_first, drawn, self._values)
+        plotted = self._device.is_first and plot(self._folder / CURVES, self._folder / PLOT)
+        return RunResult(self._state, self._folder, self._device.is_first, plotted, self._values)
 
-    def _rounds(self, pool: Pool | None) -> None:
+    def _train_rounds(self, examples: ExampleStore | None) -> None:
         assert self._state is not None
         n_steps = self._state.n_steps
         while self._state.step < n_steps:
             number = round_at(self._recipe, self._state.step, n_steps)
-            pool = pool or self._pool(number)
+            examples = examples or self._examples(number)
             try:
-                self._round(pool, end_of(self._recipe, number, n_steps))
+                self._train_round(examples, round_end(self._recipe, number, n_steps))
             finally:
-                pool.close()
-                pool = None
-            self._save()  # before the next round is mined with these weights
-        if self._judged is not None and self._state.step % self._recipe.evaluation.every:
-            self._measure()
-            self._save()
-        self._keep(FINAL, {})
+                examples.close()
+                examples = None
+            self._save_checkpoint()  # before the next round is mined with these weights
+        if self._dev_set is not None and self._state.step % self._recipe.evaluation.every:
+            self._evaluate()
+            self._save_checkpoint()
+        self._save_model(FINAL, {})
 
-    def _round(self, pool: Pool, until: int) -> None:
+    def _train_round(self, examples: ExampleStore, until: int) -> None:
         assert self._state is not None
         recipe = self._recipe
-        stream = self._stream(pool, self._state.position)
+        stream = self._stream(examples, self._state.position)
         reports = steps(
             self._state.step,
             until=until,
@@ -154,47 +160,51 @@ class Run:
             backward=self._backward,
             model=self._model,
             optimiser=self._optimiser,
-            share=rate_at(recipe.optimiser, self._state.n_steps),
+            lr_factor=lr_schedule(recipe.optimiser, self._state.n_steps),
             clip=recipe.optimiser.clip,
         )
-        for report in self._stop.between(reports):
+        for report in self._interrupt.uninterrupted(reports):
             self._state = replace(self._state, step=report.step, position=stream.position)
-            if self._curves is not None:
-                shown = {name: round(value, 6) for name, value in report.parts.items()}
-                rate = round(report.n_pairs / max(report.seconds, 1e-9), 2)
-                self._curves.add(
-                    report.step, loss=report.loss, parts=shown, norm=report.norm, lr=report.rate, pairs_per_s=rate
-                )
-            self._watch.on_step(report)
-            if self._judged is not None and self._state.step % recipe.evaluation.every == 0:
-                self._measure()
+            self._record(report)
+            self._callbacks.on_step(report)
+            if self._dev_set is not None and self._state.step % recipe.evaluation.every == 0:
+                self._evaluate()
             if self._state.step % recipe.run.save_every == 0:
-                self._save()
-            if on_any(self._stop.asked):
-                self._save()
+                self._save_checkpoint()
+            if any_process(self._interrupt.requested):
+                self._save_checkpoint()
                 raise KeyboardInterrupt
 
+    def _record(self, report: StepReport) -> None:
+        if self._curves is not None:
+            parts = {name: round(value, 6) for name, value in report.parts.items()}
+            pairs_per_s = round(report.n_pairs / max(report.seconds, 1e-9), 2)
+            self._curves.add(
+                report.step, loss=report.loss, parts=parts, norm=report.norm, lr=report.rate, pairs_per_s=pairs_per_s
+            )
+
     def _backward(self, batch: TextBatch, step: int) -> Loss:
-        if self._parts.pretraining is not None:
+        trainable = self._trainable
+        if trainable.pretraining_loss is not None:
             with self._device.precision():
-                loss = self._parts.pretraining(batch.queries, step)
+                loss = trainable.pretraining_loss(batch.queries, step)
             (loss.total / n_processes()).backward()
             return loss
-        if self._parts.joint is not None and batch.documents:
-            return self._joint(self._parts.joint, batch)
-        if self._parts.objective is None or not batch.documents:
+        if trainable.pair_losses is not None and batch.documents:
+            return self._backward_pairs(trainable.pair_losses, batch)
+        if trainable.loss_function is None or not batch.documents:
             raise ConfigError(
-                "the data and the objective do not fit: bare texts are for pre-training, queries with passages for all "
-                "other objectives"
+                "the data does not fit the loss: texts without passages are for RetroMAE, and every other loss needs "
+                "queries with passages"
             )
-        facts = facts_of(batch, step=step, device=self._device.torch)
-        # On the device before the step: a step that encodes twice keeps the random state of where its tokens are.
-        queries = moved(self._parts.texts.queries(batch.queries), self._device.torch)
-        documents = moved(self._parts.texts.documents(batch.documents), self._device.torch)
-        return self._step(self._encode, self._parts.objective, queries, documents, facts)
+        targets = batch_targets(batch, step=step, device=self._device.torch)
+        # On the device before the step: a step that encodes twice saves the random state of its tokens' device.
+        queries = to_device(trainable.texts.queries(batch.queries), self._device.torch)
+        documents = to_device(trainable.texts.documents(batch.documents), self._device.torch)
+        return self._backward_step(self._encode, trainable.loss_function, queries, documents, targets)
 
-    def _joint(self, losses: Joint, batch: TextBatch) -> Loss:
-        """Part by part, so that the pairs of one part alone are in memory."""
+    def _backward_pairs(self, losses: PairLosses, batch: TextBatch) -> Loss:
+        """In microbatches, so that only the pairs of one are in memory."""
         total, parts = torch.zeros((), device=self._device.torch), dict[str, float]()
         with self._device.precision():
             for loss, share in losses(batch):
@@ -202,82 +212,78 @@ class Run:
                 total += loss.total.detach() * share
                 for name, value in loss.parts.items():
                     parts[name] = parts.get(name, 0.0) + value * share
-        return Summed(total, parts)
+        return LossValue(total, parts)
 
-    def _measure(self) -> None:
-        """Searches with the model as it is; keeps it if it is the best so far."""
+    def _evaluate(self) -> None:
+        """Evaluates the model on the dev set, and saves it if it is the best so far."""
         assert self._state is not None
         config, value = self._recipe.evaluation, 0.0
         if self._device.is_first:
-            assert self._judged is not None
-            folder = self._folder / DATA / "evaluation"
-            if self._parts.evaluate is not None:
-                value = self._parts.evaluate(self._judged, config, folder)
+            assert self._dev_set is not None
+            folder = self._folder / DATA / "evaluation-index"
+            if self._trainable.evaluate is not None:
+                value = self._trainable.evaluate(self._dev_set, config, folder)
             else:
-                value = evaluate(self._encoder(), self._judged, config, folder)
-        value = self._shared(value)
-        step, best = self._state.step, self._state.best is None or value > self._state.best
+                value = evaluate(self._torch_encoder(), self._dev_set, config, folder)
+        value = from_first_process(value, self._device.torch)
+        step, is_best = self._state.step, self._state.best is None or value > self._state.best
         self._values[step] = value
         if self._curves is not None:
             self._curves.add(step, measure=config.measure, value=value)
-        if best:
+        if is_best:
             self._state = replace(self._state, best=value, best_step=step)
             about = {"measure": config.measure, "value": value, "data": config.data, "split": config.split}
-            self._keep(BEST, about | {"mode": config.mode})
+            self._save_model(BEST, about | {"mode": config.mode})
         self._device.wait()
-        self._watch.on_measure(step, config.measure, value, best)
+        self._callbacks.on_measure(step, config.measure, value, is_best)
 
-    def _pool(self, number: int) -> Pool:
-        """The data of a round: the first process makes it, the others read it."""
-        for is_mine in (True, False):
-            if self._device.is_first == is_mine:
-                pool = round_pool(
+    def _examples(self, number: int) -> ExampleStore:
+        """The examples of a round; the first process stores them, the others read them."""
+        for is_my_turn in (True, False):
+            if self._device.is_first == is_my_turn:
+                examples = round_examples(
                     self._recipe,
                     self._folder / DATA,
                     number,
-                    measure=self._lengths,
-                    encoder=self._encoder,
-                    on_mined=self._watch.on_mined,
+                    count_tokens=self._count_tokens,
+                    encoder=self._torch_encoder,
+                    on_mined=self._callbacks.on_mined,
                 )
             self._device.wait()
-        return pool
+        return examples
 
-    def _first_state(self, pool: Pool) -> State:
+    def _first_state(self, examples: ExampleStore) -> RunState:
         position = Position(self._recipe.run.seed)
         config = self._recipe.optimiser
-        n_steps = config.steps or config.epochs * len(self._stream(pool, position))
-        return State(n_steps=n_steps, position=position)
+        n_steps = config.steps or config.epochs * len(self._stream(examples, position))
+        return RunState(n_steps=n_steps, position=position)
 
-    def _stream(self, pool: Pool, position: Position) -> Stream:
+    def _stream(self, examples: ExampleStore, position: Position) -> Stream:
         by_label = {source.label: source.weight for source in self._recipe.data}
-        weights = [by_label.get(name, 1.0) for name in pool.source_names]
-        return Stream(pool, self._recipe.batching, position, weights=weights)
+        weights = [by_label.get(name, 1.0) for name in examples.source_names]
+        return Stream(examples, self._recipe.batching, position, weights=weights)
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         assert self._state is not None
-        resume.save(self._folder / CHECKPOINTS, self._model, self._optimiser, self._state)
+        run_state.save(self._folder / CHECKPOINTS, self._model, self._optimiser, self._state)
 
-    def _keep(self, name: str, about: dict[str, Any]) -> None:
+    def _save_model(self, name: str, about: dict[str, Any]) -> None:
         assert self._state is not None
         if self._device.is_first:
-            save_model_folder(self._folder / name, self._parts.save, {"step": self._state.step, **about})
+            save_model_folder(self._folder / name, self._trainable.save, {"step": self._state.step, **about})
 
-    def _encoder(self) -> TorchEncoder:
+    def _torch_encoder(self) -> TorchEncoder:
         step = 0 if self._state is None else self._state.step
-        name = f"in training, step {step}"
-        return TorchEncoder(self._parts.searched, self._parts.texts, fingerprint=name, device=self._device.torch)
+        return TorchEncoder(
+            self._trainable.encoder,
+            self._trainable.texts,
+            fingerprint=f"in training, step {step}",
+            device=self._device.torch,
+        )
 
-    def _lengths(self, texts: Sequence[str]) -> list[int]:
-        """Lengths in tokens, as the model reads documents."""
-        found: list[int] = []
-        for start in range(0, len(texts), _MEASURED):
-            found += self._parts.texts.documents(texts[start : start + _MEASURED]).mask.sum(dim=1).tolist()
-        return found
-
-    def _shared(self, value: float) -> float:
-        """The first process's value, on every process."""
-        if n_processes() == 1:
-            return value
-        held = torch.tensor([value], dtype=torch.float64, device=self._device.torch)
-        torch.distributed.broadcast(held, 0)
-        return float(held)
+    def _count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, read as a document."""
+        lengths: list[int] = []
+        for start in range(0, len(texts), BATCH_TEXTS):
+            lengths += self._trainable.texts.documents(texts[start : start + BATCH_TEXTS]).mask.sum(dim=1).tolist()
+        return lengths

@@ -1,4 +1,4 @@
-"""Curves of a run: a JSON line for each step and each evaluation, and a picture of them where matplotlib is there."""
+"""The folder of a run: recipe.toml, versions.json, curves.jsonl and curves.png, checkpoints/, data/, best/, final/."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from typing import Any
 from plait.errors import ConfigError
 from plait.train.recipe import Recipe, parse_recipe
 
-RECIPE, VERSIONS, CURVES, PICTURE = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
+RECIPE, VERSIONS, CURVES, PLOT = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
 CHECKPOINTS, BEST, FINAL, DATA = "checkpoints", "best", "final", "data"
-ABOUT = "about.json"
+ABOUT = "about.json"  # in best/ and final/: the step, and the measure at that step
 
 
 def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
-    """Makes the folder of a run, or checks that it is the folder of this recipe."""
-    kept = folder / RECIPE
-    if kept.is_file():
+    """Creates the folder of a run, or checks that a resumed run has the same recipe."""
+    saved = folder / RECIPE
+    if saved.is_file():
         if not resumed:
-            raise ConfigError(f"{folder} holds a run already; go on with --resume, or name another folder")
-        if parse_recipe(kept.read_text(encoding="utf-8"), name=str(kept)) != recipe:
+            raise ConfigError(f"{folder} already holds a run; resume it with --resume, or name another folder")
+        if parse_recipe(saved.read_text(encoding="utf-8"), name=str(saved)) != recipe:
             raise ConfigError(
-                f"the recipe is not the one that {folder} was begun with ({kept}); go on with that one, or begin a new "
-                f"folder"
+                f"the recipe differs from {saved}, with which the run was started; resume with that recipe, or start "
+                f"in a new folder"
             )
         return
     if resumed:
-        raise ConfigError(f"there is no run in {folder} to go on with; leave --resume out to begin one")
+        raise ConfigError(f"{folder} holds no run to resume; leave --resume out to start one")
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(kept, recipe.toml())
-    write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
+    write_atomically(saved, recipe.toml())
+    write_atomically(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
 
 
-def forget_folder(folder: Path) -> None:
-    """Takes back what `start_folder` wrote, for a run that could not be built: its folder is free for the next try."""
+def undo_start(folder: Path) -> None:
+    """Removes the files that `start_folder` wrote, for a run that could not be built: the next try can use the name."""
     for name in (RECIPE, VERSIONS):
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):
@@ -47,18 +47,18 @@ def forget_folder(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers of a run may depend on."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    """The versions that the results of a run may depend on."""
+    by_name = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
     for name in ("plait", "torch", "transformers", "accelerate", "tokenizers", "numpy"):
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            by_name[name] = "not installed"
+    return by_name
 
 
 def save_model_folder(folder: Path, write: Callable[[Path], None], about: dict[str, Any]) -> None:
-    """A model that stands alone, in the place of the one before: `write` makes the folder, about.json says of what."""
+    """Replaces `folder` by a complete model: `write` creates it, and `about` is saved as about.json."""
     draft = folder.with_name(folder.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)
     write(draft)
@@ -67,7 +67,7 @@ def save_model_folder(folder: Path, write: Callable[[Path], None], about: dict[s
     draft.replace(folder)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Replaces a file in one step: a reader sees the old text or the new one."""
     draft = path.with_name(path.name + ".new")
     draft.write_text(text, encoding="utf-8")
@@ -75,8 +75,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 class Curves:
-    """Appends to curves.jsonl. A run that goes on from step n first drops what came after it: those steps are made
-    again."""
+    """Appends one JSON line for each step and evaluation to curves.jsonl. A run that resumes at step n first drops the
+    lines after n, because it makes those steps again."""
 
     def __init__(self, path: Path, *, from_step: int = 0) -> None:
         self._path = path
@@ -93,18 +93,18 @@ class Curves:
 
 
 def read_curves(path: Path) -> list[dict[str, Any]]:
-    """The lines that are whole; a killed run may leave half of one at the end."""
-    found = []
+    """All complete lines; a killed run may leave an incomplete last line."""
+    lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found.append(json.loads(line))
+            lines.append(json.loads(line))
         except ValueError:
             break
-    return found
+    return lines
 
 
 def plot(curves: Path, picture: Path) -> bool:
-    """Draws loss and measure over steps; False, and no picture, if matplotlib is not installed."""
+    """Plots loss and measure over steps; returns False, without a picture, if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         return False
     from matplotlib.figure import Figure

@@ -1,6 +1,5 @@
-"""Going on: what a run needs to continue from where it was. A folder of weights (safetensors), state (JSON), optimiser
-and random states, named by one file that is replaced in one step. A run that was killed goes on from the last of these,
-bit for bit as if it had not been."""
+"""Checkpoints of a run, from which it resumes bit for bit: weights (safetensors), state (JSON), optimiser and random
+states in one folder. last.json names the folder and is replaced in one step."""
 
 from __future__ import annotations
 
@@ -20,18 +19,18 @@ from torch import nn
 from plait.errors import StoreError
 from plait.train.batching.plan import Position
 from plait.train.devices import n_processes, process
-from plait.train.run_folder import write_whole
+from plait.train.run_folder import write_atomically
 
 LAST = "last.json"
 WEIGHTS, OPTIMISER, STATE = "model.safetensors", "optimiser.pt", "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """Where a run is."""
+class RunState:
+    """How far a run is."""
 
     step: int = 0
-    n_steps: int  # of the whole run; fixed when it begins
+    n_steps: int  # of the whole run; fixed when it starts
     position: Position
     best: float | None = None  # the best measure so far
     best_step: int | None = None
@@ -40,68 +39,68 @@ class State:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> State:
+    def from_json(cls, fields: dict[str, Any]) -> RunState:
         return cls(**{**fields, "position": Position(**fields["position"])})
 
 
-def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, state: State) -> Path:
-    """Writes a checkpoint under `folder`, makes it the last, removes the one before it. Every process calls this."""
-    own = folder / f"step-{state.step:07d}"
+def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, state: RunState) -> Path:
+    """Writes a checkpoint under `folder` and removes the previous one. Every process calls this."""
+    checkpoint = folder / f"step-{state.step:07d}"
     if process() == 0:
-        shutil.rmtree(own, ignore_errors=True)
-        own.mkdir(parents=True)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        checkpoint.mkdir(parents=True)
     _wait()
-    _save_random(own)
+    _save_random_states(checkpoint)
     if process() == 0:
-        save_model(model, str(own / WEIGHTS))
-        torch.save(optimiser.state_dict(), own / OPTIMISER)
-        (own / STATE).write_text(json.dumps(state.to_json(), indent=2) + "\n", encoding="utf-8")
+        save_model(model, str(checkpoint / WEIGHTS))
+        torch.save(optimiser.state_dict(), checkpoint / OPTIMISER)
+        (checkpoint / STATE).write_text(json.dumps(state.to_json(), indent=2) + "\n", encoding="utf-8")
     _wait()
     if process() == 0:
-        write_whole(folder / LAST, json.dumps({"checkpoint": own.name}) + "\n")
+        write_atomically(folder / LAST, json.dumps({"checkpoint": checkpoint.name}) + "\n")
         for other in folder.glob("step-*"):
-            if other != own:
+            if other != checkpoint:
                 shutil.rmtree(other)
-    return own
+    return checkpoint
 
 
-def last(folder: Path) -> Path | None:
-    """The last checkpoint, if there is one."""
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint, if there is one."""
     try:
         name = json.loads((folder / LAST).read_text(encoding="utf-8"))["checkpoint"]
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise StoreError(f"{folder / LAST} is damaged; remove it to begin anew") from None
+        raise StoreError(f"{folder / LAST} is damaged; remove it to start from the beginning") from None
     return folder / str(name)
 
 
-def load(own: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> State:
-    """Sets the model, the optimiser and the random states as they were, and gives where the run was."""
+def load(checkpoint: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> RunState:
+    """Restores the model, the optimiser and the random states, and returns how far the run was."""
     try:
-        fields = json.loads((own / STATE).read_text(encoding="utf-8"))
-        load_model(model, str(own / WEIGHTS))
-        optimiser.load_state_dict(torch.load(own / OPTIMISER, weights_only=True))
-        _load_random(own)
+        fields = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+        load_model(model, str(checkpoint / WEIGHTS))
+        optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER, weights_only=True))
+        _load_random_states(checkpoint)
     except (OSError, ValueError, RuntimeError) as error:
-        raise StoreError(f"the checkpoint {own} cannot be read with this recipe: {error}") from error
-    return State.from_json(fields)
+        raise StoreError(f"the checkpoint {checkpoint} cannot be read with this recipe: {error}") from error
+    return RunState.from_json(fields)
 
 
-def _save_random(own: Path) -> None:
+def _save_random_states(checkpoint: Path) -> None:
     version, words, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     states = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys).astype(np.int64))}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
-    save_file(states, str(own / f"random-{process()}.safetensors"))
+    save_file(states, str(checkpoint / f"random-{process()}.safetensors"))
     rest = {"python": [version, list(words), gauss], "numpy": [kind, int(position), int(has_gauss), float(cached)]}
-    (own / f"random-{process()}.json").write_text(json.dumps(rest), encoding="utf-8")
+    (checkpoint / f"random-{process()}.json").write_text(json.dumps(rest), encoding="utf-8")
 
 
-def _load_random(own: Path) -> None:
-    states = load_file(str(own / f"random-{process()}.safetensors"))
-    rest = json.loads((own / f"random-{process()}.json").read_text(encoding="utf-8"))
+def _load_random_states(checkpoint: Path) -> None:
+    states = load_file(str(checkpoint / f"random-{process()}.safetensors"))
+    rest = json.loads((checkpoint / f"random-{process()}.json").read_text(encoding="utf-8"))
     version, words, gauss = rest["python"]
     random.setstate((version, tuple(words), gauss))
     kind, position, has_gauss, cached = rest["numpy"]

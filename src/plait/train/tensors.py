@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out of it, as padded tensors: the two currencies of training."""
+"""The tensors that pass between tokenizer, model, loss and loop."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """A padded batch of texts, on one side."""
+    """A padded batch of texts, all queries or all documents."""
 
     ids: Tensor  # (items, length) int64
     mask: Tensor  # (items, length) bool: attended positions
-    rows: Tensor  # (items, length) bool: positions that give a multi row
+    rows: Tensor  # (items, length) bool: positions that give a row of the multi vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """What a model gives for a batch; a strand that it does not have is None."""
+    """A model's output for a batch; a kind of embedding that the model does not have is None."""
 
     dense: Tensor | None = None  # (items, dim), normalised
     sparse: Tensor | None = None  # (items, length) token weights >= 0
@@ -30,8 +30,24 @@ class Encoded:
     multi_mask: Tensor | None = None  # (items, rows) bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchTargets:
+    """What a loss needs besides the vectors. Document i belongs to query i // group; it is the positive if i % group
+    is 0."""
+
+    group: int
+    allowed: Tensor  # (queries, documents) bool: a False pair takes part in no softmax
+    teacher: Tensor | None  # (queries, group)
+    step: int  # steps made before this one
+
+    @property
+    def positive(self) -> Tensor:
+        """(queries,): the column of each query's positive."""
+        return torch.arange(len(self.allowed), device=self.allowed.device) * self.group
+
+
 class Loss(Protocol):
-    """A loss and what it is made of."""
+    """A loss to minimise, and the values of its terms for the log."""
 
     @property
     def total(self) -> Tensor: ...
@@ -41,26 +57,11 @@ class Loss(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BatchFacts:
-    """Document i belongs to query i // group, and is its positive if i % group is 0."""
-
-    group: int
-    allowed: Tensor  # (queries, documents) bool: False is a score that counts in no softmax
-    teacher: Tensor | None  # (queries, group)
-    step: int  # how many steps were made before this one
-
-    @property
-    def positive(self) -> Tensor:
-        """(queries,): the column of each query's positive."""
-        return torch.arange(len(self.allowed), device=self.allowed.device) * self.group
-
-
-Objective = Callable[[Encoded, Encoded, BatchFacts], Loss]  # queries, documents, what is known of them
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Summed:
-    """A loss and the values of its parts."""
+class LossValue:
+    """A loss, and the values of its terms by name."""
 
     total: Tensor
     parts: dict[str, float] = field(default_factory=dict)
+
+
+LossFunction = Callable[[Encoded, Encoded, BatchTargets], Loss]  # of queries, documents, targets

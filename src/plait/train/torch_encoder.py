@@ -1,4 +1,4 @@
-"""`TorchEncoder`: a model in training as an encoder of plait, so that it can be indexed and searched like any other."""
+"""`TorchEncoder`: a torch model as an encoder of plait, so that it can be indexed and searched like any other."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from plait.train.checkpoint import weights_digest
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, ModelConfig, SparseHeadConfig
 from plait.train.tensors import Encoded, Tokens
-from plait.train.tokenization import Texts, load_tokenizer
+from plait.train.tokenization import TextTokenizer, load_tokenizer
 
-BATCH_CHARACTERS = 16_384  # of one pass, padding included: about four thousand tokens
+BATCH_CHARACTERS = 16_384  # in one pass, padding included: about 4,000 tokens
 
 
-class Reads(Protocol):
-    """Texts to tokens, as one model reads them."""
+class TokenizesTexts(Protocol):
+    """Texts to tokens, by the rules of one model."""
 
     def queries(self, texts: Sequence[str]) -> Tokens: ...
 
@@ -38,13 +38,14 @@ class Reads(Protocol):
 
 
 class TorchEncoder:
-    """The strands of a model as it is now. A document is one passage, cut where the model cuts it. The sparse strand is
-    given where `vocabulary`, the number of its terms, is; `sparse` says how its weights are put together."""
+    """The embeddings of a model with its current weights. A document is one passage, truncated to the model's length.
+    There are sparse vectors only if `vocabulary`, the number of terms, is given; `sparse` says how they are weighted.
+    """
 
     def __init__(
         self,
         model: nn.Module,
-        texts: Reads,
+        texts: TokenizesTexts,
         *,
         fingerprint: str,
         device: torch.device | str = "cpu",
@@ -97,14 +98,14 @@ class TorchEncoder:
                 dense[items] = encoded.dense.float().cpu().numpy()
             if self._spec.sparse is not None and encoded.sparse is not None and encoded.sparse_ids is not None:
                 ids, weights = list(encoded.sparse_ids.cpu().numpy()), encoded.sparse.float().cpu().numpy()
-                found = sparse_vectors(ids, weights, is_query=is_query, **self._sparse)
-                for place, item in enumerate(items):
-                    own = slice(found.offsets[place], found.offsets[place + 1])
-                    terms[item] = found.terms[own], found.weights[own]
+                vectors = sparse_vectors(ids, weights, is_query=is_query, **self._sparse)
+                for row, item in enumerate(items):
+                    span = slice(vectors.offsets[row], vectors.offsets[row + 1])
+                    terms[item] = vectors.terms[span], vectors.weights[span]
             if encoded.multi is not None and encoded.multi_mask is not None:
                 values, mask = encoded.multi.float().cpu().numpy(), encoded.multi_mask.cpu().numpy()
-                for place, item in enumerate(items):
-                    rows[item] = values[place][mask[place]]
+                for row, item in enumerate(items):
+                    rows[item] = values[row][mask[row]]
             n_done += len(items)
             if on_batch is not None:
                 on_batch(n_done, len(texts))
@@ -118,24 +119,23 @@ class TorchEncoder:
         self._model.eval()
         try:
             with torch.no_grad():
-                found: Encoded = self._model(moved(read(texts), self._device), is_query=is_query)
-                return found
+                encoded: Encoded = self._model(to_device(read(texts), self._device), is_query=is_query)
+                return encoded
         finally:
             self._model.train(training)
 
 
-def moved(tokens: Tokens, device: torch.device | str) -> Tokens:
-    """The tokens on a device."""
+def to_device(tokens: Tokens, device: torch.device | str) -> Tokens:
     return Tokens(tokens.ids.to(device), tokens.mask.to(device), tokens.rows.to(device))
 
 
-def encoder_of(source: str, *, length: int = 256) -> Encoder:
-    """The encoder in a folder, of a bundled model, or of a hub name; `length` is what is read of a text where the
-    folder does not say."""
+def open_encoder(source: str, *, length: int = 256) -> Encoder:
+    """The encoder of a bundled model, a model folder, a trained checkpoint, or a transformers encoder (folder or hub
+    name), whose states are mean-pooled. `length` is the maximum text length where the source sets none."""
     folder = Path(source)
     if source in known_models() or (folder / CARD_NAME).is_file():
         return load_model(source)
-    if (folder / checkpoint.DESCRIPTION).is_file():
+    if (folder / checkpoint.MODEL_FILE).is_file():
         model, tokenizer = checkpoint.load(folder)
     else:
         config = ModelConfig(
@@ -146,4 +146,4 @@ def encoder_of(source: str, *, length: int = 256) -> Encoder:
         )
         model, tokenizer = Model(config, load_backbone(source)), load_tokenizer(source)
     name = f"{weights_digest(folder)} {length}"
-    return TorchEncoder(model, Texts(tokenizer, model.config), fingerprint=name)
+    return TorchEncoder(model, TextTokenizer(tokenizer, model.config), fingerprint=name)

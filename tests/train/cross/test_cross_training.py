@@ -23,7 +23,7 @@ from plait.train.cross.model import is_cross_checkpoint as is_trained_cross
 from plait.train.cross.model import load_cross_checkpoint as load
 from plait.train.cross.scorers import TorchPairScorer
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.teacher import teacher_of
+from plait.train.mining.teacher import open_teacher
 from plait.train.recipe import Recipe, read_recipe
 from plait.train.run import Run
 from train.tiny import tiny_backbone, tiny_config
@@ -57,7 +57,7 @@ def test_the_exported_folder_scores_as_the_model_does(trained: Path, tmp_path: P
     exported = export_cross(trained / "final", tmp_path / "out")
     assert exported.differences["fp32"] < 1e-3
     model, tokenizer = load(trained / "final")
-    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.frame)).score(PROBES)
+    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.pair_input)).score(PROBES)
     found = load_cross(tmp_path / "out", precision="fp32", n_threads=1)
     np.testing.assert_allclose(found.score(PROBES), wanted, atol=1e-4)
     assert load_cross(tmp_path / "out", n_threads=1).fingerprint == found.fingerprint
@@ -77,7 +77,7 @@ def test_the_command_exports_a_run_of_a_cross_encoder_by_itself(trained: Path, t
 def test_an_exported_folder_is_a_teacher(trained: Path, tmp_path: Path) -> None:
     export_cross(trained / "final", tmp_path / "out", fp32=False)
     assert not (tmp_path / "out" / "model.onnx").exists()
-    scores = teacher_of(MiningConfig(teacher=str(tmp_path / "out"))).score([("a query", "a text")])
+    scores = open_teacher(MiningConfig(teacher=str(tmp_path / "out"))).score([("a query", "a text")])
     assert scores.shape == (1,)
 
 
@@ -114,7 +114,7 @@ def test_parts_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
     norms = []
     for part in (0, 5):
         folder = tmp_path / str(part)
-        Run(recipe_of("cross-cls", *changes, random, f"objective.part={part}"), folder, build).train()
+        Run(recipe_of("cross-cls", *changes, random, f"loss.microbatch={part}"), folder, build).train()
         norms.append(json.loads((folder / "curves.jsonl").read_text().splitlines()[0])["norm"])
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
@@ -174,10 +174,10 @@ def test_the_loss_is_cross_entropy_of_the_first() -> None:
 def test_a_teacher_that_agrees_costs_nothing() -> None:
     scores = torch.tensor([[2.0, 0.0, 1.0]])
     known = torch.ones(1, 3, dtype=torch.bool)
-    found = list_loss(scores, known, scores.clone(), CrossEntropyConfig(distil=1.0))
+    found = list_loss(scores, known, scores.clone(), CrossEntropyConfig(teacher_weight=1.0))
     assert float(found.total) == pytest.approx(0.0, abs=1e-6)
     with pytest.raises(InputError, match="no teacher's scores"):
-        list_loss(scores, known, None, CrossEntropyConfig(distil=0.5))
+        list_loss(scores, known, None, CrossEntropyConfig(teacher_weight=0.5))
 
 
 # -- recipes that cannot work
@@ -187,13 +187,13 @@ def test_a_teacher_that_agrees_costs_nothing() -> None:
     ("change", "message"),
     [
         ("model.head=mean", "head is 'mean'"),
-        ("model.dence={}", "no key 'dence'"),
+        ("model.dence={}", "unknown key 'dence'"),
         ("model.query_length=80", "query_length is 80"),
         ("model.markers=['[unused0]']", "two different ones"),
-        ("objective.name=contrastive", "trained with the objective 'cross-entropy'"),
-        ("objective.distil=0.5", "mining names no teacher"),
-        ("batching.n_negatives=0", "own negatives alone"),
-        ("mining.first=model", "cannot search for its own"),
+        ("loss.name=contrastive", "trained with the loss 'cross-entropy'"),
+        ("loss.teacher_weight=0.5", "mining names no teacher"),
+        ("batching.n_negatives=0", "own negatives only"),
+        ("mining.first_searcher=model", "cannot search for its own"),
     ],
 )
 def test_a_recipe_that_cannot_work_is_refused_before_anything_is_loaded(change: str, message: str) -> None:

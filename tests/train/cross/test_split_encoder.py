@@ -15,11 +15,11 @@ from plait.rerank.pairs import PairTokenizer
 from plait.train.backbone import Backbone, make_backbone
 from plait.train.cross.config import CrossConfig
 from plait.train.cross.export import PROBES, export_cross
-from plait.train.cross.model import CrossModel, PairTokens, nearest
+from plait.train.cross.model import CrossModel, PairTokens, weighted_maxsim
 from plait.train.cross.model import save_cross as save
-from plait.train.cross.scorers import RowScorer, TorchPairScorer, padded
-from plait.train.cross.split_encoder import Apart
-from plait.train.model import Layer, taken
+from plait.train.cross.scorers import RowScorer, TorchPairScorer, pad_pairs
+from plait.train.cross.split_encoder import SplitEncoder
+from plait.train.model import AdapterLayer, gather_rows
 from plait.train.tensors import Tokens
 from plait.train.tokenization import load_tokenizer, with_markers
 from train.tiny import tiny_backbone, tiny_config
@@ -27,12 +27,12 @@ from train.tiny import tiny_backbone, tiny_config
 TOKENS = PairTokens(
     ids=torch.tensor([[2, 7, 8, 3, 2, 9, 5, 6, 3], [2, 7, 3, 2, 4, 3, 0, 0, 0]]),
     mask=torch.tensor([[1] * 9, [1] * 6 + [0] * 3]),
-    sides=torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0, 0]]),
+    type_ids=torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0, 0]]),
 )
 
 
 def config(**changes: object) -> CrossConfig:
-    fields = {"backbone": "tiny", "head": "maxsim", "apart": 2, "scale": 10.0, "document_prefix": "[CLS]"}
+    fields = {"backbone": "tiny", "head": "maxsim", "split_layers": 2, "scale": 10.0, "document_prefix": "[CLS]"}
     return CrossConfig(**{**fields, **changes})  # type: ignore[arg-type]
 
 
@@ -45,31 +45,31 @@ def wide_backbone(n_ids: int) -> Backbone:
 
 def test_a_text_read_apart_has_the_states_that_it_has_alone() -> None:
     backbone = tiny_backbone("bert", 2).eval()
-    found = Apart(backbone, 2).states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    found = SplitEncoder(backbone, 2).states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
     for pair, text in [(0, slice(0, 4)), (0, slice(4, 9)), (1, slice(0, 3)), (1, slice(3, 6))]:
         alone = backbone.encoder(input_ids=TOKENS.ids[pair : pair + 1, text]).last_hidden_state[0]
         torch.testing.assert_close(found[pair, text], alone, atol=1e-5, rtol=1e-4)
 
 
 def test_kept_states_are_those_of_a_fresh_pass_and_are_computed_once() -> None:
-    apart = Apart(tiny_backbone("bert", 2).train(), 2)
-    fresh = apart.states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
+    split = SplitEncoder(tiny_backbone("bert", 2).train(), 2)
+    fresh = split.states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
     for _ in range(2):
-        kept = apart.kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
-        there = TOKENS.mask.bool()
-        torch.testing.assert_close(kept[there], fresh[there], atol=5e-3, rtol=5e-3)
-    assert len(apart._kept) == 4
+        cached = split.cached_states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
+        attended = TOKENS.mask.bool()
+        torch.testing.assert_close(cached[attended], fresh[attended], atol=5e-3, rtol=5e-3)
+    assert len(split._cache) == 4
 
 
 def test_what_is_kept_stays_within_its_room() -> None:
     backbone = tiny_backbone("bert", 2)
-    apart = Apart(backbone, 2, kept_bytes=6 * backbone.hidden * 2)
-    apart.kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
-    assert apart._bytes <= 6 * backbone.hidden * 2
+    split = SplitEncoder(backbone, 2, cache_bytes=6 * backbone.hidden * 2)
+    split.cached_states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
+    assert split._n_bytes <= 6 * backbone.hidden * 2
 
 
 def test_only_what_is_above_learns() -> None:
-    model = CrossModel(config(joint=8), tiny_backbone("bert", 2), None)
+    model = CrossModel(config(joint_dim=8), tiny_backbone("bert", 2), None)
     learning = {name.split(".")[0] for name, value in model.named_parameters() if value.requires_grad}
     assert learning == {"joint", "weigh"}
     model.train()(TOKENS).sum().backward()
@@ -79,7 +79,7 @@ def test_only_what_is_above_learns() -> None:
 
 def test_a_joint_layer_begins_as_nothing() -> None:
     backbone = tiny_backbone("bert", 2)
-    with_layer, without = (CrossModel(config(joint=joint), backbone, None).eval() for joint in (8, 0))
+    with_layer, without = (CrossModel(config(joint_dim=joint), backbone, None).eval() for joint in (8, 0))
     torch.testing.assert_close(with_layer(TOKENS), without(TOKENS))
 
 
@@ -88,17 +88,17 @@ def test_the_score_is_the_mean_of_the_nearest_tokens() -> None:
     tokens = PairTokens(torch.zeros(1, 4), torch.tensor([[1, 1, 1, 0]]), torch.tensor([[0, 0, 1, 0]]))
     unit = states[0] / states[0].norm(dim=1, keepdim=True)
     expected = (unit[0] @ unit[2] + unit[1] @ unit[2]) / 2
-    torch.testing.assert_close(nearest(states, torch.zeros(1, 4), tokens)[0], expected)
+    torch.testing.assert_close(weighted_maxsim(states, torch.zeros(1, 4), tokens)[0], expected)
 
 
 def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
-    model = CrossModel(config(joint=8, length=80, query_length=24), backbone, None).eval()
+    model = CrossModel(config(joint_dim=8, length=80, query_length=24), backbone, None).eval()
     torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
     save(model, tokenizer, tmp_path / "run")
     assert export_cross(tmp_path / "run", tmp_path / "out").differences["fp32"] < 1e-3
-    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.frame)).score(PROBES)
+    wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.pair_input)).score(PROBES)
     np.testing.assert_allclose(
         load_cross(tmp_path / "out", precision="fp32").score(PROBES), wanted, rtol=1e-4, atol=1e-4
     )
@@ -108,26 +108,26 @@ def test_in_training_it_scores_as_it_does_later() -> None:
     tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(length=80, query_length=24), backbone, None)
-    pairs = padded(PairTokenizer(tokenizer, model.config.frame).tokenize(PROBES), range(len(PROBES)))
+    pairs = pad_pairs(PairTokenizer(tokenizer, model.config.pair_input).tokenize(PROBES), range(len(PROBES)))
     torch.testing.assert_close(model.train()(pairs), model.eval()(pairs), atol=2e-2, rtol=1e-2)
 
 
 def test_a_bridge_keeps_texts_apart_in_the_upper_layers_as_far_as_it_is_low() -> None:
     backbone = tiny_backbone("bert", 2).eval()
 
-    def states(apart: int, bridge: float) -> torch.Tensor:
-        model = CrossModel(config(apart=apart, bridge=bridge), backbone, None).eval()
+    def states(split_layers: int, bias: float) -> torch.Tensor:
+        model = CrossModel(config(split_layers=split_layers, cross_attention_bias=bias), backbone, None).eval()
         return model._states(TOKENS)[TOKENS.mask.bool()]
 
     alone = states(2, 0.0)
-    gaps = [float((states(1, bridge) - alone).abs().max()) for bridge in (0.0, -2.0, -6.0, -60.0)]
+    gaps = [float((states(1, bias) - alone).abs().max()) for bias in (0.0, -2.0, -6.0, -60.0)]
     assert gaps[0] > gaps[1] > gaps[2] > gaps[3]
     assert gaps[3] < 1e-5
 
 
 def test_a_bridge_is_exported(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(find_model())
-    changes = {"apart": 1, "bridge": -3.0, "length": 80, "query_length": 24}
+    changes = {"split_layers": 1, "cross_attention_bias": -3.0, "length": 80, "query_length": 24}
     save(
         CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), None).eval(), tokenizer, tmp_path / "r"
     )
@@ -135,26 +135,26 @@ def test_a_bridge_is_exported(tmp_path: Path) -> None:
 
 
 def test_a_bridge_with_nothing_above_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"bridge is -3\.0, and apart is 0"):
-        config(apart=0, bridge=-3.0)
-    with pytest.raises(ConfigError, match="all 2 layers read apart"):
-        CrossModel(config(apart=2, bridge=-3.0), tiny_backbone("bert", 2), None)
+    with pytest.raises(ConfigError, match=r"cross_attention_bias is -3\.0, and split_layers is 0"):
+        config(split_layers=0, cross_attention_bias=-3.0)
+    with pytest.raises(ConfigError, match="all 2 layers are split"):
+        CrossModel(config(split_layers=2, cross_attention_bias=-3.0), tiny_backbone("bert", 2), None)
 
 
 def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None:
-    with pytest.raises(ConfigError, match="only bert can read texts apart"):
-        Apart(tiny_backbone("mpnet", 2), 1)
+    with pytest.raises(ConfigError, match="only a bert can be split"):
+        SplitEncoder(tiny_backbone("mpnet", 2), 1)
     with pytest.raises(ConfigError, match="the backbone has 2 layers"):
-        Apart(tiny_backbone("bert", 2), 3)
+        SplitEncoder(tiny_backbone("bert", 2), 3)
     with pytest.raises(ConfigError, match="multiple of 4"):
-        config(joint=6)
+        config(joint_dim=6)
 
 
 @pytest.mark.parametrize("head", ["cls", "emb", "maxsim"])
 def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
     tokenizer = with_markers(load_tokenizer(find_model()), ("[unused0]", "[unused1]"))
-    changes = {"head": head, "joint": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
-    reader = PairTokenizer(tokenizer, config(**changes).frame)
+    changes = {"head": head, "joint_dim": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
+    reader = PairTokenizer(tokenizer, config(**changes).pair_input)
     torch.manual_seed(0)
     model = CrossModel(config(**changes), wide_backbone(tokenizer.get_vocab_size()), reader.marker_ids).eval()
     torch.nn.init.normal_(model.joint.up.weight)  # type: ignore[union-attr]
@@ -166,16 +166,16 @@ def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
 
 
 def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
-    model = CrossModel(config(head="cls", joint=8), tiny_backbone("bert", 2), None)
-    with pytest.raises(ConfigError, match="need a model that reads all its layers apart"):
-        RowScorer(model, PairTokenizer(load_tokenizer(find_model()), model.config.frame), [])
+    model = CrossModel(config(head="cls", joint_dim=8), tiny_backbone("bert", 2), None)
+    with pytest.raises(ConfigError, match="RowScorer needs a model with joint_dim"):
+        RowScorer(model, PairTokenizer(load_tokenizer(find_model()), model.config.pair_input), [])
 
 
 def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:
     torch.manual_seed(0)
-    layer, rows, mask = Layer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    layer, rows, mask = AdapterLayer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     at = torch.tensor([[0, 3], [2, 1]])
-    torch.testing.assert_close(layer(rows, mask, at), taken(layer(rows, mask), at))
+    torch.testing.assert_close(layer(rows, mask, at), gather_rows(layer(rows, mask), at))
 
 
 def test_a_graph_gives_the_states_where_all_layers_read_apart() -> None:
@@ -185,7 +185,7 @@ def test_a_graph_gives_the_states_where_all_layers_read_apart() -> None:
         def states(self, tokens: Tokens) -> torch.Tensor:
             return torch.ones(*tokens.ids.shape, backbone.hidden)
 
-    kept = Apart(backbone, 2, graph=Ones()).kept_states(TOKENS.ids, TOKENS.mask, TOKENS.sides)
-    assert (kept[TOKENS.mask.bool()] == 1).all()
-    with pytest.raises(ConfigError, match="a graph gives last states"):
-        Apart(backbone, 1, graph=Ones())
+    cached = SplitEncoder(backbone, 2, graph=Ones()).cached_states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
+    assert (cached[TOKENS.mask.bool()] == 1).all()
+    with pytest.raises(ConfigError, match="a graph gives last hidden states"):
+        SplitEncoder(backbone, 1, graph=Ones())

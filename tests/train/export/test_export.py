@@ -24,12 +24,12 @@ from plait.evaluate import rank_queries
 from plait.records import Document
 from plait.train.build import build
 from plait.train.export.export import ExportConfig, Exported, export_run, torch_encoder
-from plait.train.export.parity import Difference, Parity, check_rounded, check_same, compare
-from plait.train.export.trained import backbone_of, read_trained
+from plait.train.export.parity import Difference, Parity, check_fp32, check_int8, compare
+from plait.train.export.trained import backbone_arrays, read_trained
 from plait.train.model import Model
 from plait.train.recipe import read_recipe
 from plait.train.run import Run
-from plait.train.tokenization import Texts
+from plait.train.tokenization import TextTokenizer
 from train.corpora import write_beir
 
 RECIPES = Path(__file__).parent.parent.parent.parent / "recipes"
@@ -42,17 +42,17 @@ TEXTS = [
     "word " * 90,
 ]
 PLAIN = ["mining.corpus=", "batching.n_negatives=0", "evaluation.data=", "optimiser.steps=2", "run.cpu=true"]
-FIXED = ["model.multi={dim = 16, fixed = {n_vectors = 4}}", "objective={name = 'contrastive', strand = 'multi'}"]
+FIXED = ["model.multi={dim = 16, fixed = {n_vectors = 4}}", "loss={name = 'contrastive', kind = 'multi'}"]
 MARKED = [
     "model.query={length = 16, prefix = '[unused0] ', expansion = {token = '[MASK]', length = 12, attended = false}}",
     "model.document={length = 40, prefix = '[unused1] ', overlap = 8}",
     "model.multi={dim = 16, first_row = false, bias = true, skip = ['.', ',']}",
     "model.dense={pooling = 'cls'}",
 ]
-LATE = ["model.late={n_layers = 2, dim = 8}"]
-RARE = ["model.sparse={hidden = 3, prior = true}", f"model.rarity=['{RECIPES / 'tiny-data'}']"]
-FORMS = ["model.sparse={forms = 'en', prior = true}", RARE[1]]
-DAMPED = ["model.sparse={length_norm = 0.2, query_tf = 0.5}"]
+ADAPTER = ["model.token_adapter={n_layers = 2, dim = 8}"]
+IDF = ["model.sparse={hidden = 3, idf = true}", f"model.idf_corpora=['{RECIPES / 'tiny-data'}']"]
+STEMMED = ["model.sparse={stemming = 'en', idf = true}", IDF[1]]
+WEIGHTED = ["model.sparse={length_norm = 0.2, query_tf = 0.5}"]
 Train = Callable[..., Path]
 
 
@@ -99,8 +99,8 @@ def assert_equal(one: Embeddings, other: Embeddings) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [(), FIXED, MARKED, RARE, LATE, FORMS, DAMPED],
-    ids=["plain", "fixed", "marked", "rare", "late", "forms", "damped"],
+    [(), FIXED, MARKED, IDF, ADAPTER, STEMMED, WEIGHTED],
+    ids=["plain", "fixed", "marked", "idf", "token adapter", "stemmed", "weighted"],
 )
 def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)
@@ -115,7 +115,7 @@ def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_pat
 
 def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
     model = read_trained(run).model
-    texts = Texts(read_trained(run).tokenizer, model.config)
+    texts = TextTokenizer(read_trained(run).tokenizer, model.config)
     sparse = embeddings(load_model(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
     for item, text in enumerate(TEXTS):
         tokens = texts.tokens([text], is_query=False)
@@ -130,7 +130,7 @@ def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, ru
 
 
 def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
-    export_run(train(*FORMS), tmp_path / "model", ExportConfig(n_threads=1))
+    export_run(train(*STEMMED), tmp_path / "model", ExportConfig(n_threads=1))
     encoder = load_model(tmp_path / "model", n_threads=1)
     rows = embeddings(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
     own = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
@@ -140,18 +140,18 @@ def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
 
 
 def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(train: Train, tmp_path: Path) -> None:
-    folder = train(*FORMS)
-    woven = export_run(folder, tmp_path / "woven", ExportConfig(n_threads=1))
-    apart = export_run(folder, tmp_path / "apart", ExportConfig(n_threads=1, sparse_apart=True))
-    assert woven.card.fingerprint == apart.card.fingerprint
-    for model, is_woven in ((woven, True), (apart, False)):
+    folder = train(*STEMMED)
+    included = export_run(folder, tmp_path / "included", ExportConfig(n_threads=1))
+    excluded = export_run(folder, tmp_path / "excluded", ExportConfig(n_threads=1, exclude_sparse_from_hybrid=True))
+    assert included.card.fingerprint == excluded.card.fingerprint
+    for model, is_used in ((included, True), (excluded, False)):
         with plait.open(tmp_path / f"index of {model.folder.name}", create=True, model=model.folder) as index:
             index.add([{"id": "1", "text": "The loom is made of oak."}, {"id": "2", "text": "Cells have walls."}])
-            assert ("sparse" in index.search("oak looms")[0].scores) == is_woven
+            assert ("sparse" in index.search("oak looms")[0].scores) == is_used
             assert "sparse" in index.search("oak looms", params=plait.HybridParams(sparse=0.5))[0].scores
             assert index.search("oak looms", mode="sparse")
-        told = CliRunner().invoke(app, ["info", str(tmp_path / f"index of {model.folder.name}")]).stdout
-        assert ("hybrid leaves it out" in told) != is_woven
+        shown = CliRunner().invoke(app, ["info", str(tmp_path / f"index of {model.folder.name}")]).stdout
+        assert ("excluded from hybrid search" in shown) != is_used
 
 
 def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
@@ -180,8 +180,8 @@ def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Expo
 def test_the_page_is_written_from_the_run(exported: Exported) -> None:
     page = (exported.folder / "README.md").read_text()
     for said in (
-        "# woven", "30,522 terms", "| tiny-data | beir | train | CC0-1.0 |", "Objective: m3. Weights of step 2 of 2",
-        "Last loss, at step 2", "torch", "int8 against fp32", "largest difference", "[optimiser]",
+        "# woven", "30,522 terms", "| tiny-data | beir | train | CC0-1.0 |", "Loss: m3. Weights of step 2 of 2",
+        "Last loss, at step 2", "torch", "int8 compared with fp32", "largest difference", "[optimiser]",
     ):  # fmt: skip
         assert said in page
 
@@ -201,7 +201,7 @@ def test_one_precision_leaves_one_graph_and_needs_no_name_to_load(train: Train, 
 def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
     raw = read_recipe(RECIPES / "tiny.toml").toml().replace("sparse = {}\n", "")
     (tmp_path / "recipe.toml").write_text(raw)
-    data = [f"data.0.path={RECIPES / 'tiny-data'}", "objective={name = 'contrastive', strand = 'multi'}"]
+    data = [f"data.0.path={RECIPES / 'tiny-data'}", "loss={name = 'contrastive', kind = 'multi'}"]
     Run(read_recipe(tmp_path / "recipe.toml", [*data, *PLAIN]), tmp_path / "run", build).train()
     export_run(tmp_path / "run", tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
     with plait.open(tmp_path / "index", create=True, model=tmp_path / "model", n_threads=1) as index:
@@ -237,7 +237,7 @@ def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_pat
 
 
 def test_a_model_that_pools_by_the_mean_has_no_first_tokens_to_pool(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="mcls is for models"):
+    with pytest.raises(ConfigError, match="mcls needs a model"):
         export_run(run, tmp_path / "model", ExportConfig(mcls=8))
 
 
@@ -262,7 +262,7 @@ def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(run: Path, tmp_
     assert json.loads((model / "plait.json").read_text())["name"] == "second"
     other.mkdir()
     (other / "thesis.txt").write_text("do not lose me")
-    with pytest.raises(ConfigError, match=r"has no plait.json; --force replaces model folders only"):
+    with pytest.raises(ConfigError, match=r"has no plait.json; --force replaces only model folders"):
         export_run(run, other, ExportConfig(force=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "other"]
 
@@ -271,37 +271,37 @@ def test_a_graph_that_differs_from_torch_is_not_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(model: Model) -> object:
-        weights, config = backbone_of(model)
+        weights, config = backbone_arrays(model)
         return {**weights, "embeddings.LayerNorm.weight": weights["embeddings.LayerNorm.weight"] * 1.1}, config
 
-    monkeypatch.setattr("plait.train.export.export.backbone_of", wrong)
-    with pytest.raises(ModelError, match=r"strand of the graph is .* away from torch's"):
+    monkeypatch.setattr("plait.train.export.export.backbone_arrays", wrong)
+    with pytest.raises(ModelError, match=r"vectors of the graph differ from torch's by"):
         export_run(run, tmp_path / "model", ExportConfig(n_threads=1))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_limits_hold_for_numbers_that_are_none() -> None:
-    with pytest.raises(ModelError, match="the dense strand of the graph is nan away"):
-        check_same(Parity({"dense": Difference(float("nan"), 1.0)}, 1))
-    with pytest.raises(ModelError, match=r"the multi strand has a mean cosine of 0.500"):
-        check_rounded(Parity({"multi": Difference(0.0, 0.5)}, 1))
+    with pytest.raises(ModelError, match="the dense vectors of the graph differ from torch's by nan"):
+        check_fp32(Parity({"dense": Difference(float("nan"), 1.0)}, 1))
+    with pytest.raises(ModelError, match=r"the int8 multi vectors have a mean cosine of 0.500"):
+        check_int8(Parity({"multi": Difference(0.0, 0.5)}, 1))
 
 
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="there is no run"):
+    with pytest.raises(ModelError, match="there is no folder"):
         export_run(tmp_path / "none", tmp_path / "model")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(ModelError, match=r"holds no trained model: there is no folder best or final in it, only check"):
+    with pytest.raises(ModelError, match=r"has no trained model: no folder best or final, only check"):
         export_run(tmp_path / "run", tmp_path / "model")
-    with pytest.raises(ConfigError, match="there are no weights 'last'; choose one of best, final"):
+    with pytest.raises(ConfigError, match="weights is 'last'; choose one of best, final"):
         export_run(tmp_path / "run", tmp_path / "model", ExportConfig(weights="last"))
     assert not (tmp_path / "model").exists()
 
 
 def test_a_backbone_of_pre_training_is_refused(train: Train, tmp_path: Path) -> None:
     corpus = RECIPES / "tiny-data" / "corpus.jsonl"
-    folder = train("objective={name = 'retromae'}", f"data.0.path={corpus}", "data.0.kind=texts")
-    with pytest.raises(ModelError, match="a backbone without heads, as RetroMAE leaves it"):
+    folder = train("loss={name = 'retromae'}", f"data.0.path={corpus}", "data.0.kind=texts")
+    with pytest.raises(ModelError, match="a backbone without heads, from RetroMAE"):
         export_run(folder, tmp_path / "model")
 
 
@@ -311,7 +311,7 @@ def test_texts_longer_than_the_positions_of_the_backbone_are_told(train: Train, 
 
 
 def test_what_cannot_be_asked_for_is_told_first(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no precision 'int4'; choose one of int8, fp32, both"):
+    with pytest.raises(ConfigError, match="precision is 'int4'; choose one of int8, fp32, both"):
         ExportConfig(precision="int4")
     with pytest.raises(InputError, match="there is no folder"):
         export_run(run, tmp_path / "model", ExportConfig(data=str(tmp_path / "none")))
@@ -320,4 +320,4 @@ def test_what_cannot_be_asked_for_is_told_first(run: Path, tmp_path: Path) -> No
 def test_the_weights_of_a_run_may_be_exported_by_their_own_folder(run: Path, tmp_path: Path) -> None:
     exported = export_run(run / "final", tmp_path / "model", ExportConfig(n_threads=1))
     assert exported.card.name == "tiny"
-    assert "There is no record of a run" in (tmp_path / "model" / "README.md").read_text()
+    assert "There are no records of the run" in (tmp_path / "model" / "README.md").read_text()

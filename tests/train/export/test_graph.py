@@ -13,7 +13,7 @@ from plait.encode.model_card import DocumentInput
 from plait.errors import ModelError
 from plait.train.backbone import make_backbone
 from plait.train.export.graph import build_graph, check_family
-from plait.train.export.trained import backbone_of, heads_of, n_ids_of, weights_hash
+from plait.train.export.trained import backbone_arrays, head_arrays, vocabulary_size, weights_hash
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, FixedConfig, MultiHeadConfig
 from train.tiny import KINDS, tiny_config, tiny_model, tokens_of
@@ -30,8 +30,8 @@ LENGTHS = [9, 1, 17]
 
 
 def graph_of(model: Model, *, int8: bool) -> bytes:
-    weights, config = backbone_of(model)
-    return build_graph(weights, config, heads_of(model, n_ids_of(model)), int8=int8)
+    weights, config = backbone_arrays(model)
+    return build_graph(weights, config, head_arrays(model, vocabulary_size(model)), int8=int8)
 
 
 def outputs_of(graph: bytes, lengths: list[int]) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def test_texts_of_a_batch_do_not_change_each_other() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"model_type": "gpt2"}, "a 'gpt2' backbone cannot be exported; plait can do so for bert"),
+        ({"model_type": "gpt2"}, "a 'gpt2' backbone cannot be exported; plait exports bert"),
         ({"model_type": "bert", "hidden_act": "swish"}, "hidden_act is 'swish'; plait can export gelu"),
-        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "only absolute ones"),
+        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "only absolute can be exported"),
     ],
 )
 def test_a_backbone_without_a_graph_is_refused(config: dict[str, Any], said: str) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from plait.errors import InputError
 from plait.train.losses.contrastive import contrastive, same_passage
-from plait.train.losses.distillation import distillation, in_batch, own_lists, rest_of_own_list
+from plait.train.losses.distillation import distillation, in_batch, other_passages_of_list, query_lists
 from plait.train.losses.margin_mse import margin_mse
 
 
@@ -69,7 +69,7 @@ def test_distillation_is_nothing_when_the_student_agrees_up_to_a_shift() -> None
 
 def test_temperature_and_alpha_act_on_their_own_side() -> None:
     student, teacher = torch.tensor([[1.0, 0.0]]), torch.tensor([[4.0, 0.0]])
-    assert distillation(student, teacher, temperature=0.5, alpha=0.5).item() == pytest.approx(0, abs=1e-6)
+    assert distillation(student, teacher, temperature=0.5, teacher_scale=0.5).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_passages_that_are_not_there_change_nothing() -> None:
@@ -101,14 +101,17 @@ def test_lists_of_other_shapes_are_refused() -> None:
 
 
 def test_the_rest_of_the_own_list_is_left_out_and_all_other_passages_stay() -> None:
-    assert rest_of_own_list(2, 3).tolist() == [[False, True, True, False, False, False], [False] * 4 + [True, True]]
+    assert other_passages_of_list(2, 3).tolist() == [
+        [False, True, True, False, False, False],
+        [False] * 4 + [True, True],
+    ]
 
 
 def test_in_batch_by_hand() -> None:
     # Query 0: own first 2, others 1 and 1; its own second, 100, is out. Query 1: own first 3, others 1 and 2.
     scores = torch.tensor([[2.0, 100.0, 1.0, 1.0], [1.0, 2.0, 3.0, 100.0]]).log()
     assert in_batch(scores).item() == pytest.approx(-(math.log(2 / 4) + math.log(3 / 6)) / 2)
-    torch.testing.assert_close(own_lists(scores).exp(), torch.tensor([[2.0, 100.0], [3.0, 100.0]]))
+    torch.testing.assert_close(query_lists(scores).exp(), torch.tensor([[2.0, 100.0], [3.0, 100.0]]))
 
 
 def test_margin_mse_by_hand() -> None:

@@ -24,7 +24,7 @@ def test_before_self_distillation_by_hand() -> None:
     loss, parts = m3(by_hand(), FIRST, PLAIN, step=10)
     dense, sparse, multi, every = (-math.log(p) for p in (3 / 4, 1 / 2, 2 / 3, 6 / 7))
     assert {name: part.item() for name, part in parts.items()} == pytest.approx(
-        {"dense": dense, "sparse": sparse, "multi": multi, "all": every}
+        {"dense": dense, "sparse": sparse, "multi": multi, "ensemble": every}
     )
     assert loss.item() == pytest.approx((dense + 0.1 * sparse + multi + every) / 4)
 
@@ -56,7 +56,7 @@ def test_a_pair_that_is_left_out_gets_no_gradient_and_no_nan() -> None:
     scores = {name: torch.randn(2, 4, requires_grad=True) for name in ("dense", "sparse", "multi")}
     excluded = torch.zeros(2, 4, dtype=torch.bool)
     excluded[0, 3] = True
-    config = M3Config(in_teacher={"dense": 1.0, "sparse": 0.0, "multi": 1.0})
+    config = M3Config(ensemble_weights={"dense": 1.0, "sparse": 0.0, "multi": 1.0})
     loss, _ = m3(scores, torch.tensor([0, 1]), config, step=1, excluded=excluded)
     loss.backward()
     assert torch.isfinite(loss)
@@ -70,13 +70,13 @@ def test_fewer_strands_are_averaged_over_what_is_there() -> None:
     scores = {"dense": by_hand()["dense"]}
     loss, parts = m3(scores, FIRST, PLAIN, step=0)
     assert loss.item() == pytest.approx(-math.log(3 / 4))
-    assert set(parts) == {"dense", "all"}
+    assert set(parts) == {"dense", "ensemble"}
 
 
 def test_strands_and_weights_that_are_unknown_are_refused() -> None:
-    with pytest.raises(InputError, match="some of dense"):
+    with pytest.raises(InputError, match="any of dense"):
         m3({"lexical": torch.zeros(1, 2)}, FIRST, PLAIN, step=0)
-    with pytest.raises(ConfigError, match="in_loss"):
-        M3Config(in_loss={"dense": 1.0})
+    with pytest.raises(ConfigError, match="loss_weights"):
+        M3Config(loss_weights={"dense": 1.0})
     with pytest.raises(ConfigError, match="above 0"):
         M3Config(temperature=0.0)

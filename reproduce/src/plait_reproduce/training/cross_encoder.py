@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from plait.encode.batches import by_length
 from plait.train.cross.model import JointBlock
-from plait.train.model import taken
+from plait.train.model import gather_rows
 from plait_reproduce.frozen_encoder import States
 from plait_reproduce.training.questions import TRAIN, Questions, batches, fit, questions
 from plait_reproduce.training.recipes import seeded
@@ -49,7 +49,7 @@ class PairTower(nn.Module):
         values, tokens = padded(states, items)
         rows = self.joint.enter(values, torch.full(tokens.ids.shape, 0 if is_query else 1))
         at = tokens.mask.sum(dim=1) - 1 if self.output is None else torch.zeros(len(items), dtype=torch.int64)
-        return rows, tokens.mask, at, taken(values, at.unsqueeze(1))[:, 0]
+        return rows, tokens.mask, at, gather_rows(values, at.unsqueeze(1))[:, 0]
 
     def forward(
         self, query: tuple[Tensor, Tensor, Tensor, Tensor], document: tuple[Tensor, Tensor, Tensor, Tensor]

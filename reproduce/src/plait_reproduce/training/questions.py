@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from plait.train.optimiser import OptimiserConfig, make_optimiser, rate_at
+from plait.train.optimiser import OptimiserConfig, lr_schedule, make_optimiser
 from plait_reproduce.frozen_encoder import FrozenEncoder, States
 from plait_reproduce.workbench import Workbench
 
@@ -91,7 +91,7 @@ def fit(module: nn.Module, loss_of: Callable[[int], Tensor], *, n_steps: int, lr
     """Minimises `loss_of(step)` for `n_steps` steps; returns the losses."""
     config = OptimiserConfig(lr=lr, steps=n_steps, warmup=WARMUP, schedule="linear")
     optimiser = make_optimiser([{"params": list(module.parameters()), "lr": lr, "weight_decay": 0.01}], config)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate_at(config, n_steps))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lr_schedule(config, n_steps))
     losses = []
     for step in range(n_steps):
         loss = loss_of(step)

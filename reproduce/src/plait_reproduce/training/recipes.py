@@ -14,7 +14,7 @@ from torch import Tensor
 from plait.errors import ConfigError
 from plait.scoring.maxsim import maxsim
 from plait.train.losses.contrastive import contrastive
-from plait.train.losses.distillation import distillation, in_batch, own_lists
+from plait.train.losses.distillation import distillation, in_batch, query_lists
 from plait.train.losses.m3 import M3Config, m3
 from plait.train.losses.xtr import xtr_scores
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores, token_similarities
@@ -152,13 +152,15 @@ def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
         return contrastive(_maxsim(own), own.positive, temperature=temperature, excluded=own.same)
 
     def by_triples(own: Step) -> Tensor:
-        pairs = own_lists(_maxsim(own))
+        pairs = query_lists(_maxsim(own))
         return contrastive(pairs, torch.zeros(len(pairs), dtype=torch.int64), temperature=temperature)
 
     def by_lists(own: Step) -> Tensor:
         assert own.teacher is not None
         scores = _maxsim(own)
-        copied = distillation(own_lists(scores), own.teacher, temperature=temperature, alpha=1 / TEACHER_TEMPERATURE)
+        copied = distillation(
+            query_lists(scores), own.teacher, temperature=temperature, teacher_scale=1 / TEACHER_TEMPERATURE
+        )
         return copied + in_batch(scores, excluded=own.same, temperature=temperature)
 
     def by_kinds(own: Step) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plait.train.batching.grad_cache import Step, checkpointed_step, gradcache_step, whole_step
 from plait.train.losses.contrastive import contrastive
-from plait.train.tensors import BatchFacts, Encoded, Tokens
+from plait.train.tensors import BatchTargets, Encoded, Tokens
 
 N_IDS, DIM, HEADS, LAYERS = 1000, 128, 4, 4
 
@@ -70,14 +70,14 @@ def _step(step: Step, n_texts: int, length: int) -> NDArray[np.float32]:
     ids = torch.randint(1, N_IDS, (2 * n_texts, length))
     mask = torch.ones_like(ids, dtype=torch.bool)
     queries, documents = (Tokens(ids[own], mask[own], mask[own]) for own in (slice(n_texts), slice(n_texts, None)))
-    facts = BatchFacts(group=1, allowed=torch.ones(n_texts, n_texts, dtype=torch.bool), teacher=None, step=0)
+    facts = BatchTargets(group=1, allowed=torch.ones(n_texts, n_texts, dtype=torch.bool), teacher=None, step=0)
     step(model, _objective, queries, documents, facts)
     return np.concatenate(
         [parameter.grad.numpy().ravel() for parameter in model.parameters() if parameter.grad is not None]
     )
 
 
-def _objective(queries: Encoded, documents: Encoded, facts: BatchFacts) -> _Loss:
+def _objective(queries: Encoded, documents: Encoded, facts: BatchTargets) -> _Loss:
     assert queries.dense is not None
     assert documents.dense is not None
     return _Loss(contrastive(queries.dense @ documents.dense.T, facts.positive, temperature=0.05))

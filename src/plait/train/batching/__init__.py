@@ -1,1 +1,1 @@
-"""Batches: which examples go together, how they become tensors, and how a batch larger than memory is trained on."""
+"""Batches: which examples go together, how they become texts, and how a batch larger than memory is trained on."""

@@ -1,5 +1,5 @@
-"""Three ways to the same gradient: the batch whole, in parts whose insides are computed twice (checkpointing), or in
-parts that are encoded without a graph first (GradCache). Parts need memory for one part, and time for one more pass."""
+"""Three ways to compute the same gradient: the whole batch at once, microbatches with gradient checkpointing, and
+GradCache. The last two need the memory of one microbatch and the time of one more forward pass."""
 
 from __future__ import annotations
 
@@ -10,35 +10,50 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from plait.train.batching.microbatches import cut, from_tensors, joined, tensors_of
+from plait.train.batching.microbatches import concat_encoded, from_tensors, named_tensors, split_tokens
 from plait.train.devices import gather
-from plait.train.tensors import BatchFacts, Encoded, Loss, Objective, Tokens
+from plait.train.tensors import BatchTargets, Encoded, Loss, LossFunction, Tokens
 
 
 class Encodes(Protocol):
-    """The part of a model that a step uses."""
+    """The call of a model that a step uses."""
 
     def __call__(self, tokens: Tokens, *, is_query: bool) -> Encoded: ...
 
 
-Step = Callable[[Encodes, Objective, Tokens, Tokens, BatchFacts], Loss]
+Step = Callable[[Encodes, LossFunction, Tokens, Tokens, BatchTargets], Loss]
 
 
-def whole_step(model: Encodes, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
-    """Encodes, scores against all processes, and adds the gradient to the model's parameters."""
-    loss = objective(gather(model(queries, is_query=True)), gather(model(documents, is_query=False)), facts)
+def backward_of(split: str, microbatch: int) -> Step:
+    """The step that a recipe's batching.split names."""
+    return {
+        "none": whole_step,
+        "checkpoint": checkpointed_step(microbatch),
+        "gradcache": gradcache_step(microbatch),
+    }[split]
+
+
+def whole_step(
+    model: Encodes, loss_function: LossFunction, queries: Tokens, documents: Tokens, targets: BatchTargets
+) -> Loss:
+    """Encodes, computes the loss over all processes, and adds the gradient to the model's parameters."""
+    loss = loss_function(gather(model(queries, is_query=True)), gather(model(documents, is_query=False)), targets)
     loss.total.backward()
     return loss
 
 
-def checkpointed_step(part: int) -> Step:
-    """Parts of `part` texts; what is inside the model is kept for one of them at a time, and computed again."""
+def checkpointed_step(microbatch: int) -> Step:
+    """Encodes `microbatch` texts at a time. The activations of one microbatch at a time are in memory; the backward
+    pass computes them again."""
 
-    def step(model: Encodes, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
-        def encoded(tokens: Tokens, *, is_query: bool) -> Encoded:
-            return gather(joined([_checkpointed(model, own, is_query=is_query) for own in cut(tokens, part)]))
+    def step(
+        model: Encodes, loss_function: LossFunction, queries: Tokens, documents: Tokens, targets: BatchTargets
+    ) -> Loss:
+        def encode(tokens: Tokens, *, is_query: bool) -> Encoded:
+            parts = [_checkpointed(model, part, is_query=is_query) for part in split_tokens(tokens, microbatch)]
+            return gather(concat_encoded(parts))
 
-        loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), facts)
+        loss = loss_function(encode(queries, is_query=True), encode(documents, is_query=False), targets)
         loss.total.backward()
         return loss
 
@@ -49,50 +64,55 @@ def _checkpointed(model: Encodes, tokens: Tokens, *, is_query: bool) -> Encoded:
     def encode(ids: Tensor, mask: Tensor, rows: Tensor) -> Encoded:
         return model(Tokens(ids, mask, rows), is_query=is_query)
 
-    # torch keeps the random state and sets it again, so that dropout drops the same in both passes. It must be given
-    # the tensors themselves: it looks at them for the devices whose states it keeps.
-    found: Encoded = checkpoint(encode, tokens.ids, tokens.mask, tokens.rows, use_reentrant=False)
-    return found
+    # torch saves and restores the random state, so that dropout is the same in both passes. It needs the tensors as
+    # arguments, to know the devices whose states it saves.
+    encoded: Encoded = checkpoint(encode, tokens.ids, tokens.mask, tokens.rows, use_reentrant=False)
+    return encoded
 
 
-def gradcache_step(part: int) -> Step:
-    """Parts of `part` texts: encode them without a graph, take the gradient of the loss with respect to the vectors,
-    then encode each part again, with the same random state, and send its gradient on."""
+def gradcache_step(microbatch: int) -> Step:
+    """GradCache: encodes microbatches without a graph, takes the gradient of the loss with respect to the vectors, then
+    encodes each microbatch again with the same random state and backpropagates its part of that gradient."""
 
-    def step(model: Encodes, objective: Objective, queries: Tokens, documents: Tokens, facts: BatchFacts) -> Loss:
-        sides = [(own, True) for own in cut(queries, part)], [(own, False) for own in cut(documents, part)]
+    def step(
+        model: Encodes, loss_function: LossFunction, queries: Tokens, documents: Tokens, targets: BatchTargets
+    ) -> Loss:
+        query_parts = [(part, True) for part in split_tokens(queries, microbatch)]
+        parts = [*query_parts, *((part, False) for part in split_tokens(documents, microbatch))]
         states, leaves = [], []
-        for tokens, is_query in (*sides[0], *sides[1]):
+        for tokens, is_query in parts:
             states.append(_random_state(tokens.ids))
             with torch.no_grad():
-                leaves.append(_leaf(model(tokens, is_query=is_query)))
-        cut_at = len(sides[0])
-        loss = objective(gather(joined(leaves[:cut_at])), gather(joined(leaves[cut_at:])), facts)
+                leaves.append(_as_leaf(model(tokens, is_query=is_query)))
+        n_query_parts = len(query_parts)
+        loss = loss_function(
+            gather(concat_encoded(leaves[:n_query_parts])), gather(concat_encoded(leaves[n_query_parts:])), targets
+        )
         loss.total.backward()
         after = _random_state(queries.ids)
-        for (tokens, is_query), state, leaf in zip((*sides[0], *sides[1]), states, leaves, strict=True):
+        for (tokens, is_query), state, leaf in zip(parts, states, leaves, strict=True):
             _set_random_state(state)
-            _send(model(tokens, is_query=is_query), leaf)
+            _backpropagate(model(tokens, is_query=is_query), leaf)
         _set_random_state(after)
         return loss
 
     return step
 
 
-def _leaf(encoded: Encoded) -> Encoded:
-    """The same values as the start of a graph."""
-    named = tensors_of(encoded)
+def _as_leaf(encoded: Encoded) -> Encoded:
+    """The same values as leaves of a new graph."""
+    named = named_tensors(encoded)
     return from_tensors(
         {name: tensor.detach().requires_grad_(tensor.is_floating_point()) for name, tensor in named.items()}
     )
 
 
-def _send(encoded: Encoded, leaf: Encoded) -> None:
-    """Goes on backwards from the gradients that the leaf has received."""
-    received = tensors_of(leaf)
+def _backpropagate(encoded: Encoded, leaf: Encoded) -> None:
+    """Backpropagates the gradients of the leaf through the tensors of `encoded`."""
+    leaves = named_tensors(leaf)
     outputs, gradients = [], []
-    for name, tensor in tensors_of(encoded).items():
-        gradient = received[name].grad
+    for name, tensor in named_tensors(encoded).items():
+        gradient = leaves[name].grad
         if tensor.requires_grad and gradient is not None:
             outputs.append(tensor)
             gradients.append(gradient)
@@ -113,8 +133,3 @@ def _set_random_state(state: RandomState) -> None:
     torch.set_rng_state(cpu)
     if gpu is not None:
         torch.cuda.set_rng_state(gpu, device)
-
-
-def step_of(split: str, part: int) -> Step:
-    """The step that a recipe names."""
-    return {"none": whole_step, "checkpoint": checkpointed_step(part), "gradcache": gradcache_step(part)}[split]

@@ -1,8 +1,9 @@
-"""Which examples go together. An epoch is planned whole from its seed, alike on every process, so that a position in it
-is all that resuming needs; each process then takes its slice of every batch."""
+"""Which examples go into one batch. An epoch is planned as a whole from its seed, identically on every process, so a
+position in the plan is all that resuming needs. Each process then takes its slice of every batch."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,40 +11,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-from plait.train.data.example_store import Pool
+from plait.train.data.example_store import ExampleStore
 
 SPLITS = ("none", "checkpoint", "gradcache")
+
+Batch = list[int]  # numbers of examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchingConfig:
-    """Batches of like length. A batch holds examples of one source and one bucket."""
+    """Batches of texts of similar length. A batch holds examples of one source and one length bucket."""
 
-    size: int = 32  # queries of a batch over all processes, where `sizes` does not say otherwise
-    edges: tuple[int, ...] = ()  # rising lengths in tokens; bucket i begins at edges[i]. Empty: buckets of equal counts
-    sizes: tuple[int, ...] = ()  # queries of a batch for each bucket; empty: `size` for all
-    n_buckets: int = 8  # of equal counts, where there are no edges; 1 is no grouping
-    n_negatives: int = 0  # of each query, drawn anew each epoch; others' passages are negatives besides
-    split: str = "none"  # how a batch goes through the model: whole, in checkpointed parts, or by GradCache
-    part: int = 32  # texts that go through the model together, where it is split
+    size: int = 32  # queries of a batch over all processes, unless `bucket_sizes` is set
+    bucket_edges: tuple[
+        int, ...
+    ] = ()  # rising lengths in tokens at which buckets begin; empty: buckets of equal counts
+    bucket_sizes: tuple[int, ...] = ()  # queries of a batch for each bucket; empty: `size` for all
+    n_buckets: int = 8  # buckets of equal counts, if there are no bucket_edges; 1: no grouping by length
+    n_negatives: int = 0  # for each query, drawn anew each epoch; passages of other queries are negatives as well
+    split: str = "none"  # how a batch passes the model: whole, in gradient-checkpointed microbatches, or by GradCache
+    microbatch: int = 32  # texts in one pass, if the batch is split
     shuffle: bool = True  # False keeps the order of the data within buckets
 
     def __post_init__(self) -> None:
-        for name in ("size", "n_buckets", "part"):
+        for name in ("size", "n_buckets", "microbatch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.n_negatives < 0:
             raise ConfigError(f"n_negatives is {self.n_negatives}; it must be 0 or more")
-        if any(later <= earlier for earlier, later in zip(self.edges, self.edges[1:], strict=False)):
-            raise ConfigError(f"edges are {list(self.edges)}; each must be above the one before")
-        if self.edges and self.edges[0] != 0:
-            raise ConfigError(f"edges begin at {self.edges[0]}; the first bucket must begin at 0")
-        if self.sizes and len(self.sizes) != (len(self.edges) or self.n_buckets):
+        edges, n_buckets = self.bucket_edges, len(self.bucket_edges) or self.n_buckets
+        if any(later <= earlier for earlier, later in itertools.pairwise(edges)):
+            raise ConfigError(f"bucket_edges are {list(edges)}; each must be above the one before")
+        if edges and edges[0] != 0:
+            raise ConfigError(f"bucket_edges begin at {edges[0]}; the first bucket must begin at 0")
+        if self.bucket_sizes and len(self.bucket_sizes) != n_buckets:
             raise ConfigError(
-                f"there are {len(self.sizes)} sizes for {len(self.edges) or self.n_buckets} buckets; each needs one"
+                f"there are {len(self.bucket_sizes)} bucket_sizes for {n_buckets} buckets; each bucket needs one"
             )
-        if any(size < 1 for size in self.sizes):
-            raise ConfigError(f"sizes are {list(self.sizes)}; each must be at least 1")
+        if any(size < 1 for size in self.bucket_sizes):
+            raise ConfigError(f"bucket_sizes are {list(self.bucket_sizes)}; each must be at least 1")
         if self.split not in SPLITS:
             raise ConfigError(f"split is {self.split!r}; choose one of {', '.join(SPLITS)}")
 
@@ -53,12 +59,9 @@ class BatchingConfig:
         return 1 + self.n_negatives
 
 
-Batch = list[int]  # numbers of examples
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run is in its data: the next batch of an epoch. With the seed and the data, this decides all to come."""
+    """The next batch of a run. With the seed and the data it determines all following batches."""
 
     seed: int
     epoch: int = 0
@@ -66,38 +69,44 @@ class Position:
 
 
 def plan_epoch(
-    pool: Pool, config: BatchingConfig, *, seed: int, epoch: int, n_processes: int = 1, weights: Sequence[float] = ()
+    store: ExampleStore,
+    config: BatchingConfig,
+    *,
+    seed: int,
+    epoch: int,
+    n_processes: int = 1,
+    weights: Sequence[float] = (),
 ) -> list[Batch]:
-    """All batches of an epoch, over all processes; a batch divides evenly among them.
+    """All batches of an epoch, over all processes; each divides evenly among them.
 
     A batch holds examples of one source and one bucket, and no two of them share a positive: the positive of one would
-    be a negative of the other. What is left of a bucket makes a smaller batch, if each process gets two of it.
+    be a negative of the other. The rest of a bucket makes a smaller batch, if each process gets two examples of it.
     """
     rng = np.random.default_rng([seed, epoch])
-    buckets = buckets_of(pool.lengths, config)
+    buckets = bucket_numbers(store.lengths, config)
     batches: list[Batch] = []
-    for source in range(len(pool.source_names)):
-        members = _drawn(np.flatnonzero(pool.sources == source), weights[source] if weights else 1.0, epoch)
+    for source in range(len(store.source_names)):
+        of_source = _weighted(np.flatnonzero(store.sources == source), weights[source] if weights else 1.0, epoch)
         for bucket in range(int(buckets.max(initial=0)) + 1):
-            own = members[buckets[members] == bucket]
+            members = of_source[buckets[of_source] == bucket]
             if config.shuffle:
-                own = rng.permutation(own)
-            size = config.sizes[bucket] if config.sizes else config.size
-            batches += _filled(own, pool, size, n_processes)
+                members = rng.permutation(members)
+            size = config.bucket_sizes[bucket] if config.bucket_sizes else config.size
+            batches += _fill_batches(members, store, size, n_processes)
     if config.shuffle:
-        batches = [batches[place] for place in rng.permutation(len(batches))]
+        batches = [batches[number] for number in rng.permutation(len(batches))]
     if not batches:
         raise ConfigError(
-            f"no batch can be made of {len(pool):,} examples in {n_processes} processes: each needs two of one "
-            f"source and bucket that do not share a positive; use fewer processes or fewer buckets"
+            f"no batch can be made of {len(store):,} examples in {n_processes} processes: each process needs two "
+            f"examples of one source and bucket without a common positive; use fewer processes or fewer buckets"
         )
     return batches
 
 
-def buckets_of(lengths: NDArray[np.int64], config: BatchingConfig) -> NDArray[np.int64]:
+def bucket_numbers(lengths: NDArray[np.int64], config: BatchingConfig) -> NDArray[np.int64]:
     """The bucket of each length; lengths beyond the last edge are in the last bucket."""
-    if config.edges:
-        edges = np.array(config.edges[1:], np.int64)
+    if config.bucket_edges:
+        edges = np.array(config.bucket_edges[1:], np.int64)
     else:
         shares = np.arange(1, config.n_buckets) / config.n_buckets
         edges = (
@@ -106,37 +115,39 @@ def buckets_of(lengths: NDArray[np.int64], config: BatchingConfig) -> NDArray[np
     return np.searchsorted(edges, lengths, side="right").astype(np.int64)
 
 
-def share_of(n_items: int, process: int, n_processes: int) -> slice:
-    """The part of one process: neighbours, in order, so that the parts one after another are the batch."""
+def process_slice(n_items: int, process: int, n_processes: int) -> slice:
+    """The consecutive items of one process; the slices of all processes in order are the batch."""
     size = n_items // n_processes
     return slice(process * size, (process + 1) * size)
 
 
-def _drawn(members: NDArray[np.int64], weight: float, epoch: int) -> NDArray[np.int64]:
-    """A source as often as its weight says; the broken part is a stretch that moves on with each epoch."""
-    whole = int(weight)
-    n_more = round((weight - whole) * len(members))
+def _weighted(members: NDArray[np.int64], weight: float, epoch: int) -> NDArray[np.int64]:
+    """The examples of a source, repeated `weight` times; the fractional part is a window that moves with each epoch."""
+    n_whole = int(weight)
+    n_more = round((weight - n_whole) * len(members))
     order = np.random.default_rng(len(members)).permutation(members)
-    places = (np.arange(n_more) + epoch * n_more) % max(1, len(members))
-    return np.concatenate([np.tile(members, whole), np.sort(order[places])])
+    window = (np.arange(n_more) + epoch * n_more) % max(1, len(members))
+    return np.concatenate([np.tile(members, n_whole), np.sort(order[window])])
 
 
-def _filled(members: NDArray[np.int64], pool: Pool, size: int, n_processes: int) -> Iterator[Batch]:
-    """Batches in the order of the members; one that shares a positive with a batch that is filling goes to the next
-    batch that has room for it."""
+def _fill_batches(members: NDArray[np.int64], store: ExampleStore, size: int, n_processes: int) -> Iterator[Batch]:
+    """Batches in the order of the members. A member goes into the first open batch with which it shares no positive."""
     size = max(n_processes, size - size % n_processes)
-    filling: list[tuple[Batch, set[int]]] = []
+    open_batches: list[tuple[Batch, set[int]]] = []
     for member in members.tolist():
-        positives = set(pool.positives_of(member).tolist())
-        place = next((place for place, (_, taken) in enumerate(filling) if not taken & positives), len(filling))
-        if place == len(filling):
-            filling.append(([], set()))
-        batch, taken = filling[place]
+        positives = set(store.positives_of(member).tolist())
+        number = next(
+            (number for number, (_, taken) in enumerate(open_batches) if not taken & positives),
+            len(open_batches),
+        )
+        if number == len(open_batches):
+            open_batches.append(([], set()))
+        batch, taken = open_batches[number]
         batch.append(member)
         taken |= positives
         if len(batch) == size:
-            yield filling.pop(place)[0]
+            yield open_batches.pop(number)[0]
     smallest = 2 * n_processes if size > n_processes else n_processes
-    for batch, _ in filling:
+    for batch, _ in open_batches:
         if len(batch) >= min(size, smallest):
             yield batch[: len(batch) - len(batch) % n_processes]

@@ -1,4 +1,4 @@
-"""What a recipe says of a cross-encoder: the sections model and objective, read whole before anything is loaded."""
+"""The sections `model` and `loss` of a recipe for a cross-encoder, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -9,67 +9,74 @@ from typing import Any
 from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError
 from plait.rerank.cross_card import Markers, PairFormat
+from plait.train.model_config import N_ADAPTER_HEADS
 from plait.train.recipe import Recipe, read_section
 
 HEADS = ("cls", "emb", "maxsim")
-OBJECTIVE = "cross-entropy"
+LOSS_NAME = "cross-entropy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossConfig:
-    """A cross-encoder, but for the weights and the tokeniser."""
+    """A cross-encoder, except the weights and the tokenizer."""
 
     kind: str = CROSS_KIND
     name: str = CROSS_KIND
     backbone: str  # a folder or a hub name
-    # cls: a pooler and one output at the first token; emb: inner product of two markers' outputs; maxsim: each token
-    # of the query with the nearest of the document
+    # cls: a pooler and a linear output at the first token; emb: the inner product of the states at two markers;
+    # maxsim: each query token with its most similar document token
     head: str = "cls"
-    layers: int = 0  # only the first so many layers of the backbone; 0 is all
-    apart: int = 0  # the first so many layers read each text by itself, and are not trained
-    # What is added to attention from one text to the other in the backbone's upper layers. Below 0 a token looks at the
-    # other text only where that has something for it, and the model begins nearer to the encoder it was
-    bridge: float = 0.0
-    joint: int = 0  # the width of small layers above the backbone, where tokens see both texts; 0 is none
-    joint_layers: int = 1  # how many of them; two can compare tokens first and gather what they found after
+    layers: int = 0  # use only the first layers of the backbone, this many; 0: all
+    split_layers: int = 0  # in the first layers, this many, the texts do not see each other; these layers are frozen
+    # Added to the attention scores between the two texts in the layers above split_layers. Below 0, a token attends to
+    # the other text only if it matches well, so the model starts closer to the encoder that it was.
+    cross_attention_bias: float = 0.0
+    joint_dim: int = 0  # the width of small layers above the backbone, where tokens see both texts; 0: none
+    joint_layers: int = 1  # the number of these layers; with two, the second can collect what the first compared
     dropout: float = 0.1  # before the output of cls
-    backbone_dropout: float = -1.0  # of the backbone while it learns; below 0 leaves it as its makers had it
-    scale: float = 1.0  # what the score of emb or maxsim is multiplied by
-    length: int = 256  # of a pair, special tokens included
-    query_length: int = 64  # tokens that the query may always have
-    document_length: int = 0  # tokens that the document has at most, whatever the query; 0 is all the rest
-    document_prefix: str = ""  # put before the document, such as "[CLS]"
+    backbone_dropout: float = -1.0  # of the backbone in training; below 0 keeps the backbone's own
+    scale: float = 1.0  # the score of emb or maxsim is multiplied by this
+    length: int = 256  # tokens of a pair, special tokens included
+    query_length: int = 64  # tokens that a query may have even if the document is long
+    document_length: int = 0  # the maximum tokens of a document, whatever the query; 0: what the query leaves
+    document_prefix: str = ""  # before the document, such as "[CLS]"
     markers: tuple[str, ...] = ("[unused0]", "[unused1]")  # of emb: after the query, after the document
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
             raise ConfigError(f"head is {self.head!r}; choose one of {', '.join(HEADS)}")
-        if self.layers < 0 or self.apart < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
+        if self.layers < 0 or self.split_layers < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
             raise ConfigError(
-                f"layers is {self.layers}, apart is {self.apart}, dropout is {self.dropout} and scale is {self.scale}; "
-                f"the first two must be 0 or more, then from 0 to below 1, and above 0"
+                f"layers is {self.layers}, split_layers is {self.split_layers}, dropout is {self.dropout} and scale is "
+                f"{self.scale}; layers and split_layers must be 0 or more, dropout from 0 to below 1, scale above 0"
             )
         if self.backbone_dropout >= 1:
             raise ConfigError(f"backbone_dropout is {self.backbone_dropout}; it is a share of values, below 1")
-        if self.bridge and not self.apart:
-            raise ConfigError(f"bridge is {self.bridge}, and apart is 0; it is for layers above those that read apart")
-        if self.joint < 0 or self.joint % 4:
-            raise ConfigError(f"joint is {self.joint}; it must be 0, or a multiple of 4")
+        if self.cross_attention_bias and not self.split_layers:
+            raise ConfigError(
+                f"cross_attention_bias is {self.cross_attention_bias}, and split_layers is 0; it is for the layers "
+                f"above split_layers"
+            )
+        if self.joint_dim < 0 or self.joint_dim % N_ADAPTER_HEADS:
+            raise ConfigError(f"joint_dim is {self.joint_dim}; it must be 0, or a multiple of {N_ADAPTER_HEADS}")
         if self.joint_layers < 1 or self.document_length < 0:
             raise ConfigError(
                 f"joint_layers is {self.joint_layers} and document_length is {self.document_length}; they must be at "
                 f"least 1, and 0 or more"
             )
         if not 0 < self.query_length < self.length:
-            raise ConfigError(f"query_length is {self.query_length} of a length of {self.length}; documents need some")
+            raise ConfigError(
+                f"query_length is {self.query_length} and length is {self.length}; query_length must be above 0 and "
+                f"below length"
+            )
         if len(self.markers) != 2 or self.markers[0] == self.markers[1]:
-            raise ConfigError(f"markers are {list(self.markers)}; two different ones are needed")
+            raise ConfigError(f"markers are {list(self.markers)}; there must be two different ones")
 
     @property
-    def frame(self) -> Frame:
+    def pair_input(self) -> PairInput:
         markers = Markers(*self.markers) if self.head == "emb" else None
         pair = PairFormat(self.length, self.query_length, "", self.document_prefix, self.document_length)
-        return Frame(self.name, pair, markers)
+        return PairInput(self.name, pair, markers)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,8 +87,8 @@ class CrossConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """How pairs are read: what `plait.rerank.pairs.PairTokenizer` asks for."""
+class PairInput:
+    """How pairs are tokenized: what `plait.rerank.pairs.PairTokenizer` needs."""
 
     name: str
     pair: PairFormat
@@ -90,18 +97,18 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEntropyConfig:
-    """Cross-entropy of the positive against the query's own negatives, mixed with a teacher's distribution."""
+    """Cross-entropy of the positive against the query's own negatives, mixed with KL to a teacher's distribution."""
 
-    name: str = OBJECTIVE
-    distil: float = 0.0  # the share of the teacher: 0 is labels alone, 1 the teacher alone
-    alpha: float = 1.0  # what teacher scores are multiplied by
-    part: int = 0  # queries whose pairs go through the model together; 0 is all of the batch
+    name: str = LOSS_NAME
+    teacher_weight: float = 0.0  # the share of the teacher: 0 is labels alone, 1 the teacher alone
+    teacher_scale: float = 1.0  # teacher scores are multiplied by this before the softmax
+    microbatch: int = 0  # queries whose pairs pass the model together; 0: all of the batch
 
     def __post_init__(self) -> None:
-        if not 0 <= self.distil <= 1 or self.alpha <= 0 or self.part < 0:
+        if not 0 <= self.teacher_weight <= 1 or self.teacher_scale <= 0 or self.microbatch < 0:
             raise ConfigError(
-                f"distil is {self.distil}, alpha is {self.alpha} and part is {self.part}; they must be a share, above "
-                f"0, and 0 or more"
+                f"teacher_weight is {self.teacher_weight}, teacher_scale is {self.teacher_scale} and microbatch is "
+                f"{self.microbatch}; they must be from 0 to 1, above 0, and 0 or more"
             )
 
 
@@ -110,9 +117,9 @@ class CrossPlan:
     """The two sections, checked."""
 
     model: CrossConfig
-    objective: CrossEntropyConfig
+    loss: CrossEntropyConfig
     tokenizer: str = ""
-    graph: str = ""  # a model folder, or a bundled model, whose graph gives the states of texts in training
+    graph: str = ""  # a model folder or bundled model whose ONNX graph computes the states of texts in training
     random: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -121,40 +128,43 @@ def is_cross(recipe: Recipe) -> bool:
 
 
 def read_cross_plan(recipe: Recipe) -> CrossPlan:
-    """Checks the sections model and objective of a recipe for a cross-encoder. Loads nothing."""
-    place, values = recipe.place("model"), dict(recipe.model)
+    """The sections `model` and `loss` of a cross-encoder; ConfigError says what is wrong with them. Loads nothing."""
+    location, values = recipe.location("model"), dict(recipe.model)
     random, tokenizer, graph = values.pop("random", {}), values.pop("tokenizer", ""), values.pop("graph", "")
     if not isinstance(random, Mapping) or (random and "model_type" not in random):
-        raise ConfigError(f"{place.of('random')}: random must be a table with model_type, as transformers has it")
-    if recipe.objective.get("name") != OBJECTIVE:
         raise ConfigError(
-            f"{recipe.place('objective').of('name')}: a cross-encoder is trained with the objective {OBJECTIVE!r}; got "
-            f"{recipe.objective.get('name')!r}"
+            f"{location.where('random')}: random must be a table with model_type and other keys of a transformers "
+            f"config; got {random!r:.40}"
         )
-    objective = read_section(CrossEntropyConfig, recipe.objective, recipe.place("objective"))
-    _check_data(recipe, objective)
-    model = read_section(CrossConfig, values, place)
-    if graph and not model.apart:
+    if recipe.loss.get("name") != LOSS_NAME:
         raise ConfigError(
-            f"{place.of('graph')}: graph is for a model that reads texts apart; set apart, or leave it out"
+            f"{recipe.location('loss').where('name')}: a cross-encoder is trained with the loss {LOSS_NAME!r}; got "
+            f"{recipe.loss.get('name')!r}"
         )
+    loss = read_section(CrossEntropyConfig, recipe.loss, recipe.location("loss"))
+    _check_data(recipe, loss)
+    model = read_section(CrossConfig, values, location)
+    if graph and not model.split_layers:
+        raise ConfigError(f"{location.where('graph')}: graph needs split_layers; set it, or leave graph out")
     if random and model.backbone_dropout >= 0:
         raise ConfigError(
-            f"{place.of('backbone_dropout')}: it is set for a backbone that is loaded; for one at random write the "
-            f"dropout of its config into random"
+            f"{location.where('backbone_dropout')}: backbone_dropout is for a backbone that is loaded; for a random "
+            f"backbone set the dropout in [model.random]"
         )
-    return CrossPlan(model, objective, str(tokenizer), str(graph), random)
+    return CrossPlan(model, loss, str(tokenizer), str(graph), random)
 
 
-def _check_data(recipe: Recipe, objective: CrossEntropyConfig) -> None:
+def _check_data(recipe: Recipe, loss: CrossEntropyConfig) -> None:
     mining = recipe.mining
     if recipe.batching.n_negatives < 1:
-        raise ConfigError("batching.n_negatives is 0; a cross-encoder learns from each query's own negatives alone")
-    searchers = [mining.first, mining.later][: min(2, mining.rounds)] if mining.corpus else []
+        raise ConfigError("batching.n_negatives is 0; a cross-encoder learns from each query's own negatives only")
+    searchers = [mining.first_searcher, mining.later_searcher][: min(2, mining.rounds)] if mining.corpus else []
     if "model" in searchers:
         raise ConfigError(
-            "a cross-encoder cannot search for its own negatives; set mining.first (and later, for more rounds) to "
-            "bm25 or to the folder of an encoder"
+            "a cross-encoder cannot search for its own negatives; set mining.first_searcher (and later_searcher, for "
+            "more rounds) to bm25 or to the folder of an encoder"
         )
-    if objective.distil and mining.corpus and not mining.teacher:
-        raise ConfigError(f"distil is {objective.distil}, and mining names no teacher; name one, or set it to 0")
+    if loss.teacher_weight and mining.corpus and not mining.teacher:
+        raise ConfigError(
+            f"teacher_weight is {loss.teacher_weight}, and mining names no teacher; name one, or set it to 0"
+        )

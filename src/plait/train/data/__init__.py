@@ -1,4 +1,4 @@
-"""Training data: readers of the usual formats, one internal record, and a pool on disk that batches are drawn from."""
+"""Training data: readers of the usual formats, one record, and a store on disk from which batches are drawn."""
 
 from plait.train.data.example import Example, Passage
 

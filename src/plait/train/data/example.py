@@ -1,4 +1,4 @@
-"""The one record of training data. Every reader gives it, mining rewrites it, the pool keeps it."""
+"""The record of training data: readers produce it, mining changes its negatives, the example store saves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plait.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text, and the id it has in its corpus if it has one. Two passages are the same if their texts are."""
+    """A text, and its id in its corpus if it has one. Two passages are the same if their texts are."""
 
     text: str
     id: str = ""
@@ -18,9 +18,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query with passages that answer it and passages that do not; a bare text has neither.
+    """A query with passages that answer it and passages that do not; a text without labels is a query without passages.
 
-    Teacher scores, where there are any, are one for each passage, positives and negatives alike.
+    Teacher scores are one for each passage, for positives and negatives alike, or None.
     """
 
     query: str
@@ -38,7 +38,7 @@ class Example:
         _check_scores("positive", self.positives, self.positive_scores)
         _check_scores("negative", self.negatives, self.negative_scores)
         if (self.positive_scores is None) != (self.negative_scores is None) and self.negatives and self.positives:
-            raise InputError("there are scores for the positives or the negatives alone; give both or neither")
+            raise InputError("only the positives or only the negatives have scores; give scores to both or to neither")
 
 
 def _check_scores(kind: str, passages: tuple[Passage, ...], scores: tuple[float, ...] | None) -> None:
@@ -47,5 +47,5 @@ def _check_scores(kind: str, passages: tuple[Passage, ...], scores: tuple[float,
 
 
 def digest(text: str) -> bytes:
-    """What tells two texts apart: 16 bytes of SHA-256 of the text with its runs of white space made single."""
+    """Identifies a text: 16 bytes of the SHA-256 of the text with each run of white space made one space."""
     return hashlib.sha256(" ".join(text.split()).encode()).digest()[:16]

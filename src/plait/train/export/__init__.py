@@ -1,1 +1,1 @@
-"""A trained model as a model folder: the graph, written node by node, its card, and the checks between the two."""
+"""Export of a trained model to a model folder: an ONNX graph, written node by node, its card, and checks of both."""

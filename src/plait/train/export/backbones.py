@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, XLM-R and MPNet as nodes: token ids to last hidden states."""
+"""Backbones as ONNX nodes: token ids to last hidden states, for BERT, RoBERTa, XLM-R, MPNet, T5, mT5 and ModernBERT."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from onnx import TensorProto
 
 from plait.train.export.builder import FUSED, Builder, Floats, Weights
 
-# Where the four matrices of attention, and the norm after it, are in a layer.
+# The names of the four attention matrices of a layer.
 _BERT = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 _MPNET = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")
-RELATIVE = "relative"  # (heads, 2 * positions - 1): what is added to attention, by key less query position
+RELATIVE_BIAS = "relative"  # (heads, 2 * positions - 1): the attention bias, by key position minus query position
 
 
 def bert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
     """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
     states = _bert_embeddings(builder, weights, config, ids)
-    shown = builder.op("Cast", [mask], to=TensorProto.INT32)
-    bias = relative_bias(builder, weights[RELATIVE], ids) if RELATIVE in weights else None
+    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
+    bias = relative_bias(builder, weights[RELATIVE_BIAS], ids) if RELATIVE_BIAS in weights else None
     n_layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
     for layer in range(n_layers):
-        states = _bert_layer(builder, weights, config, f"encoder.layer.{layer}", states, shown, bias)
+        states = _bert_layer(builder, weights, config, f"encoder.layer.{layer}", states, int_mask, bias)
     return states
 
 
 def relative_bias(builder: Builder, table: np.ndarray[Any, np.dtype[np.float32]], ids: str) -> str:
-    """(1, heads, length, length) of a table by relative position: rows are queries, columns keys."""
+    """(1, heads, length, length) from a table by relative position: rows are queries, columns keys."""
     n_positions = (table.shape[1] + 1) // 2
-    places = builder.first_of("places", np.arange(n_positions, dtype=np.int64), ids, axis=0)
-    keys = builder.op("Unsqueeze", [places, builder.axes("first_axis", 0)])
-    queries = builder.op("Unsqueeze", [places, builder.axes("length_axis", 1)])
-    apart = builder.op("Add", [builder.op("Sub", [keys, queries]), builder.axes("furthest", n_positions - 1)])
-    picked = builder.op("Gather", [builder.constant(RELATIVE, table), apart], axis=1)
+    positions = builder.first_of("places", np.arange(n_positions, dtype=np.int64), ids, axis=0)
+    keys = builder.op("Unsqueeze", [positions, builder.axes("first_axis", 0)])
+    queries = builder.op("Unsqueeze", [positions, builder.axes("length_axis", 1)])
+    distances = builder.op("Add", [builder.op("Sub", [keys, queries]), builder.axes("furthest", n_positions - 1)])
+    picked = builder.op("Gather", [builder.constant(RELATIVE_BIAS, table), distances], axis=1)
     return builder.op("Unsqueeze", [picked, builder.axes("first_axis", 0)])
 
 
@@ -48,13 +48,13 @@ def attention(
 
 def _bert_embeddings(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str) -> str:
     words = builder.lookup(weights["embeddings.word_embeddings.weight"], ids)
-    places = weights["embeddings.position_embeddings.weight"]
+    position_table = weights["embeddings.position_embeddings.weight"]
     if config["model_type"] != "bert":
-        places = places[int(config["pad_token_id"]) + 1 :]  # these number positions from the padding id on
+        position_table = position_table[int(config["pad_token_id"]) + 1 :]  # positions are counted from the padding id
     if "embeddings.token_type_embeddings.weight" in weights:
-        # All tokens are of the first type, so its vector goes into the positions.
-        places = places + weights["embeddings.token_type_embeddings.weight"][0]
-    positions = builder.first_of("positions", places[None], ids, axis=1)
+        # All tokens are of the first type, so its vector is added to the positions.
+        position_table = position_table + weights["embeddings.token_type_embeddings.weight"][0]
+    positions = builder.first_of("positions", position_table[None], ids, axis=1)
     return _bert_norm(builder, weights, config, "embeddings.LayerNorm", builder.op("Add", [words, positions]))
 
 
@@ -88,7 +88,7 @@ def _bert_layer(
 def _bert_residual(
     builder: Builder, weights: Weights, config: Mapping[str, Any], dense: str, norm: str, value: str, states: str
 ) -> str:
-    # onnxruntime's fused SkipLayerNormalization takes four times as long as these two.
+    # onnxruntime's fused SkipLayerNormalization takes four times as long as these two nodes.
     summed = builder.op("Add", [_bert_dense(builder, weights, dense, value), states])
     return _bert_norm(builder, weights, config, norm, summed)
 
@@ -105,19 +105,21 @@ def _bert_norm(builder: Builder, weights: Weights, config: Mapping[str, Any], na
 def t5_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
     """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
     states = builder.lookup(weights["words"], ids)
-    shown = builder.op("Cast", [mask], to=TensorProto.INT32)
-    bias = relative_bias(builder, weights[RELATIVE], ids)
+    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
+    bias = relative_bias(builder, weights[RELATIVE_BIAS], ids)
     epsilon = float(config["layer_norm_epsilon"])
     n_layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.block.")})
     for layer in range(n_layers):
-        own, after = f"encoder.block.{layer}.layer.0", f"encoder.block.{layer}.layer.1"
-        normed = root_mean_square(builder, states, weights[f"{own}.layer_norm.weight"], f"{own}.norm", epsilon)
-        matrices = [weights[f"{own}.SelfAttention.{part}.weight"] for part in "qkv"]
-        joined = builder.linear(normed, f"{own}.SelfAttention", np.concatenate(matrices, axis=1), None)
-        three = builder.split(joined, f"{own}.heads", ("query", "key", "value"))
-        # T5 leaves scores as they are, undivided.
-        mixed = attention(builder, three, shown, n_heads=config["num_heads"], bias=bias, scale=1.0)
-        out = builder.linear(mixed, f"{own}.SelfAttention.o", weights[f"{own}.SelfAttention.o.weight"], None)
+        attended, after = f"encoder.block.{layer}.layer.0", f"encoder.block.{layer}.layer.1"
+        normed = root_mean_square(
+            builder, states, weights[f"{attended}.layer_norm.weight"], f"{attended}.norm", epsilon
+        )
+        matrices = [weights[f"{attended}.SelfAttention.{part}.weight"] for part in "qkv"]
+        joined = builder.linear(normed, f"{attended}.SelfAttention", np.concatenate(matrices, axis=1), None)
+        three = builder.split(joined, f"{attended}.heads", ("query", "key", "value"))
+        # T5 does not scale attention scores.
+        mixed = attention(builder, three, int_mask, n_heads=config["num_heads"], bias=bias, scale=1.0)
+        out = builder.linear(mixed, f"{attended}.SelfAttention.o", weights[f"{attended}.SelfAttention.o.weight"], None)
         states = builder.op("Add", [states, out])
         normed = root_mean_square(builder, states, weights[f"{after}.layer_norm.weight"], f"{after}.norm", epsilon)
         states = builder.op(
@@ -127,7 +129,7 @@ def t5_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids
 
 
 def root_mean_square(builder: Builder, value: str, gain: Floats, name: str, epsilon: float) -> str:
-    """T5's norm: divided by the root of the mean square, no mean taken off."""
+    """T5's norm: division by the root mean square, without subtracting the mean."""
     square = builder.op("ReduceMean", [builder.op("Mul", [value, value])], axes=[-1], keepdims=1)
     root = builder.op("Sqrt", [builder.op("Add", [square, builder.constant("norm_epsilon", np.float32(epsilon))])])
     return builder.op("Mul", [builder.op("Div", [value, root]), builder.constant(f"{name}.gain", gain)])
@@ -143,28 +145,32 @@ def _t5_feed_forward(builder: Builder, weights: Weights, config: Mapping[str, An
     return builder.linear(inner, f"{name}.wo", weights[f"{name}.wo.weight"], None)
 
 
-NEAR = "sliding_attention"
-TURNS = "turns"  # f"{TURNS}.{kind of layer}.cos" and .sin: (positions, dim of a head)
-FAR = np.finfo(np.float32).min
+SLIDING = "sliding_attention"
+ROTARY = "turns"  # f"{ROTARY}.{kind of layer}.cos" and .sin: (positions, dim of a head)
+MASKED = np.finfo(np.float32).min
 
 
 def modernbert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
     """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
     states = builder.lookup(weights["embeddings.tok_embeddings.weight"], ids)
     states = _modernbert_norm(builder, weights, config, "embeddings.norm", states)
-    shown = builder.op("Cast", [mask], to=TensorProto.INT32)
+    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
     kinds, n_heads = config["layer_types"], int(config["num_attention_heads"])
-    turns = {kind: _turns(builder, weights, kind, ids) for kind in sorted(set(kinds))}
-    near = _near(builder, len(weights[f"{TURNS}.{NEAR}.cos"]), config, ids) if NEAR in kinds else None
+    rotary = {kind: _rotary_tables(builder, weights, kind, ids) for kind in sorted(set(kinds))}
+    window_bias = (
+        _sliding_window_bias(builder, len(weights[f"{ROTARY}.{SLIDING}.cos"]), config, ids)
+        if SLIDING in kinds
+        else None
+    )
     for layer, kind in enumerate(kinds):
         name = f"layers.{layer}"
-        # The first layer follows the norm of the embeddings, and has none of its own.
+        # The first layer has no norm: it follows the norm of the embeddings.
         normed = states if layer == 0 else _modernbert_norm(builder, weights, config, f"{name}.attn_norm", states)
         joined = _modernbert_linear(builder, weights, f"{name}.attn.Wqkv", normed)
         query, key, value = builder.split(joined, f"{name}.heads", ("query", "key", "value"))
-        turned = [_turned(builder, part, turns[kind], n_heads) for part in (query, key)]
-        bias = near if kind == NEAR else None
-        mixed = attention(builder, [*turned, value], shown, n_heads=n_heads, bias=bias)
+        rotated = [_rotate(builder, part, rotary[kind], n_heads) for part in (query, key)]
+        bias = window_bias if kind == SLIDING else None
+        mixed = attention(builder, [*rotated, value], int_mask, n_heads=n_heads, bias=bias)
         states = builder.op("Add", [states, _modernbert_linear(builder, weights, f"{name}.attn.Wo", mixed)])
         normed = _modernbert_norm(builder, weights, config, f"{name}.mlp_norm", states)
         both = _modernbert_linear(builder, weights, f"{name}.mlp.Wi", normed)
@@ -174,32 +180,32 @@ def modernbert_states(builder: Builder, weights: Weights, config: Mapping[str, A
     return _modernbert_norm(builder, weights, config, "final_norm", states)
 
 
-def _turns(builder: Builder, weights: Weights, kind: str, ids: str) -> tuple[str, str]:
+def _rotary_tables(builder: Builder, weights: Weights, kind: str, ids: str) -> tuple[str, str]:
     """Cosines and sines of (length, 1, dim), to go with (n, length, heads, dim)."""
-    cos, sin = (f"{TURNS}.{kind}.{part}" for part in ("cos", "sin"))
+    cos, sin = (f"{ROTARY}.{kind}.{part}" for part in ("cos", "sin"))
     return (
         builder.first_of(cos, weights[cos][:, None], ids, axis=0),
         builder.first_of(sin, weights[sin][:, None], ids, axis=0),
     )
 
 
-def _turned(builder: Builder, value: str, turns: tuple[str, str], n_heads: int) -> str:
+def _rotate(builder: Builder, value: str, rotary: tuple[str, str], n_heads: int) -> str:
     heads = builder.op("Reshape", [value, builder.axes("by_head", 0, 0, n_heads, -1)])
     first, second = builder.split(heads, f"{value}.halves", ("first", "second"))
     crossed = builder.op("Concat", [builder.op("Neg", [second]), first], axis=-1)
-    cos, sin = turns
+    cos, sin = rotary
     summed = builder.op("Add", [builder.op("Mul", [heads, cos]), builder.op("Mul", [crossed, sin])])
     return builder.op("Reshape", [summed, builder.axes("joined", 0, 0, -1)])
 
 
-def _near(builder: Builder, n_positions: int, config: Mapping[str, Any], ids: str) -> str:
-    """(1, 1, length, length): 0 for keys within the window, as good as minus infinity for those beyond."""
-    places = builder.first_of("places", np.arange(n_positions, dtype=np.int64), ids, axis=0)
-    keys = builder.op("Unsqueeze", [places, builder.axes("two_first", 0, 1, 2)])
-    queries = builder.op("Unsqueeze", [places, builder.axes("around", 0, 1, 3)])
-    apart = builder.op("Abs", [builder.op("Sub", [keys, queries])])
-    beyond = builder.op("Greater", [apart, builder.axes("window", int(config["local_attention"]) // 2)])
-    far = builder.constant("far", np.float32(FAR))
+def _sliding_window_bias(builder: Builder, n_positions: int, config: Mapping[str, Any], ids: str) -> str:
+    """(1, 1, length, length): 0 for keys within the window, the lowest float beyond it."""
+    positions = builder.first_of("places", np.arange(n_positions, dtype=np.int64), ids, axis=0)
+    keys = builder.op("Unsqueeze", [positions, builder.axes("two_first", 0, 1, 2)])
+    queries = builder.op("Unsqueeze", [positions, builder.axes("around", 0, 1, 3)])
+    distances = builder.op("Abs", [builder.op("Sub", [keys, queries])])
+    beyond = builder.op("Greater", [distances, builder.axes("window", int(config["local_attention"]) // 2)])
+    far = builder.constant("far", np.float32(MASKED))
     return builder.op("Where", [beyond, far, builder.constant("nothing", np.float32(0))])
 
 

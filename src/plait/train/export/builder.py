@@ -1,10 +1,10 @@
-"""Nodes and constants of an ONNX graph, as they are put down one by one. Written by hand and not exported from torch,
-because the choices matter at run time: which nodes are quick, and how int8 is done.
+"""Builds an ONNX graph node by node. Written by hand rather than exported from torch, to choose the fastest nodes and
+the way of int8 quantisation.
 
-int8 is done row by row. Each token's vector is scaled by its own largest value to 8 bits, multiplied in integers with
-weights that have a scale for each column, and scaled back. The common way, one scale for all activations of a batch,
-makes the vectors of a text depend on the texts beside it. Weights keep 7 of their 8 bits: processors without VNNI add
-two products in 16 bits, and with 8 bits that sum overflows without a word, so that answers would differ by machine.
+int8 is done row by row: each token's vector is scaled to 8 bits by its own largest value, multiplied in integers with
+weights that have one scale for each column, and scaled back. The usual way, one scale for all activations of a batch,
+makes the vectors of a text depend on the other texts of the batch. Weights use 7 of 8 bits: CPUs without VNNI add two
+products in 16 bits, which silently overflows with 8 bits, so results would differ between machines.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from onnx import TensorProto, helper, numpy_helper
 from plait.encode.sparse_terms import TERMS_OUTPUT
 
 Floats = NDArray[np.float32]
-Weights = dict[str, Floats]  # matrices are (in, out), so that states @ weight applies one
+Weights = dict[str, Floats]  # matrices are (in, out): states @ weight
 
-FUSED = "com.microsoft"  # the operators that onnxruntime adds to the standard ones
-TINY = 1e-12  # below this a length counts as none
-WEIGHT_LIMIT = 63  # 255 * 63 * 2 < 2 ** 15
+FUSED = "com.microsoft"  # the domain of onnxruntime's own operators
+MIN_NORM = 1e-12  # vectors shorter than this are divided by it
+MAX_WEIGHT = 63  # 255 * 63 * 2 < 2 ** 15
 ZERO_POINT = 128
 
 
 @dataclass(slots=True)
 class Builder:
-    """Collects nodes and constants; every method gives the name of its result."""
+    """Collects nodes and constants; every method returns the name of its result."""
 
     int8: bool
     nodes: list[Any] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Builder:
     _rows: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def constant(self, name: str, value: Any) -> str:
-        """A constant; the same name is the same value."""
+        """Adds a constant; a name always has the same value."""
         self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
@@ -51,13 +51,13 @@ class Builder:
         return name
 
     def split(self, value: str, name: str, parts: Sequence[str]) -> list[str]:
-        """Equal parts along the last axis; `parts` are their names."""
+        """Splits into equal parts along the last axis; `parts` are their names."""
         outputs = [f"{name}.{part}" for part in parts]
         self.nodes.append(helper.make_node("Split", [value], outputs, name=name, axis=-1))
         return outputs
 
     def linear(self, value: str, name: str, weight: Floats, bias: Floats | None) -> str:
-        """value @ weight + bias, in integers where that is asked for."""
+        """value @ weight + bias, in integers if `int8` is set."""
         if self.int8:
             product = self._integer_product(value, name, weight)
         else:
@@ -65,10 +65,10 @@ class Builder:
         return product if bias is None else self.op("Add", [product, self.constant(f"{name}.bias", bias)])
 
     def lookup(self, table: Floats, ids: str) -> str:
-        """Rows of a table (ids, hidden), by their numbers."""
+        """Rows of a table (ids, hidden)."""
         if not self.int8:
             return self.op("Gather", [self.constant("words", table), ids])
-        # A scale for each word: rare words have small vectors, and one scale for all would leave them few steps.
+        # One scale for each word: rare words have small vectors, which a common scale would round too coarsely.
         scale = np.maximum(np.abs(table).max(axis=1, keepdims=True) / 127, np.finfo(np.float32).tiny)
         codes = self.constant("words.codes", np.round(table / scale).astype(np.int8))
         scales = self.constant("words.scale", scale.astype(np.float32))
@@ -76,7 +76,7 @@ class Builder:
         return self.op("Mul", [picked, self.op("Gather", [scales, ids])])
 
     def first_of(self, name: str, table: NDArray[Any], like: str, *, axis: int) -> str:
-        """The beginning of a constant along an axis: as much as `like`, of (texts, length), is long."""
+        """The first `length` entries of a constant along an axis, where `like` is (texts, length)."""
         length = self.op("Shape", [like], start=1, end=2)
         inputs = [self.constant(name, table), self.axes("begin", 0), length, self.axes(_axis_name(axis), axis)]
         return self.op("Slice", inputs)
@@ -89,18 +89,18 @@ class Builder:
         return self.op("LayerNormalization", inputs, axis=-1, epsilon=epsilon)
 
     def activation(self, value: str, kind: str) -> str:
-        """One of `ACTIVATIONS`, by the name that transformers has for it."""
+        """One of `ACTIVATIONS`, by its name in transformers."""
         operator, domain = ACTIVATIONS[kind]
         return self.op(operator, [value], domain=domain)
 
     def unit(self, value: str, out: str) -> str:
-        """Rows of length one."""
+        """Rows divided by their L2 norm."""
         length = self.op("ReduceL2", [value], axes=[-1], keepdims=1)
-        return self.op("Div", [value, self.op("Max", [length, self.constant("tiny", np.float32(TINY))])], out=out)
+        return self.op("Div", [value, self.op("Max", [length, self.constant("tiny", np.float32(MIN_NORM))])], out=out)
 
-    def serialised(self, outputs: dict[str, list[str | int]]) -> bytes:
-        """The graph: `input_ids` and `attention_mask` of (n, length) in, `outputs` by their shapes out. The same nodes
-        give the same bytes."""
+    def serialise(self, outputs: dict[str, list[str | int]]) -> bytes:
+        """The graph with inputs `input_ids` and `attention_mask` of (n, length), and `outputs` with these shapes. The
+        same nodes give the same bytes."""
         inputs = ("input_ids", "attention_mask")
         graph = helper.make_graph(
             self.nodes,
@@ -119,10 +119,10 @@ class Builder:
         return bytes(model.SerializeToString(deterministic=True))
 
     def _integer_product(self, value: str, name: str, weight: Floats) -> str:
-        scale = np.abs(weight).max(axis=0) / WEIGHT_LIMIT
-        scale = np.maximum(scale, np.finfo(np.float32).tiny)  # a column of zeros stays one
+        scale = np.abs(weight).max(axis=0) / MAX_WEIGHT
+        scale = np.maximum(scale, np.finfo(np.float32).tiny)  # a column of zeros stays zero
         rounded = np.round(weight / scale).astype(np.int8)
-        codes, row_scale = self._rows_of(value)
+        codes, row_scale = self._quantise_rows(value)
         one = self.constant("one", np.float32(1))
         product = self.op(
             "MatMulIntegerToFloat",
@@ -137,11 +137,11 @@ class Builder:
         )
         return self.op("Mul", [product, row_scale])
 
-    def _rows_of(self, value: str) -> tuple[str, str]:
-        """8-bit codes of a tensor, and the scale of each of its rows."""
+    def _quantise_rows(self, value: str) -> tuple[str, str]:
+        """8-bit codes of a tensor, and the scale of each row."""
         if value not in self._rows:
             largest = self.op("ReduceMax", [self.op("Abs", [value])], axes=[-1], keepdims=1)
-            largest = self.op("Max", [largest, self.constant("tiny", np.float32(TINY))])
+            largest = self.op("Max", [largest, self.constant("tiny", np.float32(MIN_NORM))])
             scale = self.op("Mul", [largest, self.constant("per_step", np.float32(1 / 127))])
             one = self.constant("one", np.float32(1))
             zero = self.constant("zero_point", np.uint8(ZERO_POINT))
@@ -149,7 +149,7 @@ class Builder:
         return self._rows[value]
 
 
-# transformers' names, and the operators that compute them.
+# Names of transformers, and the operators that compute them.
 ACTIVATIONS: dict[str, tuple[str, str]] = {
     "gelu": ("Gelu", FUSED),
     "gelu_new": ("FastGelu", FUSED),
@@ -164,7 +164,7 @@ def _axis_name(axis: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """A map of states: states @ weight + bias."""
+    """states @ weight + bias."""
 
     weight: Floats  # (hidden, out)
     bias: Floats | None = None  # (out,)

@@ -1,4 +1,5 @@
-"""Heads as nodes: last hidden states to the outputs `dense`, `sparse`, `multi` and `fixed`."""
+"""One ONNX graph for all heads of a model, from its weights as arrays: the backbone, the token adapter, and the outputs
+`dense`, `sparse`, `multi` and `fixed`. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -14,13 +15,12 @@ from plait.encode.sparse_terms import TERMS_OUTPUT
 from plait.errors import ModelError
 from plait.train.export.backbones import attention, bert_states, modernbert_states, t5_states
 from plait.train.export.builder import ACTIVATIONS, FUSED, Builder, Floats, Linear, Norm, Weights
-
-LATE = "late"  # what the names of their constants begin with
+from plait.train.model_config import ADAPTER_PREFIX
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LateLayer:
-    """One of the late layers, as arrays: plait.train.model has what it does."""
+class AdapterLayerArrays:
+    """The weights of an `AdapterLayer`."""
 
     first: Norm
     mixed: Linear  # to queries, keys and values, side by side
@@ -31,39 +31,42 @@ class LateLayer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Late:
-    """The late layers, from states to what is added to them."""
+class AdapterArrays:
+    """The weights of a `TokenAdapter`."""
 
     norm: Norm
     down: Linear
-    layers: tuple[LateLayer, ...]
+    layers: tuple[AdapterLayerArrays, ...]
     up: Linear
     n_heads: int
 
 
-def put_late(builder: Builder, states: str, mask: str, late: Late) -> str:
-    """The name of the states with what the late layers add to them."""
-    shown = builder.op("Cast", [mask], to=TensorProto.INT32)
+def add_token_adapter(builder: Builder, states: str, mask: str, adapter: AdapterArrays) -> str:
+    """The states plus the output of the token adapter."""
+    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
     rows = _adapter_linear(
-        builder, _adapter_norm(builder, states, f"{LATE}.norm", late.norm), f"{LATE}.down", late.down
+        builder,
+        _adapter_norm(builder, states, f"{ADAPTER_PREFIX}.norm", adapter.norm),
+        f"{ADAPTER_PREFIX}.down",
+        adapter.down,
     )
-    for number, layer in enumerate(late.layers):
-        rows = _adapter_layer(builder, rows, shown, f"{LATE}.{number}", layer, late.n_heads)
-    return builder.op("Add", [states, _adapter_linear(builder, rows, f"{LATE}.up", late.up)])
+    for number, layer in enumerate(adapter.layers):
+        rows = _adapter_layer(builder, rows, int_mask, f"{ADAPTER_PREFIX}.{number}", layer, adapter.n_heads)
+    return builder.op("Add", [states, _adapter_linear(builder, rows, f"{ADAPTER_PREFIX}.up", adapter.up)])
 
 
-def _adapter_layer(builder: Builder, rows: str, mask: str, name: str, layer: LateLayer, n_heads: int) -> str:
+def _adapter_layer(builder: Builder, rows: str, mask: str, name: str, layer: AdapterLayerArrays, n_heads: int) -> str:
     mixed = _adapter_linear(
         builder, _adapter_norm(builder, rows, f"{name}.first", layer.first), f"{name}.mixed", layer.mixed
     )
     three = builder.split(mixed, f"{name}.heads", ("query", "key", "value"))
-    seen = attention(builder, three, mask, n_heads=n_heads)
-    rows = builder.op("Add", [rows, _adapter_linear(builder, seen, f"{name}.out", layer.out)])
+    attended = attention(builder, three, mask, n_heads=n_heads)
+    rows = builder.op("Add", [rows, _adapter_linear(builder, attended, f"{name}.out", layer.out)])
     wide = _adapter_linear(
         builder, _adapter_norm(builder, rows, f"{name}.second", layer.second), f"{name}.wide", layer.wide
     )
-    lit = builder.op("Gelu", [wide], domain=FUSED)
-    return builder.op("Add", [rows, _adapter_linear(builder, lit, f"{name}.narrow", layer.narrow)])
+    activated = builder.op("Gelu", [wide], domain=FUSED)
+    return builder.op("Add", [rows, _adapter_linear(builder, activated, f"{name}.narrow", layer.narrow)])
 
 
 def _adapter_linear(builder: Builder, value: str, name: str, linear: Linear) -> str:
@@ -74,24 +77,24 @@ def _adapter_norm(builder: Builder, value: str, name: str, norm: Norm) -> str:
     return builder.norm(value, name, norm.gain, norm.shift, epsilon=norm.epsilon)
 
 
-MCLS = "mcls"  # the mean at every place of the first token; where it stands but once, that is "cls"
+MCLS = "mcls"  # the mean of the states at every [CLS]; with one [CLS] this is "cls"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseMap:
-    """A weight for each token."""
+class SparseArrays:
+    """The weights of a `SparseHead`."""
 
     linear: Linear  # out is 1
-    kept: NDArray[np.bool_]  # (vocabulary,): False is an id that never weighs anything
-    prior: Floats | None = None  # (vocabulary,): what an id adds, whatever its state
-    up: Linear | None = None  # to hidden units, whose GELU is mapped `down` and added
+    kept: NDArray[np.bool_]  # (vocabulary,): False for ids whose weight is always 0
+    idf: Floats | None = None  # (vocabulary,): the IDF times its gain, added to the weight
+    up: Linear | None = None  # to hidden units; their GELU times `down` is added
     down: Linear | None = None
-    forms: NDArray[np.int64] | None = None  # (vocabulary,): the term that an id counts as, where that is not itself
+    term_ids: NDArray[np.int64] | None = None  # (vocabulary,): the term of each id; None: each id is a term
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mixture:
-    """The rows of a document, a fixed number, mixed from its positions."""
+class MixerArrays:
+    """The weights of a `FixedMixer`."""
 
     weight: Floats  # (positions, vectors), or (vectors * dim, positions * dim) if `flat`
     n_vectors: int
@@ -102,36 +105,36 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heads:
-    """All heads of a model, as arrays; None is a head that it does not have."""
+    """All heads of a model as arrays; None for a head that it does not have."""
 
     pooling: str | None = None
-    sparse: SparseMap | None = None
+    sparse: SparseArrays | None = None
     multi: Linear | None = None
-    mixture: Mixture | None = None
-    late: Late | None = None
+    mixture: MixerArrays | None = None
+    token_adapter: AdapterArrays | None = None
 
 
 Shapes = dict[str, list[str | int]]
 
 
-def put_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str, *, hidden: int) -> Shapes:
-    """Adds every output that the heads give; their shapes, by name."""
-    # Where a document is padded inside the graph, its rows are more than the caller's tokens.
+def add_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str, *, hidden: int) -> Shapes:
+    """Adds the outputs of all heads; returns their shapes by name."""
+    # If the graph pads documents, there are more rows than input tokens.
     length = "length" if heads.mixture is None or heads.mixture.zero_pads else "padded"
     shapes: Shapes = {}
     if heads.pooling is not None:
         _dense(builder, states, ids, mask, heads.pooling)
         shapes["dense"] = ["n", hidden]
-    if heads.late is not None:
-        states = put_late(builder, states, mask, heads.late)
+    if heads.token_adapter is not None:
+        states = add_token_adapter(builder, states, mask, heads.token_adapter)
     if heads.sparse is not None:
         _sparse(builder, states, ids, mask, heads.sparse)
         shapes["sparse"] = ["n", length]
-        if heads.sparse.forms is not None:
-            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.forms), ids], out=TERMS_OUTPUT)
+        if heads.sparse.term_ids is not None:
+            builder.op("Gather", [builder.constant("weigh.forms", heads.sparse.term_ids), ids], out=TERMS_OUTPUT)
             shapes[TERMS_OUTPUT] = ["n", length]
     if heads.multi is not None:
-        rows = _mapped(builder, states, heads.multi)
+        rows = _project(builder, states, heads.multi)
         builder.unit(rows, "multi")
         dim = heads.multi.weight.shape[1]
         shapes["multi"] = ["n", length, dim]
@@ -147,17 +150,17 @@ def _dense(builder: Builder, states: str, ids: str, mask: str, pooling: str) -> 
         builder.unit(builder.op("Squeeze", [first, builder.axes("length_axis", 1)]), "dense")
         return
     if pooling == MCLS:
-        # Wherever the first token stands; the mask is for a padding that is the same token.
+        # Every position of the first token; the mask excludes padding with the same id.
         first = builder.op("Gather", [ids, builder.axes("begin", 0)], axis=1)
-        shown = builder.op("And", [builder.op("Equal", [ids, first]), builder.op("Cast", [mask], to=TensorProto.BOOL)])
-        mask = builder.op("Cast", [shown], to=TensorProto.INT64)
-    # The mean of the states of these tokens. Its length is made one, so that the sum will do.
+        is_cls = builder.op("And", [builder.op("Equal", [ids, first]), builder.op("Cast", [mask], to=TensorProto.BOOL)])
+        mask = builder.op("Cast", [is_cls], to=TensorProto.INT64)
+    # The mean of these states; the sum will do, because the result is normalised.
     masked = builder.op("Mul", [states, _column(builder, mask)])
     axis = builder.axes("length_axis", 1)
     builder.unit(builder.op("ReduceSum", [masked, axis], keepdims=0), "dense")
 
 
-def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseMap) -> None:
+def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseArrays) -> None:
     column = builder.constant("weigh.weight", sparse.linear.weight)
     weight = builder.op("Squeeze", [builder.op("MatMul", [states, column]), builder.axes("last_axis", 2)])
     if sparse.linear.bias is not None:
@@ -166,23 +169,23 @@ def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseMa
         units = builder.op("MatMul", [states, builder.constant("weigh.up", sparse.up.weight)])
         if sparse.up.bias is not None:
             units = builder.op("Add", [units, builder.constant("weigh.up.bias", sparse.up.bias)])
-        lit = builder.op("Gelu", [units], domain=FUSED)
-        more = builder.op("MatMul", [lit, builder.constant("weigh.down", sparse.down.weight)])
+        activated = builder.op("Gelu", [units], domain=FUSED)
+        more = builder.op("MatMul", [activated, builder.constant("weigh.down", sparse.down.weight)])
         weight = builder.op("Add", [weight, builder.op("Squeeze", [more, builder.axes("last_axis", 2)])])
-    if sparse.prior is not None:
-        weight = builder.op("Add", [weight, builder.op("Gather", [builder.constant("weigh.prior", sparse.prior), ids])])
-    # A look at a table of the vocabulary, and not a comparison with each id that is left out.
+    if sparse.idf is not None:
+        weight = builder.op("Add", [weight, builder.op("Gather", [builder.constant("weigh.prior", sparse.idf), ids])])
+    # A lookup in a table of the vocabulary, instead of a comparison with every excluded id.
     kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.kept), ids])
-    shown = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
+    counted = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
     positive = builder.op("Relu", [weight])
-    builder.op("Mul", [positive, builder.op("Cast", [shown], to=TensorProto.FLOAT)], out="sparse")
+    builder.op("Mul", [positive, builder.op("Cast", [counted], to=TensorProto.FLOAT)], out="sparse")
 
 
-def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, mixture: Mixture) -> None:
+def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, mixture: MixerArrays) -> None:
     dim, axis, begin = multi.weight.shape[1], builder.axes("length_axis", 1), builder.axes("begin", 0)
 
     def first_positions(value: str) -> str:
-        # A query may be longer than any document, and goes through these nodes with the rest of the graph.
+        # Queries pass these nodes as well, and may be longer than any document.
         return builder.op("Slice", [value, begin, builder.axes("n_positions", mixture.n_positions), axis])
 
     kept = first_positions(rows if mixture.flat else states)
@@ -197,11 +200,11 @@ def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, m
         mixed = builder.op("Reshape", [mixed, builder.axes("each_row", 0, mixture.n_vectors, dim)])
     else:
         weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, length, axis])
-        mixed = _mapped(builder, builder.op("MatMul", [weight, kept]), multi)
+        mixed = _project(builder, builder.op("MatMul", [weight, kept]), multi)
     builder.unit(mixed, "fixed")
 
 
-def _mapped(builder: Builder, states: str, linear: Linear) -> str:
+def _project(builder: Builder, states: str, linear: Linear) -> str:
     product = builder.op("MatMul", [states, builder.constant("projection", linear.weight)])
     return product if linear.bias is None else builder.op("Add", [product, builder.constant("shift", linear.bias)])
 
@@ -225,37 +228,39 @@ _ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "dense_act_fn")
 
 
 def build_graph(weights: Weights, config: Mapping[str, Any], heads: Heads, *, int8: bool) -> bytes:
-    """The graph, serialised: `input_ids` and `attention_mask` in, an output for each strand out. `config` is that of
-    transformers. ModelError for a backbone that has no graph here."""
+    """The serialised graph: `input_ids` and `attention_mask` in, one output for each head. `config` is the transformers
+    config. ModelError for a backbone that cannot be exported."""
     check_family(config)
     builder = Builder(int8)
     ids, mask = "input_ids", "attention_mask"
     if heads.mixture is not None and not heads.mixture.zero_pads:
         if config["model_type"] == "modernbert":
-            # Padding that has no token within its window attends to nothing, and what that gives is torch's own affair.
+            # Padding without a token in its window attends to nothing; the result of that is undefined in torch.
             raise ModelError(
-                "a ModernBERT whose mixer takes in padding cannot be exported; train it with zero_pads = true"
+                "a ModernBERT with a mixer that includes padding cannot be exported; train it with zero_pads = true"
             )
         ids, mask = (_padded(builder, name, heads.mixture.n_positions) for name in (ids, mask))
     states = FAMILIES[config["model_type"]](builder, weights, config, ids, mask)
     hidden = int(config.get("hidden_size") or config["d_model"])
-    return builder.serialised(put_outputs(builder, heads, states, ids, mask, hidden=hidden))
+    return builder.serialise(add_outputs(builder, heads, states, ids, mask, hidden=hidden))
 
 
 def check_family(config: Mapping[str, Any]) -> None:
-    """ModelError if a backbone of this config cannot be written as a graph."""
+    """ModelError if a backbone with this config cannot be exported."""
     kind = config.get("model_type")
     if kind not in FAMILIES:
-        raise ModelError(f"a {kind!r} backbone cannot be exported; plait can do so for {', '.join(sorted(FAMILIES))}")
+        raise ModelError(f"a {kind!r} backbone cannot be exported; plait exports {', '.join(sorted(FAMILIES))}")
     if config.get("position_embedding_type", "absolute") != "absolute":
-        raise ModelError(f"positions are {config['position_embedding_type']!r}; only absolute ones can be exported")
+        raise ModelError(
+            f"position_embedding_type is {config['position_embedding_type']!r}; only absolute can be exported"
+        )
     for key in _ACTIVATION_KEYS:
         if config.get(key) is not None and config[key] not in ACTIVATIONS:
             raise ModelError(f"{key} is {config[key]!r}; plait can export {', '.join(ACTIVATIONS)}")
 
 
 def _padded(builder: Builder, name: str, n_positions: int) -> str:
-    """Zeros after each text, up to `n_positions`; a longer batch is left as it is."""
+    """Pads each text with zeros to `n_positions`; a longer batch stays as it is."""
     length = builder.op("Shape", [name], start=1, end=2)
     missing = builder.op("Sub", [builder.axes("all_positions", n_positions), length])
     missing = builder.op("Max", [missing, builder.axes("begin", 0)])

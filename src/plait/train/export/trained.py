@@ -1,4 +1,4 @@
-"""A model's weights as arrays: what the graph is written from, and what the fingerprint names."""
+"""A trained model to export: read from the folder of a run, and its weights as arrays for the graph."""
 
 from __future__ import annotations
 
@@ -18,87 +18,91 @@ from torch import Tensor, nn
 from plait.errors import ConfigError, ModelError
 from plait.train import checkpoint
 from plait.train.backbone import family_of
-from plait.train.export.backbones import RELATIVE, TURNS
+from plait.train.export.backbones import RELATIVE_BIAS, ROTARY
 from plait.train.export.builder import Floats, Linear, Norm, Weights
-from plait.train.export.graph import Heads, Late, LateLayer, Mixture, SparseMap
-from plait.train.model import LateLayers, Layer, Model, SparseHead
-from plait.train.model_config import N_SMALL_HEADS
+from plait.train.export.graph import AdapterArrays, AdapterLayerArrays, Heads, MixerArrays, SparseArrays
+from plait.train.model import AdapterLayer, Model, SparseHead, TokenAdapter
+from plait.train.model_config import N_ADAPTER_HEADS
 from plait.train.recipe import Recipe, parse_recipe
 from plait.train.run_folder import ABOUT, BEST, CURVES, FINAL, RECIPE, VERSIONS, read_curves
 
 
-def backbone_of(model: Model) -> tuple[Weights, Mapping[str, Any]]:
-    """The backbone's weights, matrices as (in, out), and its config. Tables that follow from the config are among the
-    weights: relative positions by distance, turned positions by angle."""
+def backbone_arrays(model: Model) -> tuple[Weights, Mapping[str, Any]]:
+    """The backbone's weights, matrices as (in, out), and its config. Tables that follow from the config are included:
+    relative position biases, and rotary angles."""
     encoder = model.backbone.encoder
     weights: Weights = {name: _array(value) for name, value in encoder.state_dict().items()}
     for name, module in encoder.named_modules():
         if isinstance(module, nn.Linear):
             weights[f"{name}.weight"] = np.ascontiguousarray(weights[f"{name}.weight"].T)
     config: Mapping[str, Any] = encoder.config.to_dict()
-    return weights | _tables(encoder, config["model_type"], longest(model)), config
+    return weights | _tables(encoder, config["model_type"], max_length(model)), config
 
 
-def heads_of(model: Model, n_ids: int) -> Heads:
+def head_arrays(model: Model, n_ids: int) -> Heads:
     """The heads as arrays; `n_ids` is the size of the vocabulary."""
     config, sparse, mixture = model.config, None, None
     if model.sparse is not None:
         kept = np.ones(n_ids, np.bool_)
         kept[[number for number in model.sparse.zero_ids.tolist() if number < n_ids]] = False
-        sparse = _sparse_map(model.sparse, kept)
+        sparse = _sparse_arrays(model.sparse, kept)
     if model.mixer is not None:
-        own = model.mixer.config
-        mixture = Mixture(
-            _array(model.mixer.weight), own.n_vectors, model.mixer.n_positions, own.mixer == "flat", own.zero_pads
+        settings = model.mixer.config
+        mixture = MixerArrays(
+            _array(model.mixer.weight),
+            settings.n_vectors,
+            model.mixer.n_positions,
+            settings.mixer == "flat",
+            settings.zero_pads,
         )
     return Heads(
         pooling=config.dense.pooling if config.dense else None,
         sparse=sparse,
         multi=_linear(model.multi.project) if model.multi is not None else None,
         mixture=mixture,
-        late=_late(model.late) if model.late is not None else None,
+        token_adapter=_adapter_arrays(model.token_adapter) if model.token_adapter is not None else None,
     )
 
 
-def _sparse_map(head: SparseHead, kept: NDArray[np.bool_]) -> SparseMap:
-    prior = None if head.rarity is None or head.gain is None else _array(head.gain * head.rarity)
-    up, down = (None if own is None else _linear(own) for own in (head.up, head.down))
-    forms = None if head.forms is None else head.forms.cpu().numpy()
-    return SparseMap(_linear(head.weigh), kept, prior, up, down, forms)
+def _sparse_arrays(head: SparseHead, kept: NDArray[np.bool_]) -> SparseArrays:
+    idf = None if head.idf is None or head.idf_gain is None else _array(head.idf_gain * head.idf)
+    up, down = (None if layer is None else _linear(layer) for layer in (head.up, head.down))
+    term_ids = None if head.term_ids is None else head.term_ids.cpu().numpy()
+    return SparseArrays(_linear(head.weigh), kept, idf, up, down, term_ids)
 
 
-def _late(layers: LateLayers) -> Late:
-    each = tuple(_late_layer(layer) for layer in layers.layers if isinstance(layer, Layer))
-    return Late(_norm(layers.norm), _linear(layers.down), each, _linear(layers.up), N_SMALL_HEADS)
+def _adapter_arrays(adapter: TokenAdapter) -> AdapterArrays:
+    layers = tuple(_adapter_layer_arrays(layer) for layer in adapter.layers if isinstance(layer, AdapterLayer))
+    return AdapterArrays(_norm(adapter.norm), _linear(adapter.down), layers, _linear(adapter.up), N_ADAPTER_HEADS)
 
 
-def _late_layer(layer: Layer) -> LateLayer:
+def _adapter_layer_arrays(layer: AdapterLayer) -> AdapterLayerArrays:
     first, second = _norm(layer.first), _norm(layer.second)
-    return LateLayer(
+    return AdapterLayerArrays(
         first, _linear(layer.mixed), _linear(layer.out), second, _linear(layer.wide), _linear(layer.narrow)
     )
 
 
 def check_positions(model: Model) -> None:
-    """ModelError if the model reads more tokens than its backbone has positions for: a long text would then fail."""
+    """ModelError if the model reads more tokens than its backbone has positions: long texts would fail."""
     encoder = model.backbone.encoder
     if (positions := family_of(encoder).positions) is not None:
-        positions(encoder, longest(model))
+        positions(encoder, max_length(model))
 
 
-def longest(model: Model) -> int:
-    """The most tokens that any text of the model has."""
+def max_length(model: Model) -> int:
+    """The maximum number of tokens of a text."""
     expansion = model.config.query.expansion
     return max(model.config.query.length, model.config.document.length, expansion.length if expansion else 0)
 
 
-def n_ids_of(model: Model) -> int:
-    """How many ids the backbone has a vector for: the size of the sparse strand's vocabulary."""
+def vocabulary_size(model: Model) -> int:
+    """The number of token embeddings, which is the number of terms of sparse vectors."""
     return model.backbone.n_ids
 
 
 def weights_hash(model: Model) -> str:
-    """One hash for all the weights, whatever they are later rounded to."""
+    """A hash of all weights, the same for every precision of the graph."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)}".encode())
@@ -113,24 +117,24 @@ def _tables(encoder: Any, kind: str, n_positions: int) -> Weights:
         if kind in ("t5", "mt5"):
             attention = encoder.encoder.block[0].layer[0].SelfAttention
             words = _array(encoder.get_input_embeddings().weight)
-            return {"words": words, RELATIVE: _by_distance(attention.compute_bias(n_positions, n_positions))}
+            return {"words": words, RELATIVE_BIAS: _by_distance(attention.compute_bias(n_positions, n_positions))}
         if kind == "mpnet":
             states = torch.zeros(1, n_positions, 1)
-            return {RELATIVE: _by_distance(encoder.encoder.compute_position_bias(states))}
+            return {RELATIVE_BIAS: _by_distance(encoder.encoder.compute_position_bias(states))}
         if kind == "modernbert":
-            found: Weights = {}
-            places = torch.arange(n_positions).unsqueeze(0)
+            tables: Weights = {}
+            positions = torch.arange(n_positions).unsqueeze(0)
             for layers in sorted(set(encoder.config.layer_types)):
                 for part, values in zip(
-                    ("cos", "sin"), encoder.rotary_emb(torch.zeros(1), places, layers), strict=True
+                    ("cos", "sin"), encoder.rotary_emb(torch.zeros(1), positions, layers), strict=True
                 ):
-                    found[f"{TURNS}.{layers}.{part}"] = _array(values[0])
-            return found
+                    tables[f"{ROTARY}.{layers}.{part}"] = _array(values[0])
+            return tables
     return {}
 
 
 def _by_distance(bias: Tensor) -> Floats:
-    """(1, heads, length, length), which depends on key less query position alone, to (heads, 2 * length - 1)."""
+    """(1, heads, length, length), a function of key position minus query position, to (heads, 2 * length - 1)."""
     return _array(torch.cat([bias[0, :, 1:, 0].flip(-1), bias[0, :, 0]], dim=-1))
 
 
@@ -147,65 +151,65 @@ def _array(value: Tensor) -> Floats:
     return value.detach().float().cpu().numpy()
 
 
-WHICH = (BEST, FINAL)
+WEIGHTS = (BEST, FINAL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """A model with what its run says of it; without a run, only the model."""
+    """A model, and the records of its run if it has one."""
 
     model: Model
     tokenizer: Tokenizer
-    about: dict[str, Any] = field(default_factory=dict)  # step, and what was measured at it
+    about: dict[str, Any] = field(default_factory=dict)  # the step, and the measure at that step
     recipe: Recipe | None = None
     versions: dict[str, str] = field(default_factory=dict)
     curves: list[dict[str, Any]] = field(default_factory=list)
 
 
-def read_trained(run: Path, which: str = "") -> Trained:
-    """The model of a run: the best one, or the last where none was measured, or the one asked for. `run` may also be
-    the folder of a model that training saved. ModelError if there is none, or if it has no heads."""
-    if which and which not in WHICH:
-        raise ConfigError(f"there are no weights {which!r}; choose one of {', '.join(WHICH)}")
+def read_trained(run: Path, weights: str = "") -> Trained:
+    """The model of a run: `weights` is best or final; by default best, or final if there is no best. `run` may also be
+    the folder of a saved model. ModelError if there is none, or if it has no heads."""
+    if weights and weights not in WEIGHTS:
+        raise ConfigError(f"weights is {weights!r}; choose one of {', '.join(WEIGHTS)}")
     if not run.is_dir():
-        raise ModelError(f"there is no run {run}; give the folder that plait train wrote")
-    if (run / checkpoint.DESCRIPTION).is_file():
-        return Trained(*_loaded(run), about=_json(run / ABOUT))
+        raise ModelError(f"there is no folder {run}; give the folder of a run of plait train")
+    if (run / checkpoint.MODEL_FILE).is_file():
+        return Trained(*_load(run), about=_read_json(run / ABOUT))
     recipe = parse_recipe((run / RECIPE).read_text(encoding="utf-8"), name=RECIPE) if (run / RECIPE).is_file() else None
-    found = [name for name in ([which] if which else WHICH) if (run / name).is_dir()]
-    if not found:
-        wanted = which or " or ".join(WHICH)
-        there = ", ".join(sorted(entry.name for entry in run.iterdir())[:8]) or "nothing"
+    present = [name for name in ([weights] if weights else WEIGHTS) if (run / name).is_dir()]
+    if not present:
+        wanted = weights or " or ".join(WEIGHTS)
+        seen = ", ".join(sorted(entry.name for entry in run.iterdir())[:8]) or "nothing"
         raise ModelError(
-            f"{run} holds no trained model: there is no folder {wanted} in it, only {there}; train it to its end "
-            f"(plait train RECIPE --to {run} --resume), then export"
+            f"{run} has no trained model: no folder {wanted}, only {seen}; finish the training with plait train RECIPE "
+            f"--to {run} --resume, then export"
         )
-    folder = run / found[0]
-    if not (folder / checkpoint.DESCRIPTION).is_file() and (folder / "config.json").is_file():
+    folder = run / present[0]
+    if not (folder / checkpoint.MODEL_FILE).is_file() and (folder / "config.json").is_file():
         raise ModelError(
-            f"{folder} is a backbone without heads, as RetroMAE leaves it, and gives no strands; name it as the "
-            f"backbone of another recipe, train heads on it, and export that run"
+            f"{folder} is a backbone without heads, from RetroMAE; name it as the backbone of another recipe, train "
+            f"heads on it, and export that run"
         )
     curves = read_curves(run / CURVES) if (run / CURVES).is_file() else []
-    return Trained(*_loaded(folder), _json(folder / ABOUT), recipe, _json(run / VERSIONS), curves)
+    return Trained(*_load(folder), _read_json(folder / ABOUT), recipe, _read_json(run / VERSIONS), curves)
 
 
-def _loaded(folder: Path) -> tuple[Model, Tokenizer]:
+def _load(folder: Path) -> tuple[Model, Tokenizer]:
     model, tokenizer = checkpoint.load(folder)
-    n_ids, highest = n_ids_of(model), max(tokenizer.get_vocab().values())
+    n_ids, highest = vocabulary_size(model), max(tokenizer.get_vocab().values())
     if highest >= n_ids:
         raise ModelError(
-            f"{folder}: the tokeniser has ids up to {highest}, and the backbone has vectors for {n_ids}; train with "
-            f"the tokeniser of the backbone"
+            f"{folder}: the tokenizer has ids up to {highest}, and the backbone has {n_ids} embeddings; train with the "
+            f"tokenizer of the backbone"
         )
     return model.eval(), tokenizer
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
-    return dict(found) if isinstance(found, dict) else {}
+    return dict(content) if isinstance(content, dict) else {}

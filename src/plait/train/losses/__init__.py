@@ -1,1 +1,1 @@
-"""What training makes smaller, one file each: pure functions of score tensors."""
+"""Losses as pure functions of tensors: contrastive, distillation, MarginMSE, XTR and M3."""

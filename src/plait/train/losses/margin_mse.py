@@ -1,4 +1,4 @@
-"""MarginMSE: the student's margin between positive and negative should be the teacher's margin."""
+"""MarginMSE: the student's margin between positive and negative should equal the teacher's margin."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from plait.errors import InputError
 
 
 def margin_mse(scores: Tensor, teacher: Tensor, *, known: Tensor | None = None) -> Tensor:
-    """Mean squared difference of margins; both are (queries, ways) with the positive in column 0, and each of the other
-    columns gives one margin. `known` (queries, ways) names the passages that are there. The teacher gets no gradient.
-    0 without a margin. The scales must agree: a teacher of logits asks for student scores that can grow as large."""
+    """Mean squared difference of margins. Both are (queries, ways) with the positive in column 0; each other column
+    gives one margin. `known` (queries, ways) is False for padding. The teacher gets no gradient. 0 without a margin.
+    The scales must fit: if the teacher gives logits, student scores must be able to grow as large."""
     if scores.shape != teacher.shape:
         raise InputError(
             f"scores are {tuple(scores.shape)} and the teacher's are {tuple(teacher.shape)}; they must match"

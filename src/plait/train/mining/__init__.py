@@ -1,1 +1,1 @@
-"""Mining: hard negatives by searching, teacher scores, and the removal of negatives that answer after all."""
+"""Hard negatives: passages that rank high for a query but are not known to answer it, and teachers' scores for them."""

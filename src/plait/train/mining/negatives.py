@@ -1,5 +1,5 @@
-"""Hard negatives: what an index finds for a query and is not known to answer it. BM25 and models search through plait's
-own index, so that the same code mines as answers."""
+"""Mining of hard negatives with plait's own index, by BM25 or by a model: the code that mines is the code that
+searches."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 import numpy as np
 
 from plait.embeddings import Embeddings
-from plait.encode.chunking import WholeDocument
+from plait.encode.chunking import WholeDocument, with_title
 from plait.encode.protocol import EmbeddingSpec, Encoder, OnBatch
 from plait.errors import InputError
 from plait.evaluate import rank_queries
 from plait.index import Index, open_index
 from plait.readers import documents_from
 from plait.train.data.example import Example, Passage, digest
-from plait.train.data.text_store import TextStore, titled
+from plait.train.data.text_store import TextStore
 from plait.train.mining.config import MiningConfig
 
-_BATCH = 64  # queries that are searched together
+BATCH_QUERIES = 64  # searched together
 
 
-class WordsOnly:
-    """An encoder without strands: an index that is made with it holds full text alone, for BM25."""
+class Bm25Only:
+    """An encoder without embeddings: its index holds full text only, for BM25."""
 
-    fingerprint = "words only"
+    fingerprint = "BM25 only"
     spec = EmbeddingSpec()
     chunker = WholeDocument()
 
@@ -53,9 +53,9 @@ def corpus_path(given: str | Path) -> Path:
 
 
 def make_index(path: Path, corpus: str | Path, encoder: Encoder | None) -> Index:
-    """A fresh index of the corpus at `path`; without an encoder it knows words only."""
+    """A new index of the corpus at `path`; without an encoder it supports BM25 only."""
     shutil.rmtree(path, ignore_errors=True)
-    index = open_index(path, create=True, encoder=WordsOnly() if encoder is None else encoder)
+    index = open_index(path, create=True, encoder=Bm25Only() if encoder is None else encoder)
     try:
         index.add(documents_from([corpus_path(corpus)]))
     except BaseException:
@@ -65,13 +65,14 @@ def make_index(path: Path, corpus: str | Path, encoder: Encoder | None) -> Index
 
 
 def read_corpus(corpus: str | Path) -> TextStore:
-    """The texts of the corpus by id, as they are trained on: the title leads."""
+    """The texts of the corpus by id, title first, as they are trained on."""
     store = TextStore()
-    store.add((found.id, titled(found.title, found.text)) for found in documents_from([corpus_path(corpus)]))
+    documents = documents_from([corpus_path(corpus)])
+    store.add((document.id, with_title(document.title, document.text)) for document in documents)
     return store
 
 
-def mine(
+def mine_negatives(
     examples: Iterable[Example],
     index: Index,
     texts: TextStore,
@@ -81,44 +82,44 @@ def mine(
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
-    """Each example with new negatives: `number` of those ranked `first_rank` to `last_rank`, drawn at random, without
-    the positives and without a second passage of one text; then `random` more from the whole corpus. Scores are left
-    out: they were of the old negatives."""
-    rest, n_done, everything = iter(examples), 0, texts.ids() if config.random else []
-    while block := list(islice(rest, _BATCH)):
+    """Each example with new negatives: `n_negatives` drawn at random from `first_rank` to `last_rank`, without the
+    positives and without two passages of the same text, then `n_random` from the whole corpus. Old scores are dropped,
+    because they belong to the old negatives."""
+    rest, n_done, all_ids = iter(examples), 0, texts.ids() if config.n_random else []
+    while block := list(islice(rest, BATCH_QUERIES)):
         ranked = rank_queries(index, [example.query for example in block], config.last_rank, mode=mode)
         for example, ranking in zip(block, ranked, strict=True):
             rng = np.random.default_rng([seed, n_done])
             ids = [id for id, _ in ranking[config.first_rank - 1 :]]
-            negatives = _negatives(example, ids, texts, config.number, rng)
-            if config.random:
-                # A few more than are wanted, for some may be known already.
-                drawn = rng.integers(len(everything), size=4 * config.random + 16)
-                others = [everything[place] for place in drawn]
-                negatives += _negatives(example, others, texts, config.random, rng, known=negatives)
+            negatives = _draw_negatives(example, ids, texts, config.n_negatives, rng)
+            if config.n_random:
+                # Draws more than needed, because positives and known negatives are skipped.
+                drawn = rng.integers(len(all_ids), size=4 * config.n_random + 16)
+                random_ids = [all_ids[number] for number in drawn]
+                negatives += _draw_negatives(example, random_ids, texts, config.n_random, rng, known=negatives)
             yield replace(example, negatives=negatives, positive_scores=None, negative_scores=None)
             n_done += 1
         if on_progress is not None:
             on_progress(n_done)
 
 
-def _negatives(
+def _draw_negatives(
     example: Example,
     ids: Sequence[str],
     texts: TextStore,
-    number: int,
+    n: int,
     rng: np.random.Generator,
     *,
     known: Sequence[Passage] = (),
 ) -> tuple[Passage, ...]:
+    """At most n passages of these ids, in their order, without positives, `known` passages and equal texts."""
     seen = {digest(passage.text) for passage in (*example.positives, *known)} | {digest(example.query)}
-    not_these = {passage.id for passage in example.positives if passage.id}
-    found: list[Passage] = []
+    positive_ids = {passage.id for passage in example.positives if passage.id}
+    candidates: list[Passage] = []
     for id, text in zip(ids, texts.get(ids), strict=True):
-        if text is None or id in not_these or digest(text) in seen:
+        if text is None or id in positive_ids or digest(text) in seen:
             continue
         seen.add(digest(text))
-        found.append(Passage(text, id))
-    # Drawn at random, kept in the order of their ranks.
-    places = sorted(rng.permutation(len(found))[:number].tolist())
-    return tuple(found[place] for place in places)
+        candidates.append(Passage(text, id))
+    drawn = sorted(rng.permutation(len(candidates))[:n].tolist())
+    return tuple(candidates[number] for number in drawn)

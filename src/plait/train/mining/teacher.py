@@ -1,5 +1,5 @@
-"""Teachers: what scores a query and a passage. Scores are kept on disk by what was scored and by whom, so that a run
-that was stopped, or a later round, asks for what is new alone."""
+"""Teachers score a query and a passage. Scores are cached on disk by teacher and texts, so a resumed run or a later
+round computes new ones only."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from plait.scoring.maxsim import maxsim
 from plait.train.checkpoint import weights_digest
 from plait.train.data.example import Example, digest
 from plait.train.mining.config import MiningConfig
-from plait.train.torch_encoder import encoder_of
+from plait.train.torch_encoder import open_encoder
 
 Pair = tuple[str, str]  # query, passage
-_EXAMPLES = 16  # scored and kept together
+BLOCK_EXAMPLES = 16  # scored and cached together
 
 
 class Scorer(Protocol):
@@ -32,14 +32,14 @@ class Scorer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights and how texts are read; scores are kept under it."""
+        """Identifies the weights and the tokenization; it is part of the cache key."""
 
     def score(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """One score for each pair; higher is better."""
 
 
 class EncoderScorer:
-    """Any encoder of plait: inner products of its dense strand, or MaxSim where it has none."""
+    """An encoder of plait: inner products of dense vectors, or MaxSim if it has none."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -51,21 +51,20 @@ class EncoderScorer:
     def score(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         queries = list(dict.fromkeys(query for query, _ in pairs))
         passages = list(dict.fromkeys(passage for _, passage in pairs))
-        of_queries, of_passages = self._encoder.encode_queries(queries), self._encoder.encode_documents(passages)
-        left = {query: place for place, query in enumerate(queries)}
-        right = {passage: place for place, passage in enumerate(passages)}
-        if of_queries.dense is not None and of_passages.dense is not None:
-            scores = of_queries.dense @ of_passages.dense.T
-        elif of_queries.multi is not None and of_passages.multi is not None:
-            multi = of_passages.multi
-            scores = np.stack([maxsim(of_queries.multi[place], multi) for place in range(len(queries))])
+        query_vectors, vectors = self._encoder.encode_queries(queries), self._encoder.encode_documents(passages)
+        rows = {query: row for row, query in enumerate(queries)}
+        columns = {passage: column for column, passage in enumerate(passages)}
+        if query_vectors.dense is not None and vectors.dense is not None:
+            scores = query_vectors.dense @ vectors.dense.T
+        elif query_vectors.multi is not None and vectors.multi is not None:
+            scores = np.stack([maxsim(query_vectors.multi[row], vectors.multi) for row in range(len(queries))])
         else:
-            raise ModelError("the teacher has neither a dense nor a multi strand; it cannot score")
-        return np.array([scores[left[query], right[passage]] for query, passage in pairs], np.float32)
+            raise ModelError("the teacher has neither dense nor multi vectors; use an encoder that has one of them")
+        return np.array([scores[rows[query], columns[passage]] for query, passage in pairs], np.float32)
 
 
 class CrossEncoderScorer:
-    """A folder of a sequence classifier with one output, read by transformers: query and passage in one text."""
+    """A transformers sequence classifier with one output, which reads query and passage together."""
 
     def __init__(self, folder: str | Path, *, length: int = 256, batch: int = 32) -> None:
         import torch
@@ -76,7 +75,7 @@ class CrossEncoderScorer:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder))
             self._model: Any = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
         except (OSError, ValueError) as error:
-            raise ModelError(f"{folder} is not a cross-encoder that transformers can read: {error}") from error
+            raise ModelError(f"{folder} is not a cross-encoder that transformers can load: {error}") from error
         if self._model.config.num_labels != 1:
             raise ModelError(f"{folder} has {self._model.config.num_labels} outputs; a teacher must have one")
         self._fingerprint = f"cross-encoder {weights_digest(Path(folder))} {length}"
@@ -87,25 +86,25 @@ class CrossEncoderScorer:
 
     def score(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         scores = np.zeros(len(pairs), np.float32)
-        # Pairs of like length go together, so that little is padding.
-        order = sorted(range(len(pairs)), key=lambda place: sum(map(len, pairs[place])))
+        # Pairs of similar length are batched together, for little padding.
+        order = sorted(range(len(pairs)), key=lambda number: sum(map(len, pairs[number])))
         for start in range(0, len(order), self._batch):
-            own = order[start : start + self._batch]
-            read = self._tokenizer(
-                [pairs[place][0] for place in own],
-                [pairs[place][1] for place in own],
+            batch = order[start : start + self._batch]
+            tokens = self._tokenizer(
+                [pairs[number][0] for number in batch],
+                [pairs[number][1] for number in batch],
                 truncation="only_second",
                 max_length=self._length,
                 padding=True,
                 return_tensors="pt",
             )
             with self._torch.no_grad():
-                scores[own] = self._model(**read).logits[:, 0].float().numpy()
+                scores[batch] = self._model(**tokens).logits[:, 0].float().numpy()
         return scores
 
 
 class CachedScorer:
-    """A teacher that is asked once for each pair. What it has answered is on disk before the next question."""
+    """A teacher that scores each pair once. Scores are on disk before the next call."""
 
     def __init__(self, scorer: Scorer, path: Path) -> None:
         self._scorer = scorer
@@ -114,7 +113,7 @@ class CachedScorer:
             "CREATE TABLE IF NOT EXISTS scores (teacher TEXT, query BLOB, passage BLOB, score REAL, "
             "PRIMARY KEY (teacher, query, passage)) WITHOUT ROWID"
         )
-        self.n_asked = 0  # pairs that were not known
+        self.n_computed = 0  # pairs that were not in the cache
 
     @property
     def fingerprint(self) -> str:
@@ -130,7 +129,7 @@ class CachedScorer:
             with self._connection:
                 rows = [(*key, known[key]) for key in new]
                 self._connection.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)", rows)
-            self.n_asked += len(new)
+            self.n_computed += len(new)
         return np.array([known[key] for key in keys], np.float32)
 
     def close(self) -> None:
@@ -147,7 +146,7 @@ def with_scores(
 ) -> Iterator[Example]:
     """Each example with the teacher's score of every passage."""
     rest, n_done = iter(examples), 0
-    while block := list(islice(rest, _EXAMPLES)):
+    while block := list(islice(rest, BLOCK_EXAMPLES)):
         pairs = [(one.query, passage.text) for one in block for passage in (*one.positives, *one.negatives)]
         scores = iter(scorer.score(pairs).tolist())
         for one in block:
@@ -161,25 +160,25 @@ def with_scores(
             on_progress(n_done)
 
 
-def without_false_negatives(example: Example, *, margin: float, kind: str) -> Example:
-    """The example without negatives that the teacher puts too near its best positive: above the positive's score less
-    `margin` (absolute), or above (1 - margin) times it (percent; for a score below 0, that much further down)."""
+def drop_false_negatives(example: Example, *, margin: float, kind: str) -> Example:
+    """The example without negatives that the teacher scores too close to its best positive: above the positive's score
+    minus `margin` (absolute), or minus `margin` times its absolute value (percent)."""
     if example.positive_scores is None or example.negative_scores is None or not example.positives:
         return example
     best = max(example.positive_scores)
     limit = best - margin if kind == "absolute" else best - margin * abs(best)
-    kept = [place for place, score in enumerate(example.negative_scores) if score <= limit]
+    kept = [number for number, score in enumerate(example.negative_scores) if score <= limit]
     return replace(
         example,
-        negatives=tuple(example.negatives[place] for place in kept),
-        negative_scores=tuple(example.negative_scores[place] for place in kept),
+        negatives=tuple(example.negatives[number] for number in kept),
+        negative_scores=tuple(example.negative_scores[number] for number in kept),
     )
 
 
-def teacher_of(config: MiningConfig) -> Scorer:
+def open_teacher(config: MiningConfig) -> Scorer:
     """The teacher that a recipe names."""
     if config.teacher_kind == "cross-encoder":
         if (Path(config.teacher) / CARD_NAME).is_file():
             return load_cross(config.teacher)
         return CrossEncoderScorer(config.teacher, length=config.teacher_length)
-    return EncoderScorer(encoder_of(config.teacher, length=config.teacher_length))
+    return EncoderScorer(open_encoder(config.teacher, length=config.teacher_length))
