@@ -40,6 +40,10 @@ HOMES = [
     ("residual codec", "codec/residual.py", "ResidualCodec"),
     ("codebook of centroids", "codec/codebook.py", "Codebook"),
     ("ConstBERT pooling", "codec/pooling.py", "Pooling"),
+    ("BGE-M3 weights", "search/hybrid.py", "BgeM3Params"),
+    ("plait's own multi-vector search", "search/multivector/plait.py", "PlaitSearch"),
+    ("XTR imputation", "search/multivector/xtr.py", "Xtr"),
+    ("search modes", "search/modes.py", "Mode"),
     ("PLAID", "search/multivector/plaid.py", "Plaid"),
     ("fusion", "search/fusion.py", "Fusion"),
     ("explanations", "search/explain.py", "Explainer"),
@@ -135,3 +139,16 @@ def defined_names(file: Path) -> set[str]:
 @pytest.mark.parametrize(("concept", "file", "name"), HOMES, ids=[concept for concept, _, _ in HOMES])
 def test_a_concept_is_where_a_newcomer_looks_first(concept: str, file: str, name: str) -> None:
     assert name in defined_names(PACKAGE / file), f"{concept} should be {name} in {file}"
+
+
+def test_kernel_dispatch_is_where_a_newcomer_looks_first() -> None:
+    assert "struct Target" in (ROOT / "cpp/dispatch/dispatch.h").read_text(encoding="utf-8")
+
+
+def test_the_parameters_of_every_mode_are_public() -> None:
+    import plait.searcher  # declares the modes that call a cross-encoder
+    from plait.search.modes import all_modes
+    from plait.search.params import NoParams
+
+    params = {mode.params for mode in all_modes()} - {NoParams}
+    assert [one.__name__ for one in params if getattr(plait, one.__name__, None) is not one] == []

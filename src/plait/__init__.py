@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from plait.index import open_index as open
     from plait.ingest import AddProgress, AddReport
     from plait.records import Document, Explanation, Hit, Span
+    from plait.rerank.reranker import Reranker, load_reranker
     from plait.scoring.maxsim import maxsim
     from plait.search.dense import DenseParams
     from plait.search.hybrid import BgeM3Params, HybridParams
@@ -91,6 +92,7 @@ _HOMES = {
     "ProbeParams": "plait.search.multivector.probe",
     "QueryError": "plait.errors",
     "ReadOnlyError": "plait.errors",
+    "Reranker": "plait.rerank.reranker",
     "RescoreParams": "plait.search.rescoring",
     "SearchRequest": "plait.searcher",
     "SourceError": "plait.errors",
@@ -102,6 +104,7 @@ _HOMES = {
     "WarpParams": "plait.search.multivector.warp",
     "XtrParams": "plait.search.multivector.xtr",
     "load_model": "plait.encode.load",
+    "load_reranker": "plait.rerank.reranker",
     "maxsim": "plait.scoring.maxsim",
     "open": "plait.index:open_index",
 }
@@ -140,6 +143,7 @@ __all__ = [
     "ProbeParams",
     "QueryError",
     "ReadOnlyError",
+    "Reranker",
     "RescoreParams",
     "SearchRequest",
     "SourceError",
@@ -152,6 +156,7 @@ __all__ = [
     "XtrParams",
     "__version__",
     "load_model",
+    "load_reranker",
     "maxsim",
     "open",
 ]
