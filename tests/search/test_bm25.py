@@ -1,4 +1,4 @@
-"""BM25 as it is defined, whichever way its words are read."""
+"""BM25 equals its formula, by FTS5 and by the text index of a segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.search import fts5
 from plait.storage.files import text_index as words_file
 
 K1, B = 1.2, 0.75
-# Words of a Zipfian text: w0 is in nearly every document, w40 in few. None of them has another stem.
+# Words with a Zipf distribution: w0 is in nearly every document, w40 in few. Stemming does not change them.
 RNG = np.random.default_rng(5)
 TEXTS = [" ".join(f"w{min(int(rank), 60)}" for rank in RNG.zipf(1.4, RNG.integers(3, 30))) for _ in range(120)]
 
@@ -66,12 +66,12 @@ def test_scores_are_those_of_the_formula(
     assert {hit.id for hit in found[:1]} <= equal
 
 
-def test_a_word_of_all_documents_still_tells_them_apart(index: plait.Index) -> None:
+def test_a_word_of_all_documents_still_ranks_them(index: plait.Index) -> None:
     found = index.search("w1", 10, mode="bm25")
     assert found[0].score > found[-1].score > 0.01
 
 
-def test_a_filter_changes_what_is_found_and_not_the_scores(index: plait.Index) -> None:
+def test_a_filter_does_not_change_scores(index: plait.Index) -> None:
     every = {hit.id: hit.score for hit in index.search("w1 w30", 200, mode="bm25")}
     chosen = list(every)[::7]
     some = {hit.id: hit.score for hit in index.search("w1 w30", 3, mode="bm25", candidates=chosen)}

@@ -44,7 +44,7 @@ from plait.text.query_terms import normalize_terms
 # this share of the index is newer or deleted.
 MAX_STALE_SHARE = 0.1
 MAX_RECENT_DOCUMENTS = 2048  # the first search reads them into memory, at about 0.1 ms each
-# A filter that accepts less than one document in so many: its documents are scored one by one.
+# If a filter accepts less than 1 / SELECTIVE_FILTER of the documents, all of them are scored, without impacts.
 SELECTIVE_FILTER = 16
 
 NO_DOCS: ScoredDocs = (np.zeros(0, np.int64), np.zeros(0, np.float32))
@@ -136,7 +136,9 @@ class SnapshotBm25:
                     if recent is None
                     else recent.search(word_counts, k, newer)
                 )
-        return top_k(np.concatenate([docs for docs, _ in results]), np.concatenate([found for _, found in results]), k)
+        return top_k(
+            np.concatenate([docs for docs, _ in results]), np.concatenate([scores for _, scores in results]), k
+        )
 
     def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
         """The document is scored by the same index that `search` uses for it."""
@@ -166,7 +168,7 @@ class SnapshotBm25:
 
     @cached_property
     def text_segment(self) -> Segment | None:
-        """The segment whose text index is used: it holds nearly all documents, analysed by the rules of now."""
+        """The segment whose text index is used: it has nearly all documents, analysed by the current rules."""
         n_rows = sum(segment.n_rows for segment in self._segments)
         for segment in self._segments:
             file = segment.text_index_file
@@ -280,13 +282,13 @@ class SegmentTextSearch:
     def _scores(self, weights: Mapping[int, float], candidates: Docs) -> NDArray[np.float64]:
         """The BM25 score of each candidate. The formula is applied once, to the postings of all words together: a NumPy
         call costs more than a number."""
-        impacts, wanted = self.words.impacts, candidates.astype(np.uint32)
+        impacts, candidate_rows = self.words.impacts, candidates.astype(np.uint32)
         holders, counts = [], []
         for number in weights:
             begin, end = impacts.offsets[number], impacts.offsets[number + 1]
             rows = impacts.rows[begin:end]
-            at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-            holders.append(np.flatnonzero(rows[at] == wanted))
+            at = np.minimum(np.searchsorted(rows, candidate_rows), len(rows) - 1)
+            holders.append(np.flatnonzero(rows[at] == candidate_rows))
             counts.append(self.words.counts[begin:end][at[holders[-1]]])
         which = np.concatenate(holders)
         lengths = self.words.lengths[candidates].astype(np.float64)[which]

@@ -19,7 +19,7 @@ MAX_SQL_INTEGER = 2**63 - 1
 MAX_CACHED_COUNTS = 1 << 14
 # The posting list of a word with a larger share of the documents is long: it is read last, for candidates only.
 FREQUENT_SHARE = 1 / 25
-# How many documents the first of two steps sorts: so many for each of the k, and at least MIN_FIRST_STEP.
+# The first of two steps sorts FIRST_STEP_FACTOR * k documents, and at least MIN_FIRST_STEP.
 FIRST_STEP_FACTOR, MIN_FIRST_STEP = 20, 2000
 
 Docs = NDArray[np.int64]
