@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +153,16 @@ def test_the_parameters_of_every_mode_are_public() -> None:
 
     params = {mode.params for mode in all_modes()} - {NoParams}
     assert [one.__name__ for one in params if getattr(plait, one.__name__, None) is not one] == []
+
+
+def test_every_file_that_the_architecture_page_names_exists() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+(?:\.\w+|/))`", page)) - {"plait.commands", "plait.open"}
+    homes = (PACKAGE, ROOT, ROOT / "tests", ROOT / "docs", ROOT / "cpp", PACKAGE / "search", PACKAGE / "cli")
+    assert [name for name in sorted(named) if not any((home / name).exists() for home in homes)] == []
+
+
+def test_the_architecture_page_names_every_part() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    parts = {part_of(file) for file in files()} - {"version", "__main__", "closing"}
+    assert [part for part in sorted(parts) if f"`{part}/`" not in page and f"`{part}.py`" not in page] == []
