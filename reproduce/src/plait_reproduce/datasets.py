@@ -139,9 +139,9 @@ def joined(cut: CutSet, size: int) -> CutSet:
     ]
     qrels: Qrels = {}
     for query, grades in cut.qrels.items():
-        own = qrels.setdefault(query, {})
+        merged_grades = qrels.setdefault(query, {})
         for id, grade in grades.items():
-            own[names[id]] = max(grade, own.get(names[id], 0))
+            merged_grades[names[id]] = max(grade, merged_grades.get(names[id], 0))
     return CutSet(cut.name, documents, cut.queries, qrels)
 
 

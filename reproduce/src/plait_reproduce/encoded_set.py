@@ -58,8 +58,8 @@ class EncodedSet:
     def run_of_found(self, found: Sequence[tuple[NDArray[np.integer], NDArray[np.floating]]]) -> Run:
         """(document numbers, scores) of each query as a run."""
         return {
-            query: [(self.document_ids[int(number)], float(score)) for number, score in zip(*own, strict=True)]
-            for query, own in zip(self.query_ids, found, strict=True)
+            query: [(self.document_ids[int(number)], float(score)) for number, score in zip(*ranking, strict=True)]
+            for query, ranking in zip(self.query_ids, found, strict=True)
         }
 
 

@@ -109,7 +109,7 @@ class Experiment:
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        return tuple(tier for tier, own in zip(TIERS, self.minutes, strict=True) if own is not None)
+        return tuple(tier for tier, minutes in zip(TIERS, self.minutes, strict=True) if minutes is not None)
 
 
 FAMILIES: Mapping[str, str] = {

@@ -79,8 +79,10 @@ class FrozenEncoder:
 
         def make(part: list[str]) -> Arrays:
             ids, states = self._states(part, is_query=is_query)
-            first = [own[token == token[0]].mean(axis=0) for own, token in zip(states, ids, strict=True)]
-            return {"first": np.stack(first), "mean": np.stack([own.mean(axis=0) for own in states])}
+            first = [
+                text_states[token == token[0]].mean(axis=0) for text_states, token in zip(states, ids, strict=True)
+            ]
+            return {"first": np.stack(first), "mean": np.stack([text_states.mean(axis=0) for text_states in states])}
 
         parts = self._kept_parts("pooled states", name, list(texts), make, is_query=is_query)
         return Pooled(*(np.concatenate([part[way] for part in parts]) for way in ("first", "mean")))
@@ -90,7 +92,7 @@ class FrozenEncoder:
 
     def documents(self, name: str, documents: Sequence[tuple[str, str]]) -> States:
         """The states of (title, text) pairs."""
-        return self._in_parts(name, [with_title(*own) for own in documents], is_query=False)
+        return self._in_parts(name, [with_title(*document) for document in documents], is_query=False)
 
     def _in_parts(self, name: str, texts: list[str], *, is_query: bool) -> States:
         def make(part: list[str]) -> Arrays:
@@ -99,7 +101,7 @@ class FrozenEncoder:
         parts = self._kept_parts("states", name, texts, make, is_query=is_query)
         lengths = np.concatenate([part["lengths"] for part in parts])
         values, ids, kept, seen = (
-            np.concatenate([part[own] for part in parts]) for own in ("values", "ids", "kept", "seen")
+            np.concatenate([part[name] for part in parts]) for name in ("values", "ids", "kept", "seen")
         )
         return States(values, ids, kept, seen, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
@@ -126,12 +128,14 @@ class FrozenEncoder:
         """Token ids and states of each text."""
         session, reader = self._open()
         ids = reader.tokenize(texts, is_query=is_query).ids
-        looked_at = [len(own) for own in ids]
+        looked_at = [len(text_ids) for text_ids in ids]
         if is_query and self._masks:
             mask_id = reader.token_id("[MASK]")
-            ids = [np.concatenate([own, np.full(max(0, self._masks - len(own)), mask_id)]) for own in ids]
+            ids = [
+                np.concatenate([text_ids, np.full(max(0, self._masks - len(text_ids)), mask_id)]) for text_ids in ids
+            ]
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(ids)
-        for items in by_length([len(own) for own in ids], n_tokens=BATCH_TOKENS):
+        for items in by_length([len(text_ids) for text_ids in ids], n_tokens=BATCH_TOKENS):
             padded, mask = pad([ids[item] for item in items])
             for row, item in enumerate(items):
                 mask[row, looked_at[item] :] = 0
@@ -145,7 +149,7 @@ class FrozenEncoder:
         ids, found = self._states(texts, is_query=is_query)
         together = np.concatenate(ids)
         skipped = (
-            [] if is_query or self._card.multi is None else [reader.token_id(own) for own in self._card.multi.skip]
+            [] if is_query or self._card.multi is None else [reader.token_id(token) for token in self._card.multi.skip]
         )
         fills = [reader.token_id("[MASK]")] if is_query and self._masks else []
         return {
@@ -153,7 +157,7 @@ class FrozenEncoder:
             "ids": together.astype(np.int32),
             "kept": ~np.isin(together, skipped),
             "seen": ~np.isin(together, fills),
-            "lengths": np.array([len(own) for own in ids], np.int64),
+            "lengths": np.array([len(text_ids) for text_ids in ids], np.int64),
         }
 
     def _open(self) -> tuple[Any, ModelTokenizer]:

@@ -59,7 +59,10 @@ def write_page(file: Path, results: Sequence[Result]) -> None:
 
 
 def page(results: Sequence[Result]) -> str:
-    families = [(family, list(own)) for family, own in groupby(results, key=lambda result: str(result["family"]))]
+    families = [
+        (family, list(family_results))
+        for family, family_results in groupby(results, key=lambda result: str(result["family"]))
+    ]
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
@@ -70,9 +73,9 @@ def page(results: Sequence[Result]) -> str:
         _overview(results),
         f'<p class="note">{marked(RULE)}</p>',
     ]
-    for family, own in families:
+    for family, family_results in families:
         parts.append(f'<h2 id="{family}">{text(FAMILIES[family])}</h2>')
-        parts += [_section(result) for result in own]
+        parts += [_section(result) for result in family_results]
     return "\n".join([*parts, "</body></html>", ""])
 
 

@@ -45,7 +45,7 @@ def result_of(
         "tables": [asdict(table) for table in judgement.tables],
         "figures": [asdict(figure) for figure in judgement.figures],
         "notes": list(judgement.notes),
-        "seconds": {name: round(own, 2) for name, own in seconds.items()},
+        "seconds": {name: round(elapsed, 2) for name, elapsed in seconds.items()},
         "date": date.today().isoformat(),  # noqa: DTZ011 -- the day where it was run
         "version": __version__,
         "model": model,

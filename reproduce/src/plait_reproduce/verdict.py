@@ -52,9 +52,9 @@ class Check:
         return CONTRADICTED if self.estimate.high < lowest else NOT_SEEN
 
     def as_fields(self) -> dict[str, Any]:
-        own = self.estimate
+        estimate = self.estimate
         return {
-            "what": self.what, "value": own.value, "low": own.low, "high": own.high, "n": own.n,
+            "what": self.what, "value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
             "bar": self.bar, "weak": self.weak, "wrong": self.wrong, "unit": self.unit, "verdict": self.verdict,
         }  # fmt: skip
 

@@ -179,8 +179,8 @@ def as_arrays(embeddings: Embeddings) -> Arrays:
     if embeddings.multi is not None:
         arrays.update(multi=embeddings.multi.values.astype(np.float16), multi_offsets=embeddings.multi.offsets)
     if embeddings.sparse is not None:
-        own = embeddings.sparse
-        arrays.update(sparse_terms=own.terms, sparse_weights=own.weights, sparse_offsets=own.offsets)
+        sparse = embeddings.sparse
+        arrays.update(sparse_terms=sparse.terms, sparse_weights=sparse.weights, sparse_offsets=sparse.offsets)
     return arrays
 
 
@@ -201,18 +201,18 @@ def joined(parts: Sequence[Embeddings]) -> Embeddings:
     return Embeddings(
         dense=np.concatenate(dense) if dense else None,
         multi=MultiVectors(
-            np.concatenate([own.values for own in multi]), _end_to_end([own.offsets for own in multi])
+            np.concatenate([part.values for part in multi]), _end_to_end([part.offsets for part in multi])
         ) if multi else None,
         sparse=SparseVectors(
-            np.concatenate([own.terms for own in sparse]),
-            np.concatenate([own.weights for own in sparse]),
-            _end_to_end([own.offsets for own in sparse]),
+            np.concatenate([part.terms for part in sparse]),
+            np.concatenate([part.weights for part in sparse]),
+            _end_to_end([part.offsets for part in sparse]),
         ) if sparse else None,
     )  # fmt: skip
 
 
 def _end_to_end(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(own) for own in offsets]))]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in offsets]))]).astype(np.int64)
 
 
 def _bm25(texts: CutSet, depth: int) -> Arrays:

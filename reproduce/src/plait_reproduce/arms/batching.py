@@ -36,19 +36,20 @@ def padding(workbench: Workbench, settings: Settings) -> Outcome:
     }
     each = {
         name: {
-            str(number): float(lengths[own].max() * len(own) / lengths[own].sum()) for number, own in enumerate(all_)
+            str(number): float(lengths[batch].max() * len(batch) / lengths[batch].sum())
+            for number, batch in enumerate(all_)
         }
         for name, all_ in batches.items()
     }
     seconds = dict.fromkeys(batches, 0.0)
     for pair in zip(*batches.values(), strict=True):
-        for name, own in zip(batches, pair, strict=True):
+        for name, batch in zip(batches, pair, strict=True):
             began = time.process_time()
-            encoder.encode_documents([drawn[place] for place in own], batch_tokens=WHOLE)
+            encoder.encode_documents([drawn[place] for place in batch], batch_tokens=WHOLE)
             seconds[name] += time.process_time() - began
-    padded = {name: sum(float(lengths[own].max() * len(own)) for own in all_) for name, all_ in batches.items()}
+    padded = {name: sum(float(lengths[batch].max() * len(batch)) for batch in all_) for name, all_ in batches.items()}
     facts = {f"{name} padded": tokens / float(lengths.sum()) for name, tokens in padded.items()}
-    return Outcome(each, {**facts, **{f"{name} seconds": own for name, own in seconds.items()}})
+    return Outcome(each, {**facts, **{f"{name} seconds": elapsed for name, elapsed in seconds.items()}})
 
 
 def split_batches(workbench: Workbench, settings: Settings) -> Outcome:

@@ -52,9 +52,9 @@ def heads(workbench: Workbench, settings: Settings) -> Outcome:
     queries, documents = states_of(workbench, TEST, layer=LAYER)
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
     place = {query: number for number, query in enumerate(texts.queries)}
-    own = matrix_of(workbench, settings)
+    matrix = matrix_of(workbench, settings)
     reciprocal, as_found = {}, {}
-    for query in own.tested:
+    for query in matrix.tested:
         pool = [numbers[id] for id, _ in run[query][:DEPTH]]
         scores = tower.matrix(queries.some([place[query]]), documents.some(pool))[0]
         order = [pool[found] for found in np.argsort(-scores, kind="stable")[:10]]
@@ -63,32 +63,32 @@ def heads(workbench: Workbench, settings: Settings) -> Outcome:
         reciprocal[query] = 1 / ranks[0] if ranks else 0.0
         first = [rank for rank, number in enumerate(pool[:10], 1) if number in answers]
         as_found[query] = 1 / first[0] if first else 0.0
-    shape, spread = spectrum(own.scores), distribution(own.scores)
+    shape, spread = spectrum(matrix.scores), distribution(matrix.scores)
     facts = {f"rank at {threshold:g}": float(rank) for threshold, rank in shape.ranks.items()}
     facts |= {"energy": float(shape.energy_rank), "skewness": spread.skewness, "kurtosis": spread.kurtosis}
-    standard = (own.scores - own.scores.mean()) / own.scores.std()
+    standard = (matrix.scores - matrix.scores.mean()) / matrix.scores.std()
     counts, edges = np.histogram(standard, bins=HISTOGRAM, range=(-4, 8), density=True)
-    values = np.linalg.svd(np.asarray(own.scores, np.float64), compute_uv=False)
+    values = np.linalg.svd(np.asarray(matrix.scores, np.float64), compute_uv=False)
     series = {"scores": ((edges[:-1] + edges[1:]) / 2).tolist(), "density": counts.tolist(),
               "spectrum": (values[:N_SHOWN] / values[0]).tolist()}  # fmt: skip
-    each = {"RR@10": reciprocal, "BM25": as_found, "anncur": _anncur(own, k=K, budget=BUDGET)[0]}
+    each = {"RR@10": reciprocal, "BM25": as_found, "anncur": _anncur(matrix, k=K, budget=BUDGET)[0]}
     return Outcome(each, facts, series)
 
 
 def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
     """ANNCUR, the dense encoder and BM25 as in `cur.at_equal_calls`, on a cross-encoder's scores. Settings: head, seed,
     budget, k."""
-    own, k, budget = matrix_of(workbench, settings), settings["k"], settings["budget"]
+    matrix, k, budget = matrix_of(workbench, settings), settings["k"], settings["budget"]
     encoded, run = workbench.encoded(TEST), workbench.bm25(TEST)
     assert encoded.queries.dense is not None
     assert encoded.documents.dense is not None
     place = {query: number for number, query in enumerate(encoded.query_ids)}
-    column = {encoded.document_ids[number]: own_place for own_place, number in enumerate(own.documents)}
-    others = np.random.default_rng(0).permutation(len(own.documents)).tolist()
-    recalls, chosen = _anncur(own, k=k, budget=budget)
+    column = {encoded.document_ids[number]: own_place for own_place, number in enumerate(matrix.documents)}
+    others = np.random.default_rng(0).permutation(len(matrix.documents)).tolist()
+    recalls, chosen = _anncur(matrix, k=k, budget=budget)
     each: dict[str, dict[str, float]] = {"anncur": recalls, "dense": {}, "bm25": {}}
-    for query, row in zip(own.tested, own.tested_scores, strict=True):
-        near = encoded.documents.dense[own.documents] @ encoded.queries.dense[place[query]]
+    for query, row in zip(matrix.tested, matrix.tested_scores, strict=True):
+        near = encoded.documents.dense[matrix.documents] @ encoded.queries.dense[place[query]]
         words = dict.fromkeys([*(column[id] for id, _ in run[query] if id in column), *others])
         orders = {"dense": np.argsort(-near, kind="stable"), "bm25": np.fromiter(words, np.int64)}
         for name, order in orders.items():
@@ -112,21 +112,21 @@ def matrix_of(workbench: Workbench, settings: Settings) -> Matrix:
     def make() -> Arrays:
         queries, documents = states_of(workbench, TEST, layer=LAYER)
         tower = trained_pairs(workbench, settings["head"], seed=settings["seed"])
-        own = tower.matrix(queries.some([place[query] for query in names]), documents.some(chosen))
-        return {"scores": own}
+        scores = tower.matrix(queries.some([place[query] for query in names]), documents.some(chosen))
+        return {"scores": scores}
 
     key = {**key_of(workbench, settings["head"], settings["seed"]), "test": workbench.key(TEST), "n": N_DOCUMENTS}
     return Matrix(workbench.arrays.get("pair scores", key, make)["scores"], names, chosen)
 
 
-def _anncur(own: Matrix, *, k: int, budget: int) -> tuple[dict[str, float], dict[str, float]]:
+def _anncur(score_matrix: Matrix, *, k: int, budget: int) -> tuple[dict[str, float], dict[str, float]]:
     """Recall for each tested question; split and cut are chosen on dev."""
-    matrix = ScoreMatrix(own.scores[:N_ANCHORS])
-    anchors = random_anchors(len(own.documents), min(budget, len(own.documents)), seed=0)
-    choice = tune_anncur(matrix, anchors, own.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)
+    matrix = ScoreMatrix(score_matrix.scores[:N_ANCHORS])
+    anchors = random_anchors(len(score_matrix.documents), min(budget, len(score_matrix.documents)), seed=0)
+    choice = tune_anncur(matrix, anchors, score_matrix.scores[N_ANCHORS : N_ANCHORS + N_DEV], budget=budget, k=k)
     method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], rcond=choice.rcond))
     recalls = {
         query: top_k_recall(method.search(Calls(row.__getitem__, budget), k), row, k)
-        for query, row in zip(own.tested, own.tested_scores, strict=True)
+        for query, row in zip(score_matrix.tested, score_matrix.tested_scores, strict=True)
     }
     return recalls, {"anchors": choice.n_anchors, "cut": choice.rcond}

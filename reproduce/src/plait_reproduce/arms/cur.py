@@ -53,9 +53,9 @@ class Bench:
         """Top-k recall with a budget, for each test query."""
         found = {}
         for query in self.test if queries is None else queries:
-            own = self.scores[query]
-            answer = search(query, Calls(own.__getitem__, budget), k)
-            found[str(query)] = top_k_recall(answer, own, k)
+            scores = self.scores[query]
+            answer = search(query, Calls(scores.__getitem__, budget), k)
+            found[str(query)] = top_k_recall(answer, scores, k)
         return found
 
 
@@ -83,38 +83,42 @@ def bench(workbench: Workbench) -> Bench:
     )
 
 
-def anncur(own: Bench, *, n_queries: int, budget: int, k: int) -> tuple[Search, dict[str, float]]:
+def anncur(score_matrix: Bench, *, n_queries: int, budget: int, k: int) -> tuple[Search, dict[str, float]]:
     """ANNCUR with random anchors; dev queries choose the split of the budget and the cut."""
-    matrix = own.matrix(n_queries)
-    anchors = random_anchors(own.n_items, min(budget, own.n_items), seed=0)
-    choice = tune_anncur(matrix, anchors, own.scores[own.dev], budget=budget, k=k)
+    matrix = score_matrix.matrix(n_queries)
+    anchors = random_anchors(score_matrix.n_items, min(budget, score_matrix.n_items), seed=0)
+    choice = tune_anncur(matrix, anchors, score_matrix.scores[score_matrix.dev], budget=budget, k=k)
     method = Anncur(fit_cur(matrix, anchors[: choice.n_anchors], rcond=choice.rcond))
     return lambda _query, calls, k: method.search(calls, k), {"anchors": choice.n_anchors, "cut": choice.rcond}
 
 
-def rerank(own: Bench, order: Callable[[int], Items]) -> Search:
-    del own
+def rerank(matrix: Bench, order: Callable[[int], Items]) -> Search:
+    del matrix
     return lambda query, calls, k: retrieve_and_rerank(calls, k, first=order(query))
 
 
-def adacur(own: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str = "random") -> Search:
+def adacur(matrix: Bench, *, n_queries: int, n_rounds: int, cut: float, first: str = "random") -> Search:
     """Rounds over the columns of R, from random items or from the dense encoder's."""
-    vectors = np.ascontiguousarray(own.matrix(n_queries).values.T)
+    vectors = np.ascontiguousarray(matrix.matrix(n_queries).values.T)
     method = AdaptiveCur(vectors, AdaptiveCurConfig(n_rounds=n_rounds, rcond=cut))
-    start = random_anchors(own.n_items, own.n_items, seed=0)
-    return lambda query, calls, k: method.search(calls, k, first=start if first == "random" else own.dense_order(query))
+    start = random_anchors(matrix.n_items, matrix.n_items, seed=0)
+    return lambda query, calls, k: method.search(
+        calls, k, first=start if first == "random" else matrix.dense_order(query)
+    )
 
 
-def axn(own: Bench, *, n_rounds: int, mix: float, cut: float = 1e-2) -> Search:
+def axn(matrix: Bench, *, n_rounds: int, mix: float, cut: float = 1e-2) -> Search:
     """Rounds over the dense vectors, from the dense encoder's candidates."""
-    method = AdaptiveCur(own.dense_items, AdaptiveCurConfig(n_rounds=n_rounds, mix=mix, rcond=cut), scale=None)
-    return lambda query, calls, k: method.search(calls, k, first=own.dense_order(query), query=own.dense_queries[query])
+    method = AdaptiveCur(matrix.dense_items, AdaptiveCurConfig(n_rounds=n_rounds, mix=mix, rcond=cut), scale=None)
+    return lambda query, calls, k: method.search(
+        calls, k, first=matrix.dense_order(query), query=matrix.dense_queries[query]
+    )
 
 
-def best_on_dev(own: Bench, searches: Mapping[float, Search], *, budget: int, k: int) -> float:
+def best_on_dev(matrix: Bench, searches: Mapping[float, Search], *, budget: int, k: int) -> float:
     """The setting with the best mean recall on dev; the first of equals."""
     means = {
-        value: float(np.mean(list(own.recalls(search, budget=budget, k=k, queries=own.dev).values())))
+        value: float(np.mean(list(matrix.recalls(search, budget=budget, k=k, queries=matrix.dev).values())))
         for value, search in searches.items()
     }
     return max(means, key=lambda value: means[value])
@@ -122,49 +126,52 @@ def best_on_dev(own: Bench, searches: Mapping[float, Search], *, budget: int, k:
 
 def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
     """The dense encoder, BM25 and ANNCUR. Settings: n_queries, budget, k."""
-    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
-    search, chosen = anncur(own, n_queries=settings["n_queries"], **spent)
-    each = {"anncur": own.recalls(search, **spent)}
-    each["dense"] = own.recalls(rerank(own, own.dense_order), **spent)
-    each["bm25"] = own.recalls(rerank(own, lambda query: own.words[query]), **spent)
+    matrix, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    search, chosen = anncur(matrix, n_queries=settings["n_queries"], **spent)
+    each = {"anncur": matrix.recalls(search, **spent)}
+    each["dense"] = matrix.recalls(rerank(matrix, matrix.dense_order), **spent)
+    each["bm25"] = matrix.recalls(rerank(matrix, lambda query: matrix.words[query]), **spent)
     return Outcome(each, chosen)
 
 
 def by_split(workbench: Workbench, settings: Settings) -> Outcome:
     """ANNCUR with a given share of calls for anchors, the cut chosen on dev. Settings: n_queries, budget, k, share."""
-    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    score_matrix, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
     n_anchors = max(1, round(settings["share"] * settings["budget"]))
-    anchors, matrix = random_anchors(own.n_items, n_anchors, seed=0), own.matrix(settings["n_queries"])
+    anchors, matrix = (
+        random_anchors(score_matrix.n_items, n_anchors, seed=0),
+        score_matrix.matrix(settings["n_queries"]),
+    )
 
     def search_with(cut: float) -> Search:
         method = Anncur(fit_cur(matrix, anchors, rcond=cut))
         return lambda _query, calls, k: method.search(calls, k)
 
     searches = {cut: search_with(cut) for cut in RCONDS}
-    cut = best_on_dev(own, searches, **spent)
-    recalls = own.recalls(searches[cut], **spent)
-    on_dev = own.recalls(searches[cut], **spent, queries=own.dev)
+    cut = best_on_dev(score_matrix, searches, **spent)
+    recalls = score_matrix.recalls(searches[cut], **spent)
+    on_dev = score_matrix.recalls(searches[cut], **spent, queries=score_matrix.dev)
     return Outcome({"anncur": recalls, "dev": on_dev}, {"cut": cut, "anchors": n_anchors})
 
 
 def in_rounds(workbench: Workbench, settings: Settings) -> Outcome:
     """ADACUR by rounds. Settings: n_queries, budget, k, n_rounds, first."""
-    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    matrix, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
 
     def search_with(cut: float) -> Search:
-        return adacur(own, n_queries=settings["n_queries"], n_rounds=settings["n_rounds"], cut=cut,
+        return adacur(matrix, n_queries=settings["n_queries"], n_rounds=settings["n_rounds"], cut=cut,
                       first=settings["first"])  # fmt: skip
 
     searches = {cut: search_with(cut) for cut in (5e-2, 1e-2, 1e-3)}
-    cut = best_on_dev(own, searches, **spent)
-    return Outcome({"adacur": own.recalls(searches[cut], **spent)}, {"cut": cut})
+    cut = best_on_dev(matrix, searches, **spent)
+    return Outcome({"adacur": matrix.recalls(searches[cut], **spent)}, {"cut": cut})
 
 
 def on_dense(workbench: Workbench, settings: Settings) -> Outcome:
     """AXN against retrieve-and-rerank. Settings: budget, k, n_rounds; lambda is chosen on dev."""
-    own, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
-    searches = {mix: axn(own, n_rounds=settings["n_rounds"], mix=mix) for mix in (0.0, 0.5, 0.8)}
-    mix = best_on_dev(own, searches, **spent)
-    each = {"axn": own.recalls(searches[mix], **spent)}
-    each["dense"] = own.recalls(rerank(own, own.dense_order), **spent)
+    matrix, spent = bench(workbench), {"budget": settings["budget"], "k": settings["k"]}
+    searches = {mix: axn(matrix, n_rounds=settings["n_rounds"], mix=mix) for mix in (0.0, 0.5, 0.8)}
+    mix = best_on_dev(matrix, searches, **spent)
+    each = {"axn": matrix.recalls(searches[mix], **spent)}
+    each["dense"] = matrix.recalls(rerank(matrix, matrix.dense_order), **spent)
     return Outcome(each, {"lambda": mix})

@@ -41,24 +41,24 @@ def one_vector(workbench: Workbench, settings: Settings) -> Outcome:
         documents[f"mcls {stride}"] = _reader(workbench, mcls=stride).pooled(LONG, bodies, is_query=False)
     splitter = workbench.encoder(length=PASSAGE)
     spans = [splitter.chunker.split("", body) for body in bodies]
-    parts = [body[start:end] for body, own in zip(bodies, spans, strict=True) for start, end in own]
-    owners = np.repeat(np.arange(len(bodies)), [len(own) for own in spans])
+    parts = [body[start:end] for body, body_spans in zip(bodies, spans, strict=True) for start, end in body_spans]
+    owners = np.repeat(np.arange(len(bodies)), [len(body_spans) for body_spans in spans])
     passages = plain.pooled(f"{LONG}, in passages", parts, is_query=False)
 
     seeded(workbench, settings["seed"])
     n_steps, seed = STEPS[workbench.tier], settings["seed"]
     first = taught(asked.first, answers.first, passage, n_steps=n_steps, seed=seed)
     mean = taught(asked.mean, answers.mean, passage, n_steps=n_steps, seed=seed)
-    scores = {way: first.encode(queries.first) @ first.encode(own.first).T for way, own in documents.items()}
+    scores = {way: first.encode(queries.first) @ first.encode(vectors.first).T for way, vectors in documents.items()}
     scores["mean"] = mean.encode(queries.mean) @ mean.encode(documents["cls"].mean).T
     by_passage = first.encode(queries.first) @ first.encode(passages.first).T
     scores["best"] = np.maximum.reduceat(by_passage, np.searchsorted(owners, np.arange(len(bodies))), axis=1)
     ids = [document.id for document in texts.documents]
     each: dict[str, dict[str, float]] = {}
-    for way, own in scores.items():
+    for way, way_scores in scores.items():
         run = {
             query: [(ids[place], float(row[place])) for place in np.argsort(-row, kind="stable")[:DEPTH]]
-            for query, row in zip(texts.queries, own, strict=True)
+            for query, row in zip(texts.queries, way_scores, strict=True)
         }
         each.update({f"{way}/{name}": found for name, found in measure_each(run, texts.qrels, USUAL).items()})
     return Outcome(each, {"documents": len(bodies), "passages": len(parts)})
@@ -102,22 +102,24 @@ def dense(workbench: Workbench, settings: Settings) -> Outcome:
     from plait_reproduce.training.questions import LAYER, TRAIN, questions, states_of
     from plait_reproduce.training.recipes import seeded
 
-    own = questions(workbench)
+    training_set = questions(workbench)
     queries, documents = states_of(workbench, TEST)
-    vocabulary = Vocabulary.of(own.queries, own.documents, queries, documents)
+    vocabulary = Vocabulary.of(training_set.queries, training_set.documents, queries, documents)
     length = workbench.cut(TEST).length
-    words = embeddings(vocabulary, *(own for name in (TRAIN, TEST) for own in states_of(workbench, name, layer=0)))
+    words = embeddings(
+        vocabulary, *(states for name in (TRAIN, TEST) for states in states_of(workbench, name, layer=0))
+    )
     seeded(workbench, settings["seed"])
     model = small_bert(words, length)
     before, after = STEPS[workbench.tier]
     losses = [0.0]
     if settings["way"] != "none":
         _, reader = open_cut(workbench, LAYER, length)
-        texts = worded(own.documents, vocabulary, reader) + worded(documents, vocabulary, reader)
+        texts = worded(training_set.documents, vocabulary, reader) + worded(documents, vocabulary, reader)
         losses = pretrain(model, texts, len(vocabulary), decoder=settings["way"] == "retromae", n_steps=before,
                           seed=settings["seed"])  # fmt: skip
     taught = Dense(model, vocabulary)
-    teach(taught, own, n_steps=after, seed=settings["seed"])
+    teach(taught, training_set, n_steps=after, seed=settings["seed"])
     texts_ = workbench.texts(TEST)
     places = part_places(texts_, "test")
     scores = scores_of(taught.eval(), queries.some(places), documents)

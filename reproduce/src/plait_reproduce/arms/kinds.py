@@ -25,10 +25,10 @@ def modes(workbench: Workbench, settings: Settings) -> Outcome:
     name = settings["set"]
     scores = kind_scores(workbench, name)
     encoded = workbench.encoded(name)
-    combined = {own: weighted_sum(scores, weights) for own, weights in settings["weights"].items()}
+    combined = {name: weighted_sum(scores, weights) for name, weights in settings["weights"].items()}
     each = {}
-    for label, own in {**scores, **combined}.items():
-        found = measured_scores(documents_of(encoded), own, MEASURES)
+    for label, kind_scores_ in {**scores, **combined}.items():
+        found = measured_scores(documents_of(encoded), kind_scores_, MEASURES)
         each.update({f"{label}/{measure}": values for measure, values in found.items()})
     return Outcome(each, {"sparse": float(encoded.queries.sparse is not None)})
 

@@ -108,10 +108,10 @@ def methods_in_turn(workbench: Workbench, settings: Settings) -> Outcome:
     """Settings: set, and `methods`: name -> bits, method, k, options. Gives `name/seconds` for each query."""
     encoded = workbench.encoded(settings["set"])
     tasks = {}
-    for name, own in settings["methods"].items():
-        coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=own["bits"])
-        method = make_method(own["method"], own.get("options", {}))
-        tasks[name] = partial(_search, encoded, coded, ItemFilter(coded.items), method, own.get("k", 100))
+    for name, options in settings["methods"].items():
+        coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=options["bits"])
+        method = make_method(options["method"], options.get("options", {}))
+        tasks[name] = partial(_search, encoded, coded, ItemFilter(coded.items), method, options.get("k", 100))
     return Outcome(in_turn(tasks, encoded.query_ids[:N_QUERIES]))
 
 
@@ -129,7 +129,7 @@ def in_turn(
                 began = time.thread_time()
                 task(number)
                 least[name][number] = min(least[name][number], time.thread_time() - began)
-    return {f"{name}/seconds": dict(zip(queries, own.tolist(), strict=True)) for name, own in least.items()}
+    return {f"{name}/seconds": dict(zip(queries, times.tolist(), strict=True)) for name, times in least.items()}
 
 
 def _search(encoded: EncodedSet, coded: Coded, chosen: ItemFilter, method: Method, k: int, number: int) -> object:
@@ -170,7 +170,9 @@ def by_search(workbench: Workbench, settings: Settings) -> Outcome:
     rows, key = pooled(workbench, encoded, settings["fixed"])
     if settings["method"] is None:
         queries = range(len(encoded.query_ids))
-        return Outcome(measured_scores(encoded, np.stack([maxsim(encoded.query_rows(own), rows) for own in queries])))
+        return Outcome(
+            measured_scores(encoded, np.stack([maxsim(encoded.query_rows(query), rows) for query in queries]))
+        )
     coded = coded_rows(workbench, rows, key, bits=settings["bits"])
     method = make_method(settings["method"], settings.get("options", {}))
     found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
@@ -186,7 +188,7 @@ def reranked(workbench: Workbench, settings: Settings) -> Outcome:
     candidates = [
         np.sort(np.array([numbers[id] for id, _ in first[query][:RERANKED]], np.int64)) for query in encoded.query_ids
     ]
-    each = {f"bm25/{name}": own for name, own in measured(encoded, first).items()}
+    each = {f"bm25/{name}": values for name, values in measured(encoded, first).items()}
     tasks = {}
     for name, fixed in (("ragged", None), ("fixed", settings["fixed"])):
         rows, _ = pooled(workbench, encoded, fixed)
@@ -195,8 +197,12 @@ def reranked(workbench: Workbench, settings: Settings) -> Outcome:
             return maxsim(encoded.query_rows(number), rows, items=candidates[number])
 
         scores = [task(number) for number in range(len(candidates))]
-        orders = [np.argsort(-own, kind="stable") for own in scores]
-        found = [(own[order], score[order]) for own, score, order in zip(candidates, scores, orders, strict=True)]
-        each.update({f"{name}/{own}": value for own, value in measured(encoded, encoded.run_of_found(found)).items()})
+        orders = [np.argsort(-row, kind="stable") for row in scores]
+        found = [
+            (documents[order], score[order]) for documents, score, order in zip(candidates, scores, orders, strict=True)
+        ]
+        each.update(
+            {f"{name}/{measure}": value for measure, value in measured(encoded, encoded.run_of_found(found)).items()}
+        )
         tasks[name] = task
     return Outcome({**each, **in_turn(tasks, encoded.query_ids[:N_QUERIES])})

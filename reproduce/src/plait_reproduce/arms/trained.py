@@ -43,13 +43,13 @@ def tokens(workbench: Workbench, settings: Settings) -> Outcome:
     numbers = {id: number for number, id in enumerate(encoded.document_ids)}
     found: dict[str, list[Ranked]] = {}
     for number, query in enumerate(encoded.query_ids):
-        own = nearest(encoded.query_rows(number), rows, owners, max(SIZES))
+        neighbours = nearest(encoded.query_rows(number), rows, owners, max(SIZES))
         for size in SIZES:
             for filling in FILLINGS if size == JUDGED else FILLINGS[:1]:
-                found.setdefault(f"{filling}@{size}", []).append(own.ranked(size, filling, DEPTH))
+                found.setdefault(f"{filling}@{size}", []).append(neighbours.ranked(size, filling, DEPTH))
         answers = [numbers[id] for id, grade in encoded.texts.qrels[query].items() if grade > 0]
-        marked = {"gold": np.isin(own.owners, answers),
-                  "same": document_tokens[own.rows] == query_tokens[number][:, None]}  # fmt: skip
+        marked = {"gold": np.isin(neighbours.owners, answers),
+                  "same": document_tokens[neighbours.rows] == query_tokens[number][:, None]}  # fmt: skip
         for kind, marks in marked.items():
             for rank, share in zip(RANKS, shares(marks, RANKS), strict=True):
                 each.setdefault(f"{kind}@{rank}", {})[query] = share
@@ -109,9 +109,9 @@ def chosen_tower(workbench: Workbench, settings: Settings) -> tuple[Tower, dict[
 
     recipe = Recipe(**settings["recipe"])
     on_dev = {lr: dev_quality(workbench, recipe, lr) for lr in RATES}
-    lr = max(RATES, key=lambda own: on_dev[own])
+    lr = max(RATES, key=lambda value: on_dev[value])
     tower = trained(workbench, recipe, seed=settings["seed"], lr=lr)
-    return tower, {"rate": lr, **{f"dev at {own:g}": value for own, value in on_dev.items()}}
+    return tower, {"rate": lr, **{f"dev at {rate:g}": value for rate, value in on_dev.items()}}
 
 
 def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
@@ -164,7 +164,7 @@ def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArr
 
     queries, documents = states_of(workbench, name)
     owned = [queries.of(place) for place in part_places(workbench.texts(name), part)]
-    return [queries.ids[own][queries.kept[own]] for own in owned], documents.ids[documents.kept]
+    return [queries.ids[rows][queries.kept[rows]] for rows in owned], documents.ids[documents.kept]
 
 
 def exact(encoded: EncodedSet) -> list[Ranked]:
@@ -184,8 +184,8 @@ def by_retrieved(encoded: EncodedSet) -> list[Ranked]:
 
 def ranked(scores: NDArray[np.float32]) -> list[Ranked]:
     """Scores (queries, documents) as rankings."""
-    orders = [np.argsort(-own, kind="stable")[:DEPTH] for own in scores]
-    return [(order, own[order]) for order, own in zip(orders, scores, strict=True)]
+    orders = [np.argsort(-row, kind="stable")[:DEPTH] for row in scores]
+    return [(order, row[order]) for order, row in zip(orders, scores, strict=True)]
 
 
 def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
@@ -194,17 +194,17 @@ def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
         return pool(rows, Pooling(fixed=n_rows))
     items = []
     for number in range(len(rows)):
-        own = np.asarray(rows[number], np.float32)
+        document = np.asarray(rows[number], np.float32)
         if way == "segments":
-            own = np.stack([part.mean(axis=0) for part in np.array_split(own, min(n_rows, len(own)))])
-            own = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-9)
-        items.append(own[:n_rows])
+            document = np.stack([part.mean(axis=0) for part in np.array_split(document, min(n_rows, len(document)))])
+            document = document / np.maximum(np.linalg.norm(document, axis=1, keepdims=True), 1e-9)
+        items.append(document[:n_rows])
     return MultiVectors.from_items(items)
 
 
 def labelled(encoded: EncodedSet, label: str, found: list[Ranked]) -> Each:
     """Each query's measures as `label/measure`."""
-    return {f"{label}/{name}": own for name, own in measured(encoded, encoded.run_of_found(found)).items()}
+    return {f"{label}/{name}": values for name, values in measured(encoded, encoded.run_of_found(found)).items()}
 
 
 # The value of a similarity that was not retrieved: the last retrieved one; a constant; or none, where a document's
@@ -225,8 +225,8 @@ class Nearest:
         kept, owners = self.similarities[:, :n_tokens], self.owners[:, :n_tokens]
         items, places = np.unique(owners, return_inverse=True)
         best = np.full((len(kept), len(items)), -np.inf, np.float32)
-        own = np.repeat(np.arange(len(kept)), kept.shape[1])
-        np.maximum.at(best, (own, places.reshape(-1)), kept.reshape(-1))
+        query_rows = np.repeat(np.arange(len(kept)), kept.shape[1])
+        np.maximum.at(best, (query_rows, places.reshape(-1)), kept.reshape(-1))
         scores = np.ascontiguousarray(_filled(best, kept[:, -1], filling), np.float32)
         order = top_k(scores, k)
         return items[order], scores[order]

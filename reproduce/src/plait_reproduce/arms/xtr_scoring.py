@@ -82,8 +82,13 @@ def by_tokens(workbench: Workbench, settings: Settings) -> Outcome:
                 order = top_k(scores, DEPTH)
                 found[f"{size}/{filling}"].append((items[order], scores[order]))
     each: dict[str, dict[str, float]] = {}
-    for name, own in found.items():
-        each.update({f"{name}/{measure}": own for measure, own in measured(encoded, encoded.run_of_found(own)).items()})
+    for name, rankings in found.items():
+        each.update(
+            {
+                f"{name}/{measure}": values
+                for measure, values in measured(encoded, encoded.run_of_found(rankings)).items()
+            }
+        )
     truth = workbench.maxsim(encoded)
     each.update({f"{size}/overlap@10": shared(encoded, found[f"{size}/last"], truth, 10) for size in sizes})
     n_queries = len(encoded.query_ids)

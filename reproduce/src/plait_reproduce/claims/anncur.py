@@ -41,13 +41,13 @@ def _equal_arms(_tier: str) -> list[Arm]:
 
 def _judge_equal(outcomes: Outcomes) -> Judgement:
     def gain(k: int, budget: int, base: str = "dense", scorer: str = "") -> Estimate:
-        own = outcomes[f"{scorer}{k}/{budget}"].each
-        return difference(own["anncur"], own[base])
+        recalls = outcomes[f"{scorer}{k}/{budget}"].each
+        return difference(recalls["anncur"], recalls[base])
 
     def row(name: str, k: int, budget: int) -> list[str]:
-        own = outcomes[name]
-        means = (f"{mean(own.each[way]).value:.3f}" for way in ("dense", "bm25", "anncur"))
-        return [f"k = {k}, {budget} calls", *means, f"{own.facts['anchors']:.0f}"]
+        outcome = outcomes[name]
+        means = (f"{mean(outcome.each[way]).value:.3f}" for way in ("dense", "bm25", "anncur"))
+        return [f"k = {k}, {budget} calls", *means, f"{outcome.facts['anchors']:.0f}"]
 
     header = ["", "dense", "BM25", "ANNCUR", "anchors, by dev"]
     shown = ((1, 100), (10, 100), (50, 200), (100, 500))
@@ -61,8 +61,8 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
 
     def budget_line(label: str, way: str) -> Line:
         found = [mean(outcomes[f"10/{b}"].each[way]) for b in BUDGETS]
-        return Line(label, list(BUDGETS), [own.value for own in found], [own.low for own in found],
-                    [own.high for own in found])  # fmt: skip
+        return Line(label, list(BUDGETS), [estimate.value for estimate in found], [estimate.low for estimate in found],
+                    [estimate.high for estimate in found])  # fmt: skip
 
     return Judgement(
         f"ANNCUR against dense at equal calls, recall: with a cross-encoder {points(gain(50, 200, scorer='cross '))} "
@@ -96,12 +96,12 @@ def _judge_counts(outcomes: Outcomes) -> Judgement:
     steps = {k: [difference(outcomes[f"{after}/{k}"].each["anncur"], outcomes[f"{before}/{k}"].each["anncur"])
                  for before, after in pairwise(COUNTS)] for k in (10, 50)}  # fmt: skip
     whole = {k: difference(outcomes[f"200/{k}"].each["anncur"], outcomes[f"25/{k}"].each["anncur"]) for k in (10, 50)}
-    worst = min((step for own in steps.values() for step in own), key=lambda step: step.value)
+    worst = min((step for step_count in steps.values() for step in step_count), key=lambda step: step.value)
     lines = []
     for k in (10, 50):
         means = [mean(outcomes[f"{n}/{k}"].each["anncur"]) for n in COUNTS]
-        lines.append(Line(f"k = {k}", list(COUNTS), [own.value for own in means], [own.low for own in means],
-                          [own.high for own in means]))  # fmt: skip
+        lines.append(Line(f"k = {k}", list(COUNTS), [mean.value for mean in means], [mean.low for mean in means],
+                          [mean.high for mean in means]))  # fmt: skip
     return Judgement(
         f"25 to 200 anchor queries: {points(whole[10])} (k = 10) and {points(whole[50])} points (k = 50) at B = 200",
         [
@@ -135,8 +135,8 @@ def _judge_splits(outcomes: Outcomes) -> Judgement:
             Check(f"dev finds it: split of dev - best split, k = {k}", behind, bar=-0.04, unit="points"),
         ]
         said.append(f"k = {k}: best {oracle:.0%}, dev chose {on_dev:.0%} ({points(behind)} points)")
-        lines.append(Line(f"k = {k}", [100 * share for share in SHARES], [own.value for own in means.values()],
-                          [own.low for own in means.values()], [own.high for own in means.values()]))  # fmt: skip
+        lines.append(Line(f"k = {k}", [100 * share for share in SHARES], [mean.value for mean in means.values()],
+                          [mean.low for mean in means.values()], [mean.high for mean in means.values()]))  # fmt: skip
     return Judgement(
         "; ".join(said), checks,
         figures=[Figure(title="Recall by the share of 200 calls that goes to anchors", x_label="% of calls for anchors",
@@ -157,11 +157,11 @@ def _adacur_arms(_tier: str) -> list[Arm]:
 def _judge_adacur(outcomes: Outcomes) -> Judgement:
     gain, cut, rows = {}, {}, []
     for k, b in CUT_PAIRS:
-        base, own = outcomes[f"anncur {k}/{b}"].each["anncur"], outcomes[f"random {k}/{b}"].each["adacur"]
-        gain[k] = difference(own, base)
+        base, adaptive = outcomes[f"anncur {k}/{b}"].each["anncur"], outcomes[f"random {k}/{b}"].each["adacur"]
+        gain[k] = difference(adaptive, base)
         missed = 1 - mean(base).value
         cut[k] = gain[k].value / missed if missed else 0.0
-        shown = [base, own, outcomes[f"dense {k}/{b}"].each["adacur"], outcomes[f"anncur {k}/{b}"].each["dense"]]
+        shown = [base, adaptive, outcomes[f"dense {k}/{b}"].each["adacur"], outcomes[f"anncur {k}/{b}"].each["dense"]]
         rows.append([f"k = {k}, B = {b}", *(f"{mean(each).value:.3f}" for each in shown)])
     missed = max(1 - mean(outcomes["anncur 1/50"].each["anncur"]).value, 1e-9)
     share = Estimate(cut[1], gain[1].low / missed, gain[1].high / missed, gain[1].n)
@@ -182,11 +182,11 @@ def _axn_arms(_tier: str) -> list[Arm]:
 
 
 def _judge_axn(outcomes: Outcomes) -> Judgement:
-    gain = {key: difference(own.each["axn"], own.each["dense"]) for key, own in outcomes.items()}
+    gain = {key: difference(outcome.each["axn"], outcome.each["dense"]) for key, outcome in outcomes.items()}
     rows = [
-        [f"k = {key.split('/')[0]}, B = {key.split('/')[1]}", f"{mean(own.each['dense']).value:.3f}",
-         f"{mean(own.each['axn']).value:.3f}", f"{own.facts['lambda']:g}"]
-        for key, own in outcomes.items()
+        [f"k = {key.split('/')[0]}, B = {key.split('/')[1]}", f"{mean(outcome.each['dense']).value:.3f}",
+         f"{mean(outcome.each['axn']).value:.3f}", f"{outcome.facts['lambda']:g}"]
+        for key, outcome in outcomes.items()
     ]  # fmt: skip
     return Judgement(
         f"AXN against retrieve-and-rerank: {points(gain['1/20'])} points (k = 1, B = 20), {points(gain['100/200'])} "
@@ -213,8 +213,8 @@ def _judge_rounds(outcomes: Outcomes) -> Judgement:
     lines = []
     for k in (1, 10):
         means = [mean(outcomes[f"{n}/{k}"].each["adacur"]) for n in ROUNDS]
-        lines.append(Line(f"k = {k}", list(ROUNDS), [own.value for own in means], [own.low for own in means],
-                          [own.high for own in means]))  # fmt: skip
+        lines.append(Line(f"k = {k}", list(ROUNDS), [mean.value for mean in means], [mean.low for mean in means],
+                          [mean.high for mean in means]))  # fmt: skip
     return Judgement(
         f"1 to 5 rounds {points(early[10])} points of recall at k = 10; 5 instead of 10 {points(late[10])}",
         [

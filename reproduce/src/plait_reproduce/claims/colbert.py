@@ -40,7 +40,7 @@ def _judge_codec(outcomes: Outcomes) -> Judgement:
     all_sets = Across(outcomes, SETS)
     two, one, signs = (all_sets.less(arm, "float") for arm in "210")
     names = {"float": "float16", "4": "4 bits", "2": "2 bits", "1": "1 bit", "0": "signs alone"}
-    own = {"plait 4": "plait, 4 bits", "plait 2": "plait, 2 bits", "plait 1": "plait, 1 bit"}
+    plait_names = {"plait 4": "plait, 4 bits", "plait 2": "plait, 2 bits", "plait 1": "plait, 1 bit"}
     return Judgement(
         f"nDCG@10 against float: 2 bits {points(two)}, 1 bit {points(one)}, signs alone {points(signs)} points",
         [
@@ -48,7 +48,7 @@ def _judge_codec(outcomes: Outcomes) -> Judgement:
             Check("1 bit loses at most a few points: 1 bit - float", one, bar=-0.03, unit="points"),
             Check("centroids help at 1 bit: 1 bit - signs alone", all_sets.less("1", "0"), unit="points"),
         ],
-        [all_sets.table("nDCG@10", {**names, **own})],
+        [all_sets.table("nDCG@10", {**names, **plait_names})],
         [
             Figure(
                 title="Quality by bits a dimension",
@@ -72,13 +72,13 @@ def _judge_bytes(outcomes: Outcomes) -> Judgement:
     )
     saved = [(f"{at_two:.1f}x", f"{at_one:.1f}x") for at_two, at_one in zip(two, one, strict=True)]
     rows = [
-        [name, f"{n_rows[place]:,.0f}", *(f"{own[place] / 1e6:.2f}" for own in sizes.values()), *saved[place]]
+        [name, f"{n_rows[place]:,.0f}", *(f"{size[place] / 1e6:.2f}" for size in sizes.values()), *saved[place]]
         for place, name in enumerate(SETS)
     ]
     lines = [
         Line(
             name,
-            [own[place] / n_rows[place] for own in reversed(sizes.values())],
+            [size[place] / n_rows[place] for size in reversed(sizes.values())],
             [all_sets.means(arm)[place].value for arm in reversed(arms)],
         )
         for place, name in enumerate(SETS)
@@ -126,8 +126,8 @@ def _arms(_tier: str) -> list[Arm]:
 
 
 def _judge(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    here, there, recall = (own.less(("lists", name), ("triples", name)) for name in (HERE, THERE, RECALL))
+    trainings = Trainings(outcomes)
+    here, there, recall = (trainings.less(("lists", name), ("triples", name)) for name in (HERE, THERE, RECALL))
     return Judgement(
         f"a teacher's lists against triples: {points(here)} points of nDCG@10 and {points(recall)} of R@100 on SQuAD, "
         f"{points(there)} of nDCG@10 on CLIMATE-FEVER",
@@ -136,11 +136,11 @@ def _judge(outcomes: Outcomes) -> Judgement:
             Check("R@100 where it learned: lists - triples", recall, unit="points"),
             Check("nDCG@10 elsewhere is not worse: lists - triples", there, bar=-0.01, unit="points"),
         ],
-        [own.table("By what was learned from", LABELS, {HERE: "nDCG@10, SQuAD", RECALL: "R@100, SQuAD",
+        [trainings.table("By what was learned from", LABELS, {HERE: "nDCG@10, SQuAD", RECALL: "R@100, SQuAD",
                                                         THERE: "nDCG@10, CLIMATE-FEVER"})],
         [Figure(title="Learning from triples, and from a teacher", y_label="nDCG@10",
                 groups=["SQuAD", "CLIMATE-FEVER"],
-                bars={label: [as_mean(own.mean(name, measure)) for measure in (HERE, THERE)]
+                bars={label: [as_mean(trainings.mean(name, measure)) for measure in (HERE, THERE)]
                       for name, label in LABELS.items()})],
     )  # fmt: skip
 
@@ -159,11 +159,11 @@ def _mask_arms(_tier: str) -> list[Arm]:
 
 
 def _judge_masks(outcomes: Outcomes) -> Judgement:
-    own, name = Trainings(outcomes), "nDCG@10"
-    same = own.less(("with", f"own/{name}"), ("with", f"bare/{name}"))
-    anew = own.less(("with", f"own/{name}"), ("without", f"own/{name}"))
+    trainings, name = Trainings(outcomes), "nDCG@10"
+    same = trainings.less(("with", f"own/{name}"), ("with", f"bare/{name}"))
+    anew = trainings.less(("with", f"own/{name}"), ("without", f"own/{name}"))
     rows = [
-        [label, *(f"{own.mean(key.partition('/')[0], key.partition('/')[2] + '/' + own_name).value:.3f}"
+        [label, *(f"{trainings.mean(key.partition('/')[0], key.partition('/')[2] + '/' + own_name).value:.3f}"
                   for own_name in (name, "R@100"))]
         for key, label in ASKED.items()
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def _judge_masks(outcomes: Outcomes) -> Judgement:
         ],
         [Table("Queries with [MASK] rows and without", ["", name, "R@100"], rows)],
         [Figure(title="Queries with [MASK] rows and without", y_label=name, groups=["SQuAD"],
-                bars={label: [as_mean(own.mean(key.partition("/")[0], f"{key.partition('/')[2]}/{name}"))]
+                bars={label: [as_mean(trainings.mean(key.partition("/")[0], f"{key.partition('/')[2]}/{name}"))]
                       for key, label in ASKED.items()})],
         [("What a [MASK] holds comes from the frozen half of an encoder that never had a use for it, and one small "
           "layer does not make up for that in 160 steps. The claim is about models that were trained with it from the "

@@ -28,9 +28,9 @@ SMALL = "Cuts of 600 to 2,000 passages. "
 
 def _arms(named: dict[str, dict[str, Any]], sets: tuple[str, ...]) -> list[Arm]:
     return [
-        Arm(f"{name}/{own}", multivector.by_method, {**settings, "set": own}, (own,))
+        Arm(f"{name}/{set_name}", multivector.by_method, {**settings, "set": set_name}, (set_name,))
         for name, settings in named.items()
-        for own in sets
+        for set_name in sets
     ]
 
 
@@ -63,15 +63,20 @@ def _judge_coded(outcomes: Outcomes) -> Judgement:
 
 
 def _size_arms(_tier: str) -> list[Arm]:
-    exact = [Arm(f"float/{own}", multivector.exact, {"set": own}, (own,)) for own in SETS]
+    exact = [Arm(f"float/{name}", multivector.exact, {"set": name}, (name,)) for name in SETS]
     return exact + _arms({f"colxtr {bits}": {"method": "colxtr", "bits": bits} for bits in (1, 2)}, SETS)
 
 
 def _judge_size(outcomes: Outcomes) -> Judgement:
     across = Across(outcomes, SETS)
-    flat = [2 * own for own in across.facts("float", "bytes")]  # float32, as in the paper's flat index
-    saved = {bits: [1 - own / whole for own, whole in zip(across.facts(f"colxtr {bits}", "bytes"), flat, strict=True)]
-             for bits in (1, 2)}  # fmt: skip
+    flat = [2 * n_bytes for n_bytes in across.facts("float", "bytes")]  # float32, as in the paper's flat index
+    saved = {
+        bits: [
+            1 - coded_bytes / whole
+            for coded_bytes, whole in zip(across.facts(f"colxtr {bits}", "bytes"), flat, strict=True)
+        ]
+        for bits in (1, 2)
+    }
     rows = [
         [name, f"{flat[place] / 1e6:.1f} MB", *(f"{100 * saved[bits][place]:.1f}%" for bits in (1, 2))]
         for place, name in enumerate(SETS)
@@ -115,7 +120,7 @@ def _judge_cells(outcomes: Outcomes) -> Judgement:
 def _warp_arms(_tier: str) -> list[Arm]:
     named: dict[str, dict[str, Any]] = {"xtr": EXACT, "plaid": {"method": "plaid", "bits": 4, "k": 100}}
     named.update({f"warp {bits}": {"method": "warp", "bits": bits} for bits in (2, 4)})
-    exact = [Arm(f"float/{own}", multivector.exact, {"set": own}, (own,)) for own in SETS]
+    exact = [Arm(f"float/{name}", multivector.exact, {"set": name}, (name,)) for name in SETS]
     return exact + _arms(named, SETS)
 
 
@@ -129,7 +134,7 @@ def _tuned() -> dict[str, dict[str, Any]]:
 def _speed_arms(tier: str) -> list[Arm]:
     timed = {"xtr": EXACT, "warp 2": {"method": "warp", "bits": 2}, **_tuned()}
     settings = {"methods": timed}
-    times = [Arm(f"times/{own}", multivector.methods_in_turn, {**settings, "set": own}, (own,)) for own in SETS]
+    times = [Arm(f"times/{name}", multivector.methods_in_turn, {**settings, "set": name}, (name,)) for name in SETS]
     return _warp_arms(tier) + _arms(_tuned(), SETS) + times
 
 
@@ -142,8 +147,13 @@ def _fewest(dev: Across, method: str, counts: tuple[int, ...]) -> int:
 def _against_time(across: Across, label: str, arms: list[str]) -> Line:
     """Quality over milliseconds per query, with the interval of the quality."""
     times, found = [across.mean("times", f"{arm}/seconds") for arm in arms], [across.mean(arm) for arm in arms]
-    return Line(label, [1000 * own.value for own in times], [own.value for own in found], [own.low for own in found],
-                [own.high for own in found])  # fmt: skip
+    return Line(
+        label,
+        [1000 * time.value for time in times],
+        [estimate.value for estimate in found],
+        [estimate.low for estimate in found],
+        [estimate.high for estimate in found],
+    )
 
 
 def _judge_speed(outcomes: Outcomes) -> Judgement:
@@ -161,7 +171,7 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
              usual["plaid"]: "PLAID, 2 cells (usual)",
              warp: f"WARP, {n_warp} cells", usual["warp"]: "WARP, 32 cells (usual)"}  # fmt: skip
     rows = [
-        [label, *(f"{1000 * own.value:.2f}" for own in across.means("times", f"{arm}/seconds")),
+        [label, *(f"{1000 * mean.value:.2f}" for mean in across.means("times", f"{arm}/seconds")),
          f"{across.mean(arm).value:.3f}"]
         for arm, label in named.items()
     ]  # fmt: skip
@@ -176,8 +186,8 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
         ],
         [Table("Milliseconds a query, one thread, in one run", ["", *SETS, "nDCG@10, all"], rows)],
         [Figure(title="Time of a query: XTR over every row, PLAID and WARP", y_label="milliseconds", groups=SETS,
-                bars={label: [Mean(1000 * own.value, 1000 * own.low, 1000 * own.high)
-                              for own in across.means("times", f"{arm}/seconds")]
+                bars={label: [Mean(1000 * mean.value, 1000 * mean.low, 1000 * mean.high)
+                              for mean in across.means("times", f"{arm}/seconds")]
                       for arm, label in (("xtr", "XTR"), (plaid, named[plaid]), (warp, named[warp]))}),
          Figure(title="Quality against time: PLAID with 1 to 4 cells, WARP with 4 to 32, XTR over every row",
                 x_label="milliseconds a query", y_label="nDCG@10, all sets", log_x=True, lines=[
@@ -249,7 +259,7 @@ def _prime_arms(_tier: str) -> list[Arm]:
 
 
 def _judge_primes(outcomes: Outcomes) -> Judgement:
-    dev, test = (halves(outcomes, SWEPT)[own] for own in (0, 1))
+    dev, test = (halves(outcomes, SWEPT)[side] for side in (0, 1))
     best = max(PRIMES, key=lambda n: dev.mean(f"t' {n}").value)
     ends = {n: test.less(f"t' {n}", f"t' {best}") for n in PRIMES if 100 <= n <= 10_000}
     place = min(ends, key=lambda n: ends[n].value)

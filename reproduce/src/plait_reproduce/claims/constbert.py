@@ -35,16 +35,16 @@ def _size_arms(_tier: str) -> list[Arm]:
 
 
 def _judge_sizes(outcomes: Outcomes) -> Judgement:
-    saved = {name: own.facts["ragged"] / own.facts[f"fixed {C}"] for name, own in outcomes.items()}
+    saved = {name: outcome.facts["ragged"] / outcome.facts[f"fixed {C}"] for name, outcome in outcomes.items()}
     long, short = saved["documents of scifact"], saved["queries of climate"]
     rows = [
-        [name, f"{own.facts['mean vectors']:.1f}", f"{own.facts['ragged'] / 1e6:.2f}",
-         *(f"{own.facts['ragged'] / own.facts[f'fixed {n}']:.2f}x" for n in COUNTS)]
-        for name, own in outcomes.items()
+        [name, f"{outcome.facts['mean vectors']:.1f}", f"{outcome.facts['ragged'] / 1e6:.2f}",
+         *(f"{outcome.facts['ragged'] / outcome.facts[f'fixed {n}']:.2f}x" for n in COUNTS)]
+        for name, outcome in outcomes.items()
     ]  # fmt: skip
     lines = [
-        Line(name, list(COUNTS), [own.facts[f"fixed {n}"] / own.facts["ragged"] for n in COUNTS])
-        for name, own in outcomes.items()
+        Line(name, list(COUNTS), [outcome.facts[f"fixed {n}"] / outcome.facts["ragged"] for n in COUNTS])
+        for name, outcome in outcomes.items()
     ]
     return Judgement(
         f"C = 32 makes SciFact's abstracts {long:.1f}x smaller, and short texts (claims of CLIMATE-FEVER as items) "
@@ -144,29 +144,41 @@ def _mixers(_tier: str) -> list[Arm]:
 
 
 def _judge_counts(outcomes: Outcomes) -> Judgement:
-    own, half = Trainings(outcomes), f"C = {HALF}"
-    near = own.less((half, HERE), ("twin", HERE))
-    rises = own.less((half, HERE), (f"C = {TRAINED_COUNTS[0]}", HERE))
+    trainings, half = Trainings(outcomes), f"C = {HALF}"
+    near = trainings.less((half, HERE), ("twin", HERE))
+    rises = trainings.less((half, HERE), (f"C = {TRAINED_COUNTS[0]}", HERE))
     n_rows = outcomes["twin/0"].facts["rows here"]
     names = {"twin": f"a vector a token ({n_rows:.0f})", **{name: name for name in MIXERS}}
     return Judgement(
         f"C = {HALF}: {points(near)} points of nDCG@10 against a vector a token ({n_rows:.0f}); "
-        f"C = {TRAINED_COUNTS[0]}: {points(own.less((f'C = {TRAINED_COUNTS[0]}', HERE), ('twin', HERE)))}",
+        f"C = {TRAINED_COUNTS[0]}: {points(trainings.less((f'C = {TRAINED_COUNTS[0]}', HERE), ('twin', HERE)))}",
         [
-            Check(f"little is lost with half of the vectors: C = {HALF} - a vector a token", near, bar=-0.02,
-                  unit="points"),
+            Check(
+                f"little is lost with half of the vectors: C = {HALF} - a vector a token",
+                near,
+                bar=-0.02,
+                unit="points",
+            ),
             Check(f"more vectors are better: C = {HALF} - C = {TRAINED_COUNTS[0]}", rises, unit="points"),
         ],
-        [own.table("Quality by vectors of a document", names, {HERE: "nDCG@10", "here/R@100": "R@100"})],
-        [Figure(title="Quality by vectors of a document", x_label="C", y_label="nDCG@10",
-                lines=[curve("a mixer", [own.mean(name, HERE) for name in MIXERS], TRAINED_COUNTS),
-                       own.line("a vector a token", "twin", [HERE] * 2, [TRAINED_COUNTS[0], TRAINED_COUNTS[-1]])])],
-    )  # fmt: skip
+        [trainings.table("Quality by vectors of a document", names, {HERE: "nDCG@10", "here/R@100": "R@100"})],
+        [
+            Figure(
+                title="Quality by vectors of a document",
+                x_label="C",
+                y_label="nDCG@10",
+                lines=[
+                    curve("a mixer", [trainings.mean(name, HERE) for name in MIXERS], TRAINED_COUNTS),
+                    trainings.line("a vector a token", "twin", [HERE] * 2, [TRAINED_COUNTS[0], TRAINED_COUNTS[-1]]),
+                ],
+            )
+        ],
+    )
 
 
 def _judge_elsewhere(outcomes: Outcomes) -> Judgement:
-    own, half = Trainings(outcomes), f"C = {HALF}"
-    lost_there, lost_here = (own.less(("twin", measure), (half, measure)) for measure in (THERE, HERE))
+    trainings, half = Trainings(outcomes), f"C = {HALF}"
+    lost_there, lost_here = (trainings.less(("twin", measure), (half, measure)) for measure in (THERE, HERE))
     names = {"twin": "a vector a token", **{name: name for name in MIXERS}}
     return Judgement(
         f"C = {HALF} loses {100 * lost_there.value:.1f} points on CLIMATE-FEVER, which it did not learn for, and "
@@ -177,9 +189,9 @@ def _judge_elsewhere(outcomes: Outcomes) -> Judgement:
             Check("more than where it learned: that - the same on SQuAD",
                   difference_of_independent(lost_there, lost_here), unit="points"),
         ],
-        [own.table("nDCG@10", names, {HERE: "SQuAD", THERE: "CLIMATE-FEVER"})],
+        [trainings.table("nDCG@10", names, {HERE: "SQuAD", THERE: "CLIMATE-FEVER"})],
         [Figure(title="Where it learned, and elsewhere", y_label="nDCG@10", groups=["SQuAD", "CLIMATE-FEVER"],
-                bars={label: [as_mean(own.mean(name, measure)) for measure in (HERE, THERE)]
+                bars={label: [as_mean(trainings.mean(name, measure)) for measure in (HERE, THERE)]
                       for name, label in names.items()})],
     )  # fmt: skip
 
@@ -194,17 +206,17 @@ def _heuristics(_tier: str) -> list[Arm]:
 
 
 def _judge_heuristics(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    gains = {way: own.less(("mixer", HERE), (way, HERE)) for way in WAYS}
+    trainings = Trainings(outcomes)
+    gains = {way: trainings.less(("mixer", HERE), (way, HERE)) for way in WAYS}
     names = {"twin": "all vectors", "mixer": "learned mixer", **WAYS}
     return Judgement(
         f"a learned mixer of {FEW} vectors: "
         + ", ".join(f"{points(gain)} against {WAYS[way]}" for way, gain in gains.items()),
         [Check(f"learned - {WAYS[way]}", gain, unit="points") for way, gain in gains.items()],
-        [own.table(f"nDCG@10 with {FEW} vectors", names, {HERE: "SQuAD", THERE: "CLIMATE-FEVER"})],
+        [trainings.table(f"nDCG@10 with {FEW} vectors", names, {HERE: "SQuAD", THERE: "CLIMATE-FEVER"})],
         [Figure(title=f"{FEW} vectors of a document, learned and not", y_label="nDCG@10",
                 groups=["SQuAD", "CLIMATE-FEVER"],
-                bars={label: [as_mean(own.mean(name, measure)) for measure in (HERE, THERE)]
+                bars={label: [as_mean(trainings.mean(name, measure)) for measure in (HERE, THERE)]
                       for name, label in names.items()})],
         ["Heuristics reduce the vectors of the twin after its training; Ward's pooling is what plait's indexes offer."],
     )  # fmt: skip

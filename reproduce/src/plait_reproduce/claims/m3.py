@@ -132,11 +132,11 @@ def _padding_arms(_tier: str) -> list[Arm]:
 
 
 def _judge_padding(outcomes: Outcomes) -> Judgement:
-    own = outcomes["padding"]
-    before, after = own.facts["random padded"], own.facts["grouped padded"]
-    faster = own.facts["random seconds"] / own.facts["grouped seconds"]
+    outcome = outcomes["padding"]
+    before, after = outcome.facts["random padded"], outcome.facts["grouped padded"]
+    faster = outcome.facts["random seconds"] / outcome.facts["grouped seconds"]
     rows = [
-        [name, f"{own.facts[f'{name} padded']:.2f}", f"{own.facts[f'{name} seconds']:.1f}"]
+        [name, f"{outcome.facts[f'{name} padded']:.2f}", f"{outcome.facts[f'{name} seconds']:.1f}"]
         for name in ("random", "grouped")
     ]
     return Judgement(
@@ -151,7 +151,7 @@ def _judge_padding(outcomes: Outcomes) -> Judgement:
 
 
 def _weight_arms(_tier: str) -> list[Arm]:
-    grid = {f"w {own}": {"dense": 1.0, "lexical": own} for own in GRID}
+    grid = {f"w {point}": {"dense": 1.0, "lexical": point} for point in GRID}
     return [Arm(f"grid/{name}", kinds.modes, {"set": name, "weights": grid}, (name,)) for name in (*SETS, *LONG)]
 
 
@@ -159,27 +159,27 @@ def _judge_weights(outcomes: Outcomes) -> Judgement:
     names = (*SETS, *LONG)
     rows, behind, best_of = [], {}, {}
     for name in names:
-        each = {own: outcomes[f"grid/{name}"].each[f"w {own}/nDCG@10"] for own in GRID}
+        each = {point: outcomes[f"grid/{name}"].each[f"w {point}/nDCG@10"] for point in GRID}
         queries = in_hash_order(each[0.0])
         dev, test = queries[::2], queries[1::2]
-        held = {own: {query: values[query] for query in test} for own, values in each.items()}
-        tuned = max(GRID, key=lambda own: sum(each[own][query] for query in dev))
-        best = max(GRID, key=lambda own: sum(held[own].values()))
+        held = {measure: {query: values[query] for query in test} for measure, values in each.items()}
+        tuned = max(GRID, key=lambda value: sum(each[value][query] for query in dev))
+        best = max(GRID, key=lambda value: sum(held[value].values()))
         best_of[name] = tuned
         behind[name] = difference(held[tuned], held[best])
         gain = difference(held[tuned], held[0.3])
         rows.append([name, f"{tuned:g}", f"{best:g}", f"{mean(held[0.0]).value:.3f}", f"{mean(held[0.3]).value:.3f}",
                      f"{mean(held[tuned]).value:.3f}", points(gain)])  # fmt: skip
-    worst = min(behind.values(), key=lambda own: own.value)
+    worst = min(behind.values(), key=lambda value: value.value)
     across, long = Across(outcomes, SETS), Across(outcomes, LONG)
     more = long.less_within("grid", "w 1.0/nDCG@10", "w 0.3/nDCG@10")
     less = across.less_within("grid", "w 0.3/nDCG@10", "w 4.0/nDCG@10")
     lines = [
-        Line(name, list(GRID), [mean(outcomes[f"grid/{name}"].each[f"w {own}/nDCG@10"]).value for own in GRID])
+        Line(name, list(GRID), [mean(outcomes[f"grid/{name}"].each[f"w {point}/nDCG@10"]).value for point in GRID])
         for name in names
     ]
     return Judgement(
-        "best lexical weight by dev: " + ", ".join(f"{name} {own:g}" for name, own in best_of.items())
+        "best lexical weight by dev: " + ", ".join(f"{name} {best:g}" for name, best in best_of.items())
         + f"; at worst {points(worst)} points behind the best on test",
         [
             Check("weights of dev serve test: tuned - best in hindsight, the worst set", worst, bar=-0.01,

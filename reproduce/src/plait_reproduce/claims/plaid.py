@@ -21,21 +21,21 @@ USUAL = {"n_probe": 4, "t_cs": 0.4, "n_docs": 256}
 SLIP = 0.005  # a drop of the overlap by this much still counts as level
 
 
-def _arm(name: str, own: str, method: str, k: int, options: dict[str, object]) -> Arm:
-    settings = {"set": own, "bits": 2, "method": method, "k": k, "options": options}
-    return Arm(f"{name}/{own}", multivector.by_method, settings, (own,))
+def _arm(name: str, score_matrix: str, method: str, k: int, options: dict[str, object]) -> Arm:
+    settings = {"set": score_matrix, "bits": 2, "method": method, "k": k, "options": options}
+    return Arm(f"{name}/{score_matrix}", multivector.by_method, settings, (score_matrix,))
 
 
 def _plaid_arms(_tier: str) -> list[Arm]:
     return [
         arm
-        for own in SETS
+        for name in SETS
         for arm in (
-            _arm("all, 10", own, "exhaustive", 10, {}),
-            _arm("all, 100", own, "exhaustive", 100, {}),
-            _arm("plaid, 10", own, "plaid", 10, {}),
-            _arm("plaid, 100", own, "plaid", 100, {}),
-            Arm(f"times/{own}", multivector.methods_in_turn, {"set": own, "methods": TIMED}, (own,)),
+            _arm("all, 10", name, "exhaustive", 10, {}),
+            _arm("all, 100", name, "exhaustive", 100, {}),
+            _arm("plaid, 10", name, "plaid", 10, {}),
+            _arm("plaid, 100", name, "plaid", 100, {}),
+            Arm(f"times/{name}", multivector.methods_in_turn, {"set": name, "methods": TIMED}, (name,)),
         )
     ]
 
@@ -77,7 +77,9 @@ def _sweep_arms(_tier: str) -> list[Arm]:
     changed = [("n_probe", value) for value in PROBES] + [("t_cs", value) for value in PRUNES]
     changed += [("n_docs", value) for value in DEPTHS]
     return [
-        _arm(f"{name} {value}", own, "plaid", 10, {**USUAL, name: value}) for own in SWEPT for name, value in changed
+        _arm(f"{name} {value}", set_name, "plaid", 10, {**USUAL, name: value})
+        for set_name in SWEPT
+        for name, value in changed
     ]
 
 

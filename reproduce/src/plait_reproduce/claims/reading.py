@@ -28,17 +28,17 @@ class Across:
 
     def fact(self, arm: str, name: str) -> float:
         """The sum of a fact over the sets; 0 where a set lacks it."""
-        return sum(self._outcomes[f"{arm}/{own}"].facts.get(name, 0.0) for own in self._sets)
+        return sum(self._outcomes[f"{arm}/{set_name}"].facts.get(name, 0.0) for set_name in self._sets)
 
     def facts(self, arm: str, name: str) -> list[float]:
-        return [self._outcomes[f"{arm}/{own}"].facts[name] for own in self._sets]
+        return [self._outcomes[f"{arm}/{set_name}"].facts[name] for set_name in self._sets]
 
     def mean(self, arm: str, measure: str = QUALITY) -> Estimate:
         return mean(_together(self.each(arm, measure)))
 
     def means(self, arm: str, measure: str = QUALITY) -> list[Mean]:
         """One mean per set, for bars."""
-        return [as_mean(mean(own)) for own in self.each(arm, measure)]
+        return [as_mean(mean(values)) for values in self.each(arm, measure)]
 
     def less(self, arm: str, base: str, measure: str = QUALITY) -> Estimate:
         """`arm` minus `base`, paired by query."""
@@ -54,7 +54,7 @@ class Across:
 
     def less_of_differences(self, arms: tuple[str, str], bases: tuple[str, str], measure: str = QUALITY) -> Estimate:
         """(arm - arm) minus (base - base): how much more the first pair differs."""
-        first, second = (_gaps(self.each(own[0], measure), self.each(own[1], measure)) for own in (arms, bases))
+        first, second = (_gaps(self.each(pair[0], measure), self.each(pair[1], measure)) for pair in (arms, bases))
         return pooled_difference(first, second)
 
     def times_within(self, arm: str, measure: str, base: str) -> Estimate:
@@ -64,26 +64,29 @@ class Across:
     def table_of(self, title: str, arm: str, measures: Mapping[str, str]) -> Table:
         """A row for each named measure of one arm, a column for each set."""
         rows = [
-            [label, *(f"{mean(own).value:.3f}" for own in self.each(arm, name))] for name, label in measures.items()
+            [label, *(f"{mean(values).value:.3f}" for values in self.each(arm, name))]
+            for name, label in measures.items()
         ]
         return Table(title, ["", *self._sets], rows)
 
     def table(self, title: str, arms: Mapping[str, str], measure: str = QUALITY) -> Table:
         """A row for each named arm, a column for each set."""
-        rows = [[label, *(f"{mean(own).value:.3f}" for own in self.each(arm, measure))] for arm, label in arms.items()]
+        rows = [
+            [label, *(f"{mean(values).value:.3f}" for values in self.each(arm, measure))] for arm, label in arms.items()
+        ]
         return Table(title, ["", *self._sets], rows)
 
     def line(self, label: str, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> Line:
         """A curve through arms, with a band."""
         points = [self.mean(arm, measure) for arm in arms]
-        return Line(label, list(x), [own.value for own in points], [own.low for own in points],
-                    [own.high for own in points])  # fmt: skip
+        return Line(label, list(x), [point.value for point in points], [point.low for point in points],
+                    [point.high for point in points])  # fmt: skip
 
     def line_of(self, label: str, arm: str, measures: Sequence[str], x: Sequence[float], *, only: str) -> Line:
         """A curve through measures of one arm on one set, with a band."""
         found = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
-        return Line(label, list(x), [own.value for own in found], [own.low for own in found],
-                    [own.high for own in found])  # fmt: skip
+        return Line(label, list(x), [estimate.value for estimate in found], [estimate.low for estimate in found],
+                    [estimate.high for estimate in found])  # fmt: skip
 
     def lines(self, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> list[Line]:
         """A curve for each set."""
@@ -93,13 +96,16 @@ class Across:
 def halves(outcomes: Outcomes, sets: Sequence[str]) -> tuple[Across, Across]:
     """The outcomes on half of each set's queries and on the other half: one to choose settings, one to measure."""
 
-    def half(own: Outcome, start: int) -> Outcome:
+    def half(outcome: Outcome, start: int) -> Outcome:
         return Outcome(
-            {name: {query: each[query] for query in in_hash_order(each)[start::2]} for name, each in own.each.items()},
-            own.facts,
+            {
+                name: {query: each[query] for query in in_hash_order(each)[start::2]}
+                for name, each in outcome.each.items()
+            },
+            outcome.facts,
         )
 
-    first, second = ({name: half(own, start) for name, own in outcomes.items()} for start in (0, 1))
+    first, second = ({name: half(outcome, start) for name, outcome in outcomes.items()} for start in (0, 1))
     return Across(first, sets), Across(second, sets)
 
 
@@ -109,11 +115,11 @@ def points(estimate: Estimate) -> str:
 
 
 def _together(parts: Sequence[Each]) -> dict[str, float]:
-    return {f"{place}/{query}": value for place, own in enumerate(parts) for query, value in own.items()}
+    return {f"{place}/{query}": value for place, part in enumerate(parts) for query, value in part.items()}
 
 
 def _gaps(above: Sequence[Each], below: Sequence[Each]) -> list[Each]:
-    return [{query: own[query] - other[query] for query in own} for own, other in zip(above, below, strict=True)]
+    return [{query: first[query] - other[query] for query in first} for first, other in zip(above, below, strict=True)]
 
 
 SEEDS = (0, 1, 2)
@@ -150,7 +156,7 @@ class Trainings:
         """The mean over seeds and queries; cached, because tables and figures share it."""
         if (arm, measure) not in self._means:
             found = self.each(arm, measure)
-            self._means[arm, measure] = seeds_difference(found, [dict.fromkeys(own, 0.0) for own in found])
+            self._means[arm, measure] = seeds_difference(found, [dict.fromkeys(estimate, 0.0) for estimate in found])
         return self._means[arm, measure]
 
     def less(self, arm: tuple[str, str], base: tuple[str, str]) -> Estimate:
@@ -160,7 +166,7 @@ class Trainings:
     def less_of_differences(self, arms: Sequence[tuple[str, str]], bases: Sequence[tuple[str, str]]) -> Estimate:
         """(first - second) of `arms` minus the same of `bases`, paired by seed and query."""
         gaps = [
-            [{query: own[query] - other[query] for query in own} for own, other in
+            [{query: first[query] - other[query] for query in first} for first, other in
              zip(self.each(*pair[0]), self.each(*pair[1]), strict=True)]
             for pair in (arms, bases)
         ]  # fmt: skip
@@ -179,7 +185,13 @@ class Trainings:
 
 def curve(label: str, found: Sequence[Estimate], x: Sequence[float]) -> Line:
     """Estimates over x, with a band."""
-    return Line(label, list(x), [own.value for own in found], [own.low for own in found], [own.high for own in found])
+    return Line(
+        label,
+        list(x),
+        [estimate.value for estimate in found],
+        [estimate.low for estimate in found],
+        [estimate.high for estimate in found],
+    )
 
 
 def difference_of_independent(first: Estimate, second: Estimate) -> Estimate:

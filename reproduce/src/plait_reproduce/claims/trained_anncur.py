@@ -46,13 +46,13 @@ def _table(outcomes: Outcomes, title: str, facts: dict[str, str]) -> Table:
 
 
 def _judge_rank(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
+    trainings = Trainings(outcomes)
     times = {
         fact: _over_seeds([cls / max(emb, 1.0) for cls, emb in
                            zip(_of_seeds(outcomes, "cls", fact), _of_seeds(outcomes, "emb", fact), strict=True)])
         for fact in RANKS
     }  # fmt: skip
-    gain = own.less(("emb", "anncur"), ("cls", "anncur"))
+    gain = trainings.less(("emb", "anncur"), ("cls", "anncur"))
     return Judgement(
         f"directions of 99% energy: {fmean(_of_seeds(outcomes, 'cls', 'energy')):.0f} of [CLS], "
         f"{fmean(_of_seeds(outcomes, 'emb', 'energy')):.0f} of [EMB]; ANNCUR's recall on [EMB] {points(gain)} points",
@@ -61,7 +61,7 @@ def _judge_rank(outcomes: Outcomes) -> Judgement:
             Check(f"ANNCUR's recall at k = {K}, B = {BUDGET}: [EMB] - [CLS]", gain, unit="points"),
         ],
         [_table(outcomes, "Directions of the score matrix", RANKS),
-         own.table("Recall of the exact best", HEADS, {"anncur": f"ANNCUR, k = {K}, B = {BUDGET}"})],
+         trainings.table("Recall of the exact best", HEADS, {"anncur": f"ANNCUR, k = {K}, B = {BUDGET}"})],
         [Figure(title="Singular values of the score matrix, the largest as one (seed 0)", x_label="singular value",
                 y_label="share of the largest", log_x=True, log_y=True,
                 lines=[Line(label, list(range(1, len(outcomes[f"{head}/0"].series["spectrum"]) + 1)),
@@ -70,24 +70,24 @@ def _judge_rank(outcomes: Outcomes) -> Judgement:
 
 
 def _judge_accuracy(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    less = own.less(("emb", "RR@10"), ("cls", "RR@10"))
+    trainings = Trainings(outcomes)
+    less = trainings.less(("emb", "RR@10"), ("cls", "RR@10"))
     more = Estimate(-less.value, -less.high, -less.low, less.n)
-    means = {head: own.mean(head, "RR@10").value for head in HEADS}
+    means = {head: trainings.mean(head, "RR@10").value for head in HEADS}
     return Judgement(
         f"RR@10 of BM25's best {cross_encoder.DEPTH}: {means['cls']:.3f} by [CLS], {means['emb']:.3f} by [EMB] "
-        f"({own.mean('cls', 'BM25').value:.3f} by BM25)",
+        f"({trainings.mean('cls', 'BM25').value:.3f} by BM25)",
         [
             Check("[EMB] no more than 2 points below [CLS]", less, bar=-0.02, unit="points"),
             Check("[CLS] no more than 2 points below [EMB]", more, bar=-0.02, unit="points"),
         ],
-        [own.table("RR@10", HEADS, {"RR@10": f"BM25's best {cross_encoder.DEPTH}, reranked"})],
+        [trainings.table("RR@10", HEADS, {"RR@10": f"BM25's best {cross_encoder.DEPTH}, reranked"})],
     )
 
 
-def _density(label: str, own: Outcome) -> Line:
+def _density(label: str, outcome: Outcome) -> Line:
     """The density where it is positive: zero has no logarithm."""
-    found = [(x, y) for x, y in zip(own.series["scores"], own.series["density"], strict=True) if y > 0]
+    found = [(x, y) for x, y in zip(outcome.series["scores"], outcome.series["density"], strict=True) if y > 0]
     return Line(label, [x for x, _ in found], [y for _, y in found])
 
 

@@ -26,10 +26,10 @@ def _self(_tier: str) -> list[Arm]:
 
 
 def _judge_self(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    gains = {kind: own.less(("with", name), ("without", name)) for kind, name in QUALITY.items()}
+    trainings = Trainings(outcomes)
+    gains = {kind: trainings.less(("with", name), ("without", name)) for kind, name in QUALITY.items()}
     rest = {"dense": gains["dense"], "multi": gains["multi"]}
-    most = own.less_of_differences(
+    most = trainings.less_of_differences(
         (("with", QUALITY["sparse"]), ("without", QUALITY["sparse"])),
         (("with", QUALITY["dense"]), ("without", QUALITY["dense"])),
     )
@@ -41,28 +41,28 @@ def _judge_self(outcomes: Outcomes) -> Judgement:
             *(Check(f"{kind} loses nothing: with - without", gain, bar=-0.015, unit="points")
               for kind, gain in rest.items()),
         ],
-        [own.table("nDCG@10", {"with": "with self-distillation", "without": "without"},
+        [trainings.table("nDCG@10", {"with": "with self-distillation", "without": "without"},
                    {name: kind for kind, name in QUALITY.items()})],
         [Figure(title="Three kinds of embeddings, with and without self-distillation", y_label="nDCG@10", groups=KINDS,
-                bars={label: [as_mean(own.mean(label, QUALITY[kind])) for kind in KINDS]
+                bars={label: [as_mean(trainings.mean(label, QUALITY[kind])) for kind in KINDS]
                       for label in ("with", "without")})],
     )  # fmt: skip
 
 
 def _temperatures(_tier: str) -> list[Arm]:
-    return arms(trained.embeddings, {f"{own:g}": recipe(own) for own in TEMPERATURES}, SETS)
+    return arms(trained.embeddings, {f"{temperature:g}": recipe(temperature) for temperature in TEMPERATURES}, SETS)
 
 
 def _judge_temperatures(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
+    trainings = Trainings(outcomes)
     names = {f"{value:g}": f"temperature {value:g}" for value in TEMPERATURES}
-    gains = {kind: own.less(("0.02", QUALITY[kind]), ("1", QUALITY[kind])) for kind in ("dense", "multi")}
+    gains = {kind: trainings.less(("0.02", QUALITY[kind]), ("1", QUALITY[kind])) for kind in ("dense", "multi")}
     return Judgement(
         "0.02 against 1: " + ", ".join(f"{kind} {points(gain)}" for kind, gain in gains.items()) + " points",
         [Check(f"{kind}: temperature 0.02 - 1", gain, unit="points") for kind, gain in gains.items()],
-        [own.table("nDCG@10", names, {name: kind for kind, name in QUALITY.items()})],
+        [trainings.table("nDCG@10", names, {name: kind for kind, name in QUALITY.items()})],
         [Figure(title="By the temperature of training", y_label="nDCG@10", groups=KINDS,
-                bars={label: [as_mean(own.mean(name, QUALITY[kind])) for kind in KINDS]
+                bars={label: [as_mean(trainings.mean(name, QUALITY[kind])) for kind in KINDS]
                       for name, label in names.items()})],
     )  # fmt: skip
 
@@ -75,14 +75,14 @@ def _pretrained(_tier: str) -> list[Arm]:
 
 
 def _judge_pretrained(outcomes: Outcomes) -> Judgement:
-    own, name = Trainings(outcomes), "nDCG@10"
-    gains = {way: own.less(("retromae", name), (way, name)) for way in ("none", "mlm")}
+    trainings, name = Trainings(outcomes), "nDCG@10"
+    gains = {way: trainings.less(("retromae", name), (way, name)) for way in ("none", "mlm")}
     return Judgement(
-        "nDCG@10 after " + ", ".join(f"{label} {own.mean(way, name).value:.3f}" for way, label in WAYS.items()),
+        "nDCG@10 after " + ", ".join(f"{label} {trainings.mean(way, name).value:.3f}" for way, label in WAYS.items()),
         [Check(f"RetroMAE - {WAYS[way]}", gain, unit="points") for way, gain in gains.items()],
-        [own.table("By what went before teaching", WAYS, {name: name, "R@100": "R@100"})],
+        [trainings.table("By what went before teaching", WAYS, {name: name, "R@100": "R@100"})],
         [Figure(title="By what went before teaching", y_label=name, groups=["SQuAD"],
-                bars={label: [as_mean(own.mean(way, name))] for way, label in WAYS.items()})],
+                bars={label: [as_mean(trainings.mean(way, name))] for way, label in WAYS.items()})],
         [("The paper's own step is from masked words alone, which is how XLM-R was trained, to RetroMAE. That nothing "
           "at all does best here says that a hundred steps over two thousand sentences unlearn more of the embeddings "
           "that were given than they teach.")],
@@ -103,11 +103,13 @@ def _one_vector(_tier: str) -> list[Arm]:
 
 
 def _judge_one_vector(outcomes: Outcomes) -> Judgement:
-    own, name = Trainings(outcomes), "nDCG@10"
-    means = {way: own.mean("long", f"{way}/{name}") for way in POOLED}
-    gains = {way: own.less(("long", f"{way}/{name}"), ("long", f"cls/{name}")) for way in POOLED}
-    rows = [[label, f"{means[way].value:.3f}", f"{own.mean('long', f'{way}/R@100').value:.3f}", points(gains[way])]
-            for way, label in POOLED.items()]  # fmt: skip
+    trainings, name = Trainings(outcomes), "nDCG@10"
+    means = {way: trainings.mean("long", f"{way}/{name}") for way in POOLED}
+    gains = {way: trainings.less(("long", f"{way}/{name}"), ("long", f"cls/{name}")) for way in POOLED}
+    rows = [
+        [label, f"{means[way].value:.3f}", f"{trainings.mean('long', f'{way}/R@100').value:.3f}", points(gains[way])]
+        for way, label in POOLED.items()
+    ]
     facts = outcomes["long/0"].facts
     return Judgement(
         f"nDCG@10 by the first token {means['cls'].value:.3f}; MCLS every 128 tokens {points(gains['mcls 128'])}, "

@@ -40,60 +40,95 @@ def _twins(_tier: str) -> list[Arm]:
 
 
 def _judge_collapse(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    lost = {name: own.less((name, FULL), (name, at(K))) for name in ("maxsim", "xtr")}
-    cured = own.less(("xtr", at(K)), ("maxsim", at(K)))
-    near = own.less(("xtr", at(K)), ("maxsim", FULL))
-    bare = own.less(("maxsim", at(K)), ("maxsim", at(K, "none")))
+    trainings = Trainings(outcomes)
+    lost = {name: trainings.less((name, FULL), (name, at(K))) for name in ("maxsim", "xtr")}
+    cured = trainings.less(("xtr", at(K)), ("maxsim", at(K)))
+    near = trainings.less(("xtr", at(K)), ("maxsim", FULL))
+    bare = trainings.less(("maxsim", at(K)), ("maxsim", at(K, "none")))
     columns = {FULL: "full MaxSim", **{at(K, name): f"k' = {K}, {label}" for name, label in
                (("last", "imputed"), ("0.2", "0.2"), ("0", "0"), ("none", "nothing"))}}  # fmt: skip
     sizes = {at(size): f"k' = {size}" for size in SIZES}
     names = {name: LABELS[name] for name in ("maxsim", "xtr")}
     return Judgement(
-        f"imputed scoring at k' = {K}: {own.mean('maxsim', at(K)).value:.3f} trained by MaxSim "
-        f"({own.mean('maxsim', at(K, 'none')).value:.3f} without imputation), {own.mean('xtr', at(K)).value:.3f} by "
-        f"XTR; full MaxSim {own.mean('maxsim', FULL).value:.3f} and {own.mean('xtr', FULL).value:.3f}",
+        f"imputed scoring at k' = {K}: {trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim "
+        f"({trainings.mean('maxsim', at(K, 'none')).value:.3f} without imputation), {trainings.mean('xtr', at(K)).value:.3f} by "
+        f"XTR; full MaxSim {trainings.mean('maxsim', FULL).value:.3f} and {trainings.mean('xtr', FULL).value:.3f}",
         [
-            Check("the collapse: full MaxSim - imputed, trained by MaxSim", lost["maxsim"], bar=0.05, weak=0.0,
-                  unit="points"),
+            Check(
+                "the collapse: full MaxSim - imputed, trained by MaxSim",
+                lost["maxsim"],
+                bar=0.05,
+                weak=0.0,
+                unit="points",
+            ),
             Check("the cure: trained by XTR - by MaxSim, both imputed", cured, unit="points"),
             Check("it is a cure: by XTR, imputed - by MaxSim, full", near, bar=-0.03, unit="points"),
-            Check("without imputation it is worse: imputed - none, trained by MaxSim", bare, bar=0.05, weak=0.0,
-                  unit="points"),
+            Check(
+                "without imputation it is worse: imputed - none, trained by MaxSim",
+                bare,
+                bar=0.05,
+                weak=0.0,
+                unit="points",
+            ),
         ],
-        [own.table(f"{QUALITY} by what stands for a similarity that was not retrieved", names, columns),
-         own.table(f"{QUALITY}, imputed, by rows retrieved", names, sizes)],
-        [Figure(title="Imputed scoring by the rows that a query row retrieves", x_label="k'", y_label=QUALITY,
-                log_x=True, lines=[
-                    *(own.line(LABELS[name], name, list(sizes), SIZES) for name in names),
-                    *(own.line(f"{LABELS[name]}, full MaxSim", name, [FULL] * 2, [SIZES[0], SIZES[-1]])
-                      for name in names)])],
+        [
+            trainings.table(f"{QUALITY} by what stands for a similarity that was not retrieved", names, columns),
+            trainings.table(f"{QUALITY}, imputed, by rows retrieved", names, sizes),
+        ],
+        [
+            Figure(
+                title="Imputed scoring by the rows that a query row retrieves",
+                x_label="k'",
+                y_label=QUALITY,
+                log_x=True,
+                lines=[
+                    *(trainings.line(LABELS[name], name, list(sizes), SIZES) for name in names),
+                    *(
+                        trainings.line(f"{LABELS[name]}, full MaxSim", name, [FULL] * 2, [SIZES[0], SIZES[-1]])
+                        for name in names
+                    ),
+                ],
+            )
+        ],
         [f"XTR's own loss of imputation: {points(lost['xtr'])} points at k' = {K}."],
-    )  # fmt: skip
+    )
 
 
 def _judge_retrieval(outcomes: Outcomes) -> Judgement:
-    own, rank = Trainings(outcomes), 10
-    gold = own.less(("xtr", f"gold@{rank}"), ("maxsim", f"gold@{rank}"))
-    same = own.less(("maxsim", f"same@{rank}"), ("xtr", f"same@{rank}"))
-    before = own.mean("maxsim", f"gold@{rank}").value
+    trainings, rank = Trainings(outcomes), 10
+    gold = trainings.less(("xtr", f"gold@{rank}"), ("maxsim", f"gold@{rank}"))
+    same = trainings.less(("maxsim", f"same@{rank}"), ("xtr", f"same@{rank}"))
+    before = trainings.mean("maxsim", f"gold@{rank}").value
     names = {name: LABELS[name] for name in ("maxsim", "xtr")}
     ranks = trained.RANKS
     return Judgement(
         f"of the first {rank} rows, the answer's: {before:.3f} trained by MaxSim, "
-        f"{own.mean('xtr', f'gold@{rank}').value:.3f} by XTR; the query row's own token: "
-        f"{own.mean('maxsim', f'same@{rank}').value:.3f} and {own.mean('xtr', f'same@{rank}').value:.3f}",
+        f"{trainings.mean('xtr', f'gold@{rank}').value:.3f} by XTR; the query row's own token: "
+        f"{trainings.mean('maxsim', f'same@{rank}').value:.3f} and {trainings.mean('xtr', f'same@{rank}').value:.3f}",
         [
             Check(f"more rows of the answer up to rank {rank}: XTR - MaxSim", gold, unit="points"),
             Check(f"fewer rows of the same token up to rank {rank}: MaxSim - XTR", same, unit="points"),
         ],
-        [own.table(f"Share of {what} up to a rank", names, {f"{kind}@{own_rank}": str(own_rank) for own_rank in ranks})
-         for kind, what in (("gold", "rows of the answer"), ("same", "rows of the same token"))],
-        [Figure(title=f"{what}, of the rows that a query row retrieves", x_label="up to rank", y_label="share",
-                log_x=True, lines=[own.line(label, name, [f"{kind}@{own_rank}" for own_rank in ranks], ranks)
-                                   for name, label in names.items()])
-         for kind, what in (("gold", "Rows of the answer"), ("same", "Rows of the same token"))],
-    )  # fmt: skip
+        [
+            trainings.table(
+                f"Share of {what} up to a rank", names, {f"{kind}@{own_rank}": str(own_rank) for own_rank in ranks}
+            )
+            for kind, what in (("gold", "rows of the answer"), ("same", "rows of the same token"))
+        ],
+        [
+            Figure(
+                title=f"{what}, of the rows that a query row retrieves",
+                x_label="up to rank",
+                y_label="share",
+                log_x=True,
+                lines=[
+                    trainings.line(label, name, [f"{kind}@{own_rank}" for own_rank in ranks], ranks)
+                    for name, label in names.items()
+                ],
+            )
+            for kind, what in (("gold", "Rows of the answer"), ("same", "Rows of the same token"))
+        ],
+    )
 
 
 K_TRAIN = {"xtr 8": 8, "xtr": 32, "xtr 128": 128}
@@ -105,25 +140,25 @@ def _grid(_tier: str) -> list[Arm]:
 
 
 def _judge_grid(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    larger = own.less(("xtr", at(LARGE)), ("xtr", at(SMALL)))
-    crossing = own.less_of_differences(
+    trainings = Trainings(outcomes)
+    larger = trainings.less(("xtr", at(LARGE)), ("xtr", at(SMALL)))
+    crossing = trainings.less_of_differences(
         (("xtr 8", at(SMALL)), ("xtr 128", at(SMALL))), (("xtr 8", at(LARGE)), ("xtr 128", at(LARGE)))
     )
     names = {name: f"k_train = {k}" for name, k in K_TRAIN.items()}
     sizes = {at(size): f"k' = {size}" for size in SIZES}
     return Judgement(
         f"k' from {SMALL} to {LARGE}: {points(larger)} points; k_train 8 against 128: "
-        f"{points(own.less(('xtr 8', at(SMALL)), ('xtr 128', at(SMALL))))} at k' = {SMALL}, "
-        f"{points(own.less(('xtr 8', at(LARGE)), ('xtr 128', at(LARGE))))} at k' = {LARGE}",
+        f"{points(trainings.less(('xtr 8', at(SMALL)), ('xtr 128', at(SMALL))))} at k' = {SMALL}, "
+        f"{points(trainings.less(('xtr 8', at(LARGE)), ('xtr 128', at(LARGE))))} at k' = {LARGE}",
         [
             Check(f"a larger k' is better: k' = {LARGE} - k' = {SMALL}, k_train 32", larger, unit="points"),
             Check(f"small k_train gains at small k': (8 - 128 at {SMALL}) - (8 - 128 at {LARGE})", crossing,
                   unit="points"),
         ],
-        [own.table(f"{QUALITY}, imputed", names, sizes)],
+        [trainings.table(f"{QUALITY}, imputed", names, sizes)],
         [Figure(title="Rows retrieved in training and in searching", x_label="k'", y_label=QUALITY, log_x=True,
-                lines=[own.line(label, name, list(sizes), SIZES) for name, label in names.items()])],
+                lines=[trainings.line(label, name, list(sizes), SIZES) for name, label in names.items()])],
         [(f"{LARGE} of some 40,000 rows are one in 400; the paper's largest k' is one in 15,000 of MS MARCO's, which "
           f"is {SMALL} here. So the curves go further than the paper's, to where each document has been met and "
           "imputation says little.")],
@@ -135,21 +170,28 @@ def _bugged(_tier: str) -> list[Arm]:
 
 
 def _judge_bug(outcomes: Outcomes) -> Judgement:
-    own = Trainings(outcomes)
-    worse = own.less(("xtr", at(K)), ("unmasked", at(K)))
-    alike = own.less(("maxsim", at(K)), ("unmasked", at(K)))
+    trainings = Trainings(outcomes)
+    worse = trainings.less(("xtr", at(K)), ("unmasked", at(K)))
+    alike = trainings.less(("maxsim", at(K)), ("unmasked", at(K)))
     sizes = {at(size): f"k' = {size}" for size in SIZES}
     return Judgement(
-        f"imputed at k' = {K}: {own.mean('unmasked', at(K)).value:.3f} without the mask, "
-        f"{own.mean('xtr', at(K)).value:.3f} with it, {own.mean('maxsim', at(K)).value:.3f} trained by MaxSim",
+        f"imputed at k' = {K}: {trainings.mean('unmasked', at(K)).value:.3f} without the mask, "
+        f"{trainings.mean('xtr', at(K)).value:.3f} with it, {trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim",
         [
             Check("the mask matters: with it - without", worse, unit="points"),
             Check("without it XTR is no better than MaxSim: MaxSim - without", alike, bar=-0.02, unit="points"),
         ],
-        [own.table(f"{QUALITY}, imputed, by rows retrieved", LABELS, {FULL: "full MaxSim", **sizes})],
-        [Figure(title="XTR's objective with its mask and without", x_label="k'", y_label=QUALITY, log_x=True,
-                lines=[own.line(label, name, list(sizes), SIZES) for name, label in LABELS.items()])],
-    )  # fmt: skip
+        [trainings.table(f"{QUALITY}, imputed, by rows retrieved", LABELS, {FULL: "full MaxSim", **sizes})],
+        [
+            Figure(
+                title="XTR's objective with its mask and without",
+                x_label="k'",
+                y_label=QUALITY,
+                log_x=True,
+                lines=[trainings.line(label, name, list(sizes), SIZES) for name, label in LABELS.items()],
+            )
+        ],
+    )
 
 
 EXPERIMENTS = (

@@ -83,13 +83,13 @@ class PairTower(nn.Module):
 
 def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
     """The cross-encoder with a head, trained unless it is saved."""
-    own = questions(workbench, layer=LAYER)
+    training_set = questions(workbench, layer=LAYER)
     seeded(workbench, seed)
-    tower = PairTower(own.hidden, head)
+    tower = PairTower(training_set.hidden, head)
 
     def make() -> Arrays:
         workbench.say(f"training a cross-encoder: {head}, seed {seed}")
-        train(tower, own, n_steps=STEPS[workbench.tier], seed=seed)
+        train(tower, training_set, n_steps=STEPS[workbench.tier], seed=seed)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
     kept = workbench.arrays.get("pairs", key_of(workbench, head, seed), make)
@@ -104,19 +104,21 @@ def key_of(workbench: Workbench, head: str, seed: int) -> dict[str, Any]:
             "version": VERSION}  # fmt: skip
 
 
-def train(tower: PairTower, own: Questions, *, n_steps: int, seed: int) -> list[float]:
+def train(tower: PairTower, training_set: Questions, *, n_steps: int, seed: int) -> list[float]:
     """Trains in place by cross-entropy over each question's list; returns the losses."""
     random = np.random.default_rng([seed, 1])
-    steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
+    steps = batches(training_set, min(QUESTIONS, len(set(training_set.positive.tolist()))), n_steps, seed=seed)
 
     def loss(_step: int) -> Tensor:
         chosen = next(steps)
-        wrong = np.stack([random.choice(own.negatives[question], WAYS - 2, replace=False) for question in chosen])
+        wrong = np.stack(
+            [random.choice(training_set.negatives[question], WAYS - 2, replace=False) for question in chosen]
+        )
         # The random passage is the answer to another question of the step.
-        other = np.roll(own.positive[chosen], 1)
-        passages = np.concatenate([own.positive[chosen][:, None], wrong, other[:, None]], axis=1).reshape(-1)
-        query = tower.entered(own.queries, np.repeat(chosen, WAYS).tolist(), is_query=True)
-        scores = tower(query, tower.entered(own.documents, passages.tolist(), is_query=False))
+        other = np.roll(training_set.positive[chosen], 1)
+        passages = np.concatenate([training_set.positive[chosen][:, None], wrong, other[:, None]], axis=1).reshape(-1)
+        query = tower.entered(training_set.queries, np.repeat(chosen, WAYS).tolist(), is_query=True)
+        scores = tower(query, tower.entered(training_set.documents, passages.tolist(), is_query=False))
         return F.cross_entropy(scores.view(len(chosen), WAYS), torch.zeros(len(chosen), dtype=torch.int64))
 
     return fit(tower, loss, n_steps=n_steps, lr=RATE)

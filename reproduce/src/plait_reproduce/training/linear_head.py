@@ -59,8 +59,8 @@ def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, 
         """The mean reciprocal rank of the answers to dev questions among all answers."""
         head = found(rest, lr)
         scores = head.encode(questions[dev]) @ head.encode(answers).T
-        own = scores[np.arange(len(dev)), dev]
-        return float((1 / (1 + (scores > own[:, None] + 1e-6).sum(axis=1))).mean())
+        answer_scores = scores[np.arange(len(dev)), dev]
+        return float((1 / (1 + (scores > answer_scores[:, None] + 1e-6).sum(axis=1))).mean())
 
     return found(np.sort(order), max(RATES, key=right))
 

@@ -39,7 +39,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, *texts: States) -> Vocabulary:
-        return cls(np.unique(np.concatenate([own.ids for own in texts])))
+        return cls(np.unique(np.concatenate([states.ids for states in texts])))
 
     def __len__(self) -> int:
         return len(self.known) + N_RESERVED
@@ -65,9 +65,9 @@ def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
     reserved ids are zero."""
     sums = np.zeros((len(vocabulary), texts[0].values.shape[1]))
     counts = np.zeros(len(vocabulary))
-    for own in texts:
-        ids = np.searchsorted(vocabulary.known, own.ids) + N_RESERVED
-        np.add.at(sums, ids, own.values.astype(np.float64))
+    for states in texts:
+        ids = np.searchsorted(vocabulary.known, states.ids) + N_RESERVED
+        np.add.at(sums, ids, states.values.astype(np.float64))
         np.add.at(counts, ids, 1)
     means = sums[N_RESERVED:] / np.maximum(counts[N_RESERVED:, None], 1)
     means = means - means.mean(axis=0)
@@ -119,25 +119,25 @@ class Dense(nn.Module):
 
     def encode(self, states: States, items: Sequence[int]) -> Encoded:
         ids = [self._vocabulary.ids(states, item) for item in items]
-        padded = np.full((len(ids), max(len(own) for own in ids)), PAD, np.int64)
-        for row, own in enumerate(ids):
-            padded[row, : len(own)] = own
+        padded = np.full((len(ids), max(len(text_ids) for text_ids in ids)), PAD, np.int64)
+        for row, text_ids in enumerate(ids):
+            padded[row, : len(text_ids)] = text_ids
         mask = torch.from_numpy(padded != PAD)
         return Encoded(dense=pool(self.backbone(Tokens(torch.from_numpy(padded), mask, mask)), mask, pooling="cls"))
 
 
-def teach(model: Dense, own: Questions, *, n_steps: int, seed: int) -> list[float]:
+def teach(model: Dense, training_set: Questions, *, n_steps: int, seed: int) -> list[float]:
     """Contrastive training on questions and their passages."""
     random = np.random.default_rng([seed, 3])
-    steps = batches(own, min(QUESTIONS, len(set(own.positive.tolist()))), n_steps, seed=seed)
+    steps = batches(training_set, min(QUESTIONS, len(set(training_set.positive.tolist()))), n_steps, seed=seed)
 
     def loss(_step: int) -> Tensor:
         chosen = next(steps)
-        hard = own.negatives[chosen, random.integers(0, own.negatives.shape[1], len(chosen))]
-        passages = np.concatenate([own.positive[chosen], hard])
-        same = torch.from_numpy(own.positive[chosen][:, None] == passages[None, :])
+        hard = training_set.negatives[chosen, random.integers(0, training_set.negatives.shape[1], len(chosen))]
+        passages = np.concatenate([training_set.positive[chosen], hard])
+        same = torch.from_numpy(training_set.positive[chosen][:, None] == passages[None, :])
         scores = dense_scores(
-            model.encode(own.queries, chosen.tolist()), model.encode(own.documents, passages.tolist())
+            model.encode(training_set.queries, chosen.tolist()), model.encode(training_set.documents, passages.tolist())
         )
         return contrastive(scores, torch.arange(len(chosen)), temperature=TEMPERATURE, excluded=same)
 

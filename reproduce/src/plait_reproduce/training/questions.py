@@ -63,7 +63,7 @@ def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer:
     return Questions(queries, documents, np.array(positive), np.array(negatives))
 
 
-def batches(own: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[NDArray[np.int64]]:
+def batches(training_set: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[NDArray[np.int64]]:
     """The questions of each step, no two with the same passage: the answer to one would be a false negative of the
     other."""
     random = np.random.default_rng(seed)
@@ -74,9 +74,9 @@ def batches(own: Questions, size: int, n_steps: int, *, seed: int) -> Iterator[N
         passed: list[int] = []
         while len(chosen) < size:
             if not waiting:
-                waiting = random.permutation(len(own)).tolist()
+                waiting = random.permutation(len(training_set)).tolist()
             question = waiting.pop()
-            answer = int(own.positive[question])
+            answer = int(training_set.positive[question])
             (passed if answer in used else chosen).append(question)
             used.add(answer)
         waiting = passed + waiting

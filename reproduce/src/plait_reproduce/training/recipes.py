@@ -33,13 +33,13 @@ RATES = (5e-4, 2e-3)
 def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> Tower:
     """The tower of a recipe, trained unless it is saved."""
     n_steps = STEPS[workbench.tier]
-    own = questions(workbench, masks=recipe.masks)
+    training_set = questions(workbench, masks=recipe.masks)
     seeded(workbench, seed)
-    tower = made(recipe, own)
+    tower = made(recipe, training_set)
 
     def make() -> Arrays:
-        lists = lists_of(workbench, own, seed=seed, lr=lr) if recipe.objective == "lists" else None
-        train(tower, recipe, own, n_steps=n_steps, seed=seed, lr=lr, lists=lists)
+        lists = lists_of(workbench, training_set, seed=seed, lr=lr) if recipe.objective == "lists" else None
+        train(tower, recipe, training_set, n_steps=n_steps, seed=seed, lr=lr, lists=lists)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
     kept = workbench.arrays.get("towers", key_of(workbench, recipe, seed=seed, lr=lr), make)
@@ -59,43 +59,52 @@ def key_of(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> dic
             "layer": LAYER, "width": WIDTH, "data": workbench.key(TRAIN), "version": VERSION}  # fmt: skip
 
 
-def lists_of(workbench: Workbench, own: Questions, *, seed: int, lr: float) -> Lists:
+def lists_of(workbench: Workbench, training_set: Questions, *, seed: int, lr: float) -> Lists:
     """The passages that a model trained on triples with the same seed and rate retrieves, and the teacher's scores of
     them."""
     first = trained(workbench, Recipe(objective="triples"), seed=seed, lr=lr)
-    return retrieved_lists(workbench, own, first)
+    return retrieved_lists(workbench, training_set, first)
 
 
-def made(recipe: Recipe, own: Questions) -> Tower:
+def made(recipe: Recipe, training_set: Questions) -> Tower:
     """A tower before training. Its map centres the states: states of one encoder point in one direction."""
-    positions = int(own.documents.lengths.max())
-    tower = Tower(own.hidden, heads=recipe.objective == "m3", fixed=recipe.fixed, n_positions=max(64, positions))
-    middle = torch.from_numpy(own.documents.values.astype(np.float32).mean(axis=0))
+    positions = int(training_set.documents.lengths.max())
+    tower = Tower(
+        training_set.hidden, heads=recipe.objective == "m3", fixed=recipe.fixed, n_positions=max(64, positions)
+    )
+    middle = torch.from_numpy(training_set.documents.values.astype(np.float32).mean(axis=0))
     with torch.no_grad():
         tower.enter.bias.copy_(-(tower.enter.weight @ middle))
     return tower
 
 
 def train(
-    tower: Tower, recipe: Recipe, own: Questions, *, n_steps: int, seed: int, lr: float, lists: Lists | None = None
+    tower: Tower,
+    recipe: Recipe,
+    training_set: Questions,
+    *,
+    n_steps: int,
+    seed: int,
+    lr: float,
+    lists: Lists | None = None,
 ) -> list[float]:
     """Trains a tower in place; returns the losses. `lists` is needed by the objective of that name."""
     random = np.random.default_rng([seed, 1])
     n_ways = LIST if lists is not None else 2
-    steps = batches(own, min(PASSAGES // n_ways, len(set(own.positive.tolist()))), n_steps, seed=seed)
+    steps = batches(training_set, min(PASSAGES // n_ways, len(set(training_set.positive.tolist()))), n_steps, seed=seed)
     loss_of = losses(recipe)
 
     def loss(step: int) -> Tensor:
         chosen = next(steps)
-        likely = own.negatives if lists is None else lists.candidates
+        likely = training_set.negatives if lists is None else lists.candidates
         wrong = np.stack([random.choice(likely[question], n_ways - 1, replace=False) for question in chosen])
-        ways = np.concatenate([own.positive[chosen][:, None], wrong], axis=1)
+        ways = np.concatenate([training_set.positive[chosen][:, None], wrong], axis=1)
         passages = ways.reshape(-1)
-        queries = tower.encode(own.queries, chosen.tolist(), is_query=True)
-        documents = tower.encode(own.documents, passages.tolist(), is_query=False)
+        queries = tower.encode(training_set.queries, chosen.tolist(), is_query=True)
+        documents = tower.encode(training_set.documents, passages.tolist(), is_query=False)
         teacher = None if lists is None else torch.from_numpy(lists.teacher[chosen[:, None], ways])
         # A passage that answers the question is never a negative.
-        same = torch.from_numpy(own.positive[chosen][:, None] == passages[None, :])
+        same = torch.from_numpy(training_set.positive[chosen][:, None] == passages[None, :])
         return loss_of(Step(queries, documents, torch.arange(len(chosen)) * n_ways, same, teacher, step))
 
     return fit(tower, loss, n_steps=n_steps, lr=lr)
@@ -139,45 +148,45 @@ def losses(recipe: Recipe) -> Callable[[Step], Tensor]:
     """The loss function of a step."""
     temperature = recipe.temperature
 
-    def by_tokens(own: Step) -> Tensor:
-        assert own.queries.multi_mask is not None
-        assert own.documents.multi_mask is not None
+    def by_tokens(step: Step) -> Tensor:
+        assert step.queries.multi_mask is not None
+        assert step.documents.multi_mask is not None
         # Without its mask the loss retrieves every row.
-        k = recipe.k if recipe.objective == "xtr" else int(own.documents.multi_mask.numel())
-        similarities = token_similarities(own.queries, own.documents)
-        scores = xtr_scores(similarities, own.queries.multi_mask, own.documents.multi_mask, k=k)
-        return contrastive(scores, own.positive, temperature=temperature, excluded=own.same)
+        k = recipe.k if recipe.objective == "xtr" else int(step.documents.multi_mask.numel())
+        similarities = token_similarities(step.queries, step.documents)
+        scores = xtr_scores(similarities, step.queries.multi_mask, step.documents.multi_mask, k=k)
+        return contrastive(scores, step.positive, temperature=temperature, excluded=step.same)
 
-    def by_maxsim(own: Step) -> Tensor:
-        return contrastive(_maxsim(own), own.positive, temperature=temperature, excluded=own.same)
+    def by_maxsim(step: Step) -> Tensor:
+        return contrastive(_maxsim(step), step.positive, temperature=temperature, excluded=step.same)
 
-    def by_triples(own: Step) -> Tensor:
-        pairs = query_lists(_maxsim(own))
+    def by_triples(step: Step) -> Tensor:
+        pairs = query_lists(_maxsim(step))
         return contrastive(pairs, torch.zeros(len(pairs), dtype=torch.int64), temperature=temperature)
 
-    def by_lists(own: Step) -> Tensor:
-        assert own.teacher is not None
-        scores = _maxsim(own)
+    def by_lists(step: Step) -> Tensor:
+        assert step.teacher is not None
+        scores = _maxsim(step)
         copied = distillation(
-            query_lists(scores), own.teacher, temperature=temperature, teacher_scale=1 / TEACHER_TEMPERATURE
+            query_lists(scores), step.teacher, temperature=temperature, teacher_scale=1 / TEACHER_TEMPERATURE
         )
-        return copied + in_batch(scores, excluded=own.same, temperature=temperature)
+        return copied + in_batch(scores, excluded=step.same, temperature=temperature)
 
-    def by_kinds(own: Step) -> Tensor:
+    def by_kinds(step: Step) -> Tensor:
         scores = {
-            "dense": dense_scores(own.queries, own.documents),
-            "sparse": sparse_scores(own.queries, own.documents),
-            "multi": _maxsim(own),
+            "dense": dense_scores(step.queries, step.documents),
+            "sparse": sparse_scores(step.queries, step.documents),
+            "multi": _maxsim(step),
         }
         config = M3Config(temperature=temperature, start_step=-1 if recipe.distil else NEVER)
-        return m3(scores, own.positive, config, step=own.number, excluded=own.same)[0]
+        return m3(scores, step.positive, config, step=step.number, excluded=step.same)[0]
 
     ways = {"maxsim": by_maxsim, "triples": by_triples, "lists": by_lists, "m3": by_kinds}
     return ways.get(recipe.objective, by_tokens)
 
 
-def _maxsim(own: Step) -> Tensor:
-    return maxsim_scores(own.queries, own.documents, reduce="mean")
+def _maxsim(step: Step) -> Tensor:
+    return maxsim_scores(step.queries, step.documents, reduce="mean")
 
 
 DEPTH = 50  # passages retrieved per question
@@ -191,12 +200,15 @@ class Lists:
     teacher: NDArray[np.float32]  # (queries, documents)
 
 
-def retrieved_lists(workbench: Workbench, own: Questions, first: Tower) -> Lists:
-    queries, documents = first.rows(own.queries, is_query=True), first.rows(own.documents, is_query=False)
+def retrieved_lists(workbench: Workbench, training_set: Questions, first: Tower) -> Lists:
+    queries, documents = (
+        first.rows(training_set.queries, is_query=True),
+        first.rows(training_set.documents, is_query=False),
+    )
     candidates = []
-    for number in range(len(own)):
+    for number in range(len(training_set)):
         scores = maxsim(np.ascontiguousarray(queries[number], np.float32), documents)
-        scores[own.positive[number]] = -np.inf
+        scores[training_set.positive[number]] = -np.inf
         candidates.append(np.argsort(-scores, kind="stable")[:DEPTH])
     return Lists(np.stack(candidates), teacher_scores(workbench))
 

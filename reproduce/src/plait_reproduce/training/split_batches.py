@@ -59,8 +59,8 @@ def gradient_and_memory(n_texts: int, length: int, parts: list[int]) -> dict[str
         gradients[name] = _step(step, n_texts, length)
         found[f"{name} MB"] = _peak() - before
     whole = gradients["whole"]
-    for name, own in gradients.items():
-        found[f"{name} difference"] = float(np.abs(own - whole).max() / np.abs(whole).max())
+    for name, gradient in gradients.items():
+        found[f"{name} difference"] = float(np.abs(gradient - whole).max() / np.abs(whole).max())
     return found
 
 
@@ -69,7 +69,7 @@ def _step(step: Step, n_texts: int, length: int) -> NDArray[np.float32]:
     model = SmallTransformer().double()  # double precision, so that only the order of sums differs
     ids = torch.randint(1, N_IDS, (2 * n_texts, length))
     mask = torch.ones_like(ids, dtype=torch.bool)
-    queries, documents = (Tokens(ids[own], mask[own], mask[own]) for own in (slice(n_texts), slice(n_texts, None)))
+    queries, documents = (Tokens(ids[part], mask[part], mask[part]) for part in (slice(n_texts), slice(n_texts, None)))
     facts = BatchTargets(group=1, allowed=torch.ones(n_texts, n_texts, dtype=torch.bool), teacher=None, step=0)
     step(model, _objective, queries, documents, facts)
     return np.concatenate(

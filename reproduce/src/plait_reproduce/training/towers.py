@@ -32,9 +32,9 @@ def padded(states: States, items: Sequence[int]) -> tuple[Tensor, Tokens]:
     ids = np.zeros(values.shape[:2], np.int64)
     mask, rows = np.zeros(values.shape[:2], np.bool_), np.zeros(values.shape[:2], np.bool_)
     for place, (item, length) in enumerate(zip(items, lengths, strict=True)):
-        own = states.of(item)
-        values[place, :length], ids[place, :length] = states.values[own], states.ids[own]
-        mask[place, :length], rows[place, :length] = states.seen[own], states.kept[own]
+        text_rows = states.of(item)
+        values[place, :length], ids[place, :length] = states.values[text_rows], states.ids[text_rows]
+        mask[place, :length], rows[place, :length] = states.seen[text_rows], states.kept[text_rows]
     return torch.from_numpy(values), Tokens(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(rows))
 
 
@@ -86,11 +86,11 @@ class Tower(nn.Module):
         """The multi vectors of all texts."""
         found: list[NDArray[np.float32]] = [np.zeros((0, WIDTH), np.float32)] * len(states)
         for items in by_length(states.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
-            own = self.encode(states, items, is_query=is_query)
-            assert own.multi is not None
-            assert own.multi_mask is not None
+            encoded = self.encode(states, items, is_query=is_query)
+            assert encoded.multi is not None
+            assert encoded.multi_mask is not None
             for place, item in enumerate(items):
-                found[item] = own.multi[place][own.multi_mask[place]].numpy()
+                found[item] = encoded.multi[place][encoded.multi_mask[place]].numpy()
         return MultiVectors.from_items(found)
 
 
@@ -104,4 +104,4 @@ def kind_scores(tower: Tower, queries: States, documents: States) -> dict[str, N
         found["dense"].append(dense_scores(asked, part).numpy())
         found["sparse"].append(sparse_scores(asked, part).numpy())
         found["multi"].append(maxsim_scores(asked, part, reduce="mean").numpy())
-    return {name: np.concatenate(own, axis=1) for name, own in found.items()}
+    return {name: np.concatenate(rankings, axis=1) for name, rankings in found.items()}
