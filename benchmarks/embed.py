@@ -49,9 +49,9 @@ def read_embeddings(cache: Path, n_passages: int) -> EmbeddingFiles:
     """The first passages of a cache, and all of its queries."""
     values, lengths = [], []
     for number in range(-(-n_passages // SHARD)):
-        own = np.load(shard(cache, "lengths", number))[: n_passages - number * SHARD]
-        lengths.append(own)
-        values.append(np.load(shard(cache, "values", number), mmap_mode="r")[: own.sum()])
+        shard_lengths = np.load(shard(cache, "lengths", number))[: n_passages - number * SHARD]
+        lengths.append(shard_lengths)
+        values.append(np.load(shard(cache, "values", number), mmap_mode="r")[: shard_lengths.sum()])
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
     query_lengths = np.load(cache / "query-lengths.npy")
     query_offsets = np.concatenate([[0], np.cumsum(query_lengths, dtype=np.int64)])
@@ -114,8 +114,8 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=15_000)
     parser.add_argument("--model", type=Path, help="a model folder in the place of the bundled model")
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
-    make(given.data, given.cache, given.passages, model=given.model, n_threads=given.threads)
+    options = parser.parse_args()
+    make(options.data, options.cache, options.passages, model=options.model, n_threads=options.threads)
 
 
 if __name__ == "__main__":

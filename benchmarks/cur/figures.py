@@ -27,9 +27,11 @@ DRAWN = (
 
 def tables(curves: Curves, measures: Sequence[str], alone: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """One table for each measure: a row for each method, a column for each budget that allows it."""
-    names = list(dict.fromkeys(name for own in curves.values() for name in own))
+    names = list(dict.fromkeys(name for methods in curves.values() for name in methods))
     for measure in measures:
-        budgets = [budget for budget, own in curves.items() if any(measure in values for values in own.values())]
+        budgets = [
+            budget for budget, methods in curves.items() if any(measure in values for values in methods.values())
+        ]
         if not budgets:
             continue
         lines = [f"{measure} by calls", "", "| method | " + " | ".join(map(str, budgets)) + " |"]
@@ -39,9 +41,9 @@ def tables(curves: Curves, measures: Sequence[str], alone: Mapping[str, Mapping[
             if any(value is not None for value in values):
                 shown = " | ".join("" if value is None else f"{value:.3f}" for value in values)
                 lines.append(f"| {name} | {shown} |")
-        for name, own in alone.items():
-            if measure in own:
-                lines.append(f"| {name} |" + " |" * (len(budgets) - 1) + f" {own[measure]:.3f} |")
+        for name, measures_alone in alone.items():
+            if measure in measures_alone:
+                lines.append(f"| {name} |" + " |" * (len(budgets) - 1) + f" {measures_alone[measure]:.3f} |")
         yield "\n".join(lines)
 
 
@@ -50,17 +52,21 @@ def draw_curves(curves: Curves, measures: Sequence[str], to: Path) -> None:
     with style():
         figure, axes = _panels(len(measures), 2.9, 3.1)
         for measure, axis in zip(measures, axes, strict=True):
-            for place, name in enumerate(DRAWN):
+            for index, name in enumerate(DRAWN):
                 points = [
-                    (budget, own[name][measure]) for budget, own in curves.items() if measure in own.get(name, {})
+                    (budget, methods[name][measure])
+                    for budget, methods in curves.items()
+                    if measure in methods.get(name, {})
                 ]
                 if points:
                     axis.plot(
-                        *zip(*points, strict=True), label=name, color=COLOURS[place], linestyle=DASHES[place],
-                        marker=MARKERS[place], markerfacecolor="white", markeredgewidth=1.2,
+                        *zip(*points, strict=True), label=name, color=COLOURS[index], linestyle=DASHES[index],
+                        marker=MARKERS[index], markerfacecolor="white", markeredgewidth=1.2,
                     )  # fmt: skip
             axis.set_xscale("log")
-            budgets = [budget for budget, own in curves.items() if any(measure in values for values in own.values())]
+            budgets = [
+                budget for budget, methods in curves.items() if any(measure in values for values in methods.values())
+            ]
             axis.set_xticks(budgets, [str(budget) for budget in budgets])
             axis.minorticks_off()
             axis.set(title=f"{measure} recall", xlabel="calls of the cross-encoder", ylim=(0, 1.02))
@@ -73,8 +79,8 @@ def draw_scores(matrices: Mapping[str, NDArray[np.floating]], to: Path) -> None:
     """The distribution of standardised scores, and the singular values of each matrix."""
     with style():
         figure, (left, right) = _panels(2, 3.8, 3.1)
-        for place, (name, matrix) in enumerate(matrices.items()):
-            drawn: dict[str, Any] = {"color": COLOURS[place], "linestyle": DASHES[place], "label": name}
+        for panel, (name, matrix) in enumerate(matrices.items()):
+            drawn: dict[str, Any] = {"color": COLOURS[panel], "linestyle": DASHES[panel], "label": name}
             values = np.asarray(matrix, np.float64)
             standard = (values.ravel() - values.mean()) / (values.std() or 1.0)
             counts, edges = np.histogram(standard, bins=120, density=True)

@@ -51,9 +51,9 @@ def scorer(model: str, texts: Sequence[str], n_threads: int) -> ScoreRow:
         assert documents is not None
 
         def row(query: str) -> NDArray[np.float32]:
-            asked = encoder.encode_queries([query]).multi
-            assert asked is not None
-            return maxsim(asked[0], documents, n_threads=n_threads)
+            query_rows = encoder.encode_queries([query]).multi
+            assert query_rows is not None
+            return maxsim(query_rows[0], documents, n_threads=n_threads)
 
         return row
     if is_trained_cross(Path(model)):
@@ -99,62 +99,69 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=1000, help="of the list by BM25")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    rng = np.random.default_rng(given.seed)
-    documents = list(documents_from([next(given.data.glob("corpus.jsonl*"))], on_error="skip"))
-    order = np.sort(rng.permutation(len(documents))[: given.documents])
-    kept = [documents[place] for place in order]
-    texts = [with_title(document.title, document.text) for document in kept]
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    documents = list(documents_from([next(options.data.glob("corpus.jsonl*"))], on_error="skip"))
+    order = np.sort(rng.permutation(len(documents))[: options.documents])
+    chosen = [documents[position] for position in order]
+    texts = [with_title(document.title, document.text) for document in chosen]
     # Each text once: a repeated query must not be both an anchor and a test query.
-    by_text = {text: name for name, text in read_queries(next(given.data.glob("queries.jsonl*"))).items()}
-    asked = [(by_text[text], text) for text in sorted(by_text)]
-    asked = [asked[place] for place in rng.permutation(len(asked))[: given.queries]]
-    queries = [text for _, text in asked]
-    anchors = rng.permutation(len(texts))[: given.items]
-    given.to.mkdir(parents=True, exist_ok=True)
-    described = {"data": given.data.name, "model": _name(given.model), "documents": len(texts), "seed": given.seed}
-    _same(given.to / "about.json", described)
-    row = scorer(given.model, texts, given.threads)
-    fill(given.to / "scores.f32", queries, len(texts), row)
-    if given.items:
-        fill(given.to / "item_scores.f32", [texts[place] for place in anchors], len(texts), row)
-        np.save(given.to / "item_anchors.npy", anchors)
-    judged = relevant(given.data, [name for name, _ in asked], [document.id for document in kept])
-    (given.to / "positives.json").write_text(json.dumps(judged), encoding="utf-8")
-    np.save(given.to / "first-bm25.npy", by_words(kept, queries, min(given.depth, len(kept))))
-    cut = [" ".join(text.split()[: given.words or None]) for text in texts]
-    for named in ("=", *given.also):
+    by_text = {text: name for name, text in read_queries(next(options.data.glob("queries.jsonl*"))).items()}
+    arguments = [(by_text[text], text) for text in sorted(by_text)]
+    arguments = [arguments[position] for position in rng.permutation(len(arguments))[: options.queries]]
+    queries = [text for _, text in arguments]
+    anchors = rng.permutation(len(texts))[: options.items]
+    options.to.mkdir(parents=True, exist_ok=True)
+    described = {
+        "data": options.data.name,
+        "model": _name(options.model),
+        "documents": len(texts),
+        "seed": options.seed,
+    }
+    _same(options.to / "about.json", described)
+    row = scorer(options.model, texts, options.threads)
+    fill(options.to / "scores.f32", queries, len(texts), row)
+    if options.items:
+        fill(options.to / "item_scores.f32", [texts[anchor] for anchor in anchors], len(texts), row)
+        np.save(options.to / "item_anchors.npy", anchors)
+    judged = relevant(options.data, [name for name, _ in arguments], [document.id for document in chosen])
+    (options.to / "positives.json").write_text(json.dumps(judged), encoding="utf-8")
+    np.save(options.to / "first-bm25.npy", by_words(chosen, queries, min(options.depth, len(chosen))))
+    cut = [" ".join(text.split()[: options.words or None]) for text in texts]
+    for named in ("=", *options.also):
         name, _, folder = named.partition("=")
-        encoder, end = load_model(folder or None, n_threads=given.threads), f"-{name}" if name else ""
-        if not (given.to / f"items{end}.npy").is_file():
-            np.save(given.to / f"queries{end}.npy", _dense(encoder.encode_queries(queries)))
-            np.save(given.to / f"items{end}.npy", _dense(encoder.encode_documents(cut)))
+        encoder, end = load_model(folder or None, n_threads=options.threads), f"-{name}" if name else ""
+        if not (options.to / f"items{end}.npy").is_file():
+            np.save(options.to / f"queries{end}.npy", _dense(encoder.encode_queries(queries)))
+            np.save(options.to / f"items{end}.npy", _dense(encoder.encode_documents(cut)))
 
 
 def relevant(data: Path, queries: Sequence[str], documents: Sequence[str]) -> list[list[int]]:
     """The numbers of the relevant documents of each query, in any split of the folder."""
-    places = {document: place for place, document in enumerate(documents)}
-    found: dict[str, list[int]] = {}
+    places = {document: number for number, document in enumerate(documents)}
+    ranks: dict[str, list[int]] = {}
     for file in sorted((data / "qrels").glob("*.tsv")):
         for query, grades in read_qrels(file).items():
-            own = [places[document] for document, grade in grades.items() if grade > 0 and document in places]
-            found.setdefault(query, []).extend(own)
-    return [sorted(set(found.get(query, []))) for query in queries]
+            relevant_positions = [
+                places[document] for document, grade in grades.items() if grade > 0 and document in places
+            ]
+            ranks.setdefault(query, []).extend(relevant_positions)
+    return [sorted(set(ranks.get(query, []))) for query in queries]
 
 
 def by_words(documents: Sequence[Document], queries: Sequence[str], depth: int) -> NDArray[np.int32]:
     """(queries, depth): the numbers of BM25's best documents, best first; -1 where it found fewer."""
-    places = {document.id: place for place, document in enumerate(documents)}
-    found = np.full((len(queries), depth), -1, np.int32)
+    places = {document.id: number for number, document in enumerate(documents)}
+    numbers = np.full((len(queries), depth), -1, np.int32)
     with (
         tempfile.TemporaryDirectory() as folder,
         open_index(Path(folder) / "index", create=True, encoder=Bm25Only()) as index,
     ):
         index.add(documents)
         for number, ranked in enumerate(rank_queries(index, queries, depth, mode="bm25")):
-            own = [places[document] for document, _ in ranked]
-            found[number, : len(own)] = own
-    return found
+            ranked_positions = [places[document] for document, _ in ranked]
+            numbers[number, : len(ranked_positions)] = ranked_positions
+    return numbers
 
 
 def _name(model: str) -> str:

@@ -26,8 +26,8 @@ MENTION = re.compile(r"\[START\]\s*(.*?)\s*\[END\]", re.DOTALL)
 
 def shortened(text: str) -> str:
     """`List of towers ; Name: [START] Bell Tower [END] Height: 40` to `Bell Tower ; List of towers`."""
-    found = MENTION.search(text)
-    return text if found is None else f"{found[1]} ; {text.split(' ; ')[0]}"
+    mention = MENTION.search(text)
+    return text if mention is None else f"{mention[1]} ; {text.split(' ; ')[0]}"
 
 
 def cut(row: dict[str, Any], n_words: int) -> dict[str, Any]:
@@ -53,23 +53,25 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=0)
     parser.add_argument("--words", type=int, default=0, help="of a document that are kept; 0 is all")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    rng = np.random.default_rng(given.seed)
-    with (given.data / "qrels" / f"{given.split}.tsv").open(encoding="utf-8") as file:
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    with (options.data / "qrels" / f"{options.split}.tsv").open(encoding="utf-8") as file:
         judged = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
     names = sorted({row[0] for row in judged})
-    asked = {names[place] for place in rng.permutation(len(names))[: given.queries]}
-    qrels = [row for row in judged if row[0] in asked]
-    documents = list(objects(given.data / "corpus.jsonl.gz"))
-    kept = {row[1] for row in qrels}
-    others = [row["_id"] for row in documents if row["_id"] not in kept]
-    kept |= {others[place] for place in rng.permutation(len(others))[: max(0, given.documents - len(kept))]}
-    (given.to / "qrels").mkdir(parents=True)
-    write(given.to / "corpus.jsonl", [cut(row, given.words) for row in documents if row["_id"] in kept])
-    queries = [row for row in objects(given.data / "queries.jsonl.gz") if row["_id"] in asked]
-    write(given.to / "queries.jsonl", [{"_id": row["_id"], "text": shortened(row["text"])} for row in queries])
+    chosen_ids = {names[position] for position in rng.permutation(len(names))[: options.queries]}
+    qrels = [row for row in judged if row[0] in chosen_ids]
+    documents = list(objects(options.data / "corpus.jsonl.gz"))
+    judged_ids = {row[1] for row in qrels}
+    others = [row["_id"] for row in documents if row["_id"] not in judged_ids]
+    judged_ids |= {
+        others[position] for position in rng.permutation(len(others))[: max(0, options.documents - len(judged_ids))]
+    }
+    (options.to / "qrels").mkdir(parents=True)
+    write(options.to / "corpus.jsonl", [cut(row, options.words) for row in documents if row["_id"] in judged_ids])
+    queries = [row for row in objects(options.data / "queries.jsonl.gz") if row["_id"] in chosen_ids]
+    write(options.to / "queries.jsonl", [{"_id": row["_id"], "text": shortened(row["text"])} for row in queries])
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in qrels)]
-    (given.to / "qrels" / f"{given.split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (options.to / "qrels" / f"{options.split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ class Data:
             listed: NDArray[np.int64] = self.firsts[name][query].astype(np.int64)
             return listed[listed >= 0]
         items, queries = self.vectors[name]
-        found = np.argsort(-(items @ queries[query]), kind="stable")
-        return found.astype(np.int64)
+        order = np.argsort(-(items @ queries[query]), kind="stable")
+        return order.astype(np.int64)
 
 
 def read(folder: Path, n_anchors: int, n_test: int) -> Data:
@@ -122,11 +122,11 @@ def values(data: Data, search: Search, queries: Sequence[int], budget: int) -> V
     for query in queries:
         row = data.scores[query]
         calls = Calls(row.__getitem__, budget)
-        found = search(calls, max(ks), query)
+        top = search(calls, max(ks), query)
         assert calls.n_made <= budget
         for k in ks:
-            sums[top_name(k)] += top_k_recall(found, row, k) / len(queries)
-        for name, value in downstream(found.items, data.positives[query]).items():
+            sums[top_name(k)] += top_k_recall(top, row, k) / len(queries)
+        for name, value in downstream(top.items, data.positives[query]).items():
             sums[name] += value / len(judged)
     return sums
 
@@ -153,10 +153,10 @@ def candidates(data: Data, budget: int, seed: int) -> Iterator[Candidate]:
         for cut in CUTS:
             yield Candidate("anncur", f"{n} anchors, cut {cut:g}", partial(by_cur, data.matrix, anchors[:n], cut))
     if data.item_scores is not None and data.item_anchors is not None:
-        rows, own = ScoreMatrix(data.item_scores), data.item_anchors
+        rows, item_anchors = ScoreMatrix(data.item_scores), data.item_anchors
         for n in _sizes(budget):
             if 2 <= n <= rows.n_queries:
-                yield Candidate("fixed-item", f"{n} anchors", partial(by_fixed, rows, own[:n]))
+                yield Candidate("fixed-item", f"{n} anchors", partial(by_fixed, rows, item_anchors[:n]))
             for cut in CUTS:
                 yield Candidate("item-CUR", f"{n} anchors, cut {cut:g}", partial(by_cur, rows, anchors[:n], cut))
     columns, scale = np.ascontiguousarray(data.matrix.values.T), _scale(data)
@@ -216,16 +216,16 @@ def _factors(data: Data, scale: ScoreScale) -> NDArray[np.float32]:
 def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dict[str, str]]:
     """Test values of every method with the setting that dev chose for each k, and that setting."""
     best: dict[tuple[str, int], tuple[float, Candidate]] = {}
-    found: dict[str, Values] = {"anncur, oracle split": {}}
+    values_by_method: dict[str, Values] = {"anncur, oracle split": {}}
     for candidate in candidates(data, budget, seed):
         search = candidate.make()
         on_dev = values(data, search, data.dev, budget)
         for k in KS:
-            own = best.get((candidate.name, k))
-            if top_name(k) in on_dev and (own is None or on_dev[top_name(k)] > own[0]):
+            best_so_far = best.get((candidate.name, k))
+            if top_name(k) in on_dev and (best_so_far is None or on_dev[top_name(k)] > best_so_far[0]):
                 best[candidate.name, k] = on_dev[top_name(k)], candidate
         if candidate.name == "anncur":
-            oracle = found["anncur, oracle split"]
+            oracle = values_by_method["anncur, oracle split"]
             for name, value in values(data, search, data.test, budget).items():
                 if name not in (ACCURACY, NDCG):
                     oracle[name] = max(oracle.get(name, 0.0), value)
@@ -235,11 +235,11 @@ def measured(data: Data, budget: int, seed: int) -> tuple[dict[str, Values], dic
         if id(candidate) not in known:
             known[id(candidate)] = values(data, candidate.make(), data.test, budget)
         on_test = known[id(candidate)]
-        found.setdefault(name, {})[top_name(k)] = on_test[top_name(k)]
+        values_by_method.setdefault(name, {})[top_name(k)] = on_test[top_name(k)]
         chosen[f"{name}, k = {k}"] = candidate.setting
         if k == DOWNSTREAM_K:
-            found[name] |= {own: on_test[own] for own in (ACCURACY, NDCG) if own in on_test}
-    return found, chosen
+            values_by_method[name] |= {measure: on_test[measure] for measure in (ACCURACY, NDCG) if measure in on_test}
+    return values_by_method, chosen
 
 
 def exact(data: Data, query: int) -> NDArray[np.int64]:
@@ -253,11 +253,13 @@ def without_calls(data: Data) -> dict[str, Values]:
     for name in (*data.vectors, *data.firsts):
         ways[f"{name} alone"] = partial(data.first, name)
     judged = [query for query in data.test if data.positives[query]]
-    found: dict[str, Values] = {}
+    values_by_method: dict[str, Values] = {}
     for name, way in ways.items():
         each = [downstream(way(query)[:10], data.positives[query]) for query in judged]
-        found[name] = {own: float(np.mean([one[own] for one in each])) for own in (ACCURACY, NDCG)} if each else {}
-    return found
+        values_by_method[name] = (
+            {measure: float(np.mean([one[measure] for one in each])) for measure in (ACCURACY, NDCG)} if each else {}
+        )
+    return values_by_method
 
 
 def main() -> None:
@@ -268,16 +270,16 @@ def main() -> None:
     parser.add_argument("--test-queries", type=int, default=100)
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    data = read(given.matrix, given.anchor_queries, given.test_queries)
-    given.to.mkdir(parents=True, exist_ok=True)
-    about = json.loads((given.matrix / "about.json").read_text(encoding="utf-8"))
+    options = parser.parse_args()
+    data = read(options.matrix, options.anchor_queries, options.test_queries)
+    options.to.mkdir(parents=True, exist_ok=True)
+    about = json.loads((options.matrix / "about.json").read_text(encoding="utf-8"))
     shape, spread = spectrum(data.scores), distribution(data.scores)
     curves: dict[int, dict[str, Values]] = {}
     chosen: dict[int, dict[str, str]] = {}
-    for budget in given.budgets:
+    for budget in options.budgets:
         if budget <= data.matrix.n_items:
-            curves[budget], chosen[budget] = measured(data, budget, given.seed)
+            curves[budget], chosen[budget] = measured(data, budget, options.seed)
             print(f"{budget} calls are measured", flush=True)
     ranks = ", ".join(f"{n} at {threshold:g}" for threshold, n in shape.ranks.items())
     head = (
@@ -288,12 +290,12 @@ def main() -> None:
     measures = [top_name(k) for k in KS if k <= max(curves)] + [ACCURACY, NDCG]
     page = "\n\n".join([head, *tables(curves, measures, without_calls(data))])
     print(page)
-    (given.to / "curves.md").write_text(page + "\n", encoding="utf-8")
-    kept = {"about": about, "spectrum": asdict(shape), "distribution": asdict(spread), "curves": curves}
-    (given.to / "curves.json").write_text(json.dumps(kept | {"chosen": chosen}, indent=1), encoding="utf-8")
+    (options.to / "curves.md").write_text(page + "\n", encoding="utf-8")
+    record = {"about": about, "spectrum": asdict(shape), "distribution": asdict(spread), "curves": curves}
+    (options.to / "curves.json").write_text(json.dumps(record | {"chosen": chosen}, indent=1), encoding="utf-8")
     try:
-        draw_curves(curves, [top_name(k) for k in KS if k <= max(curves)], given.to / "curves.png")
-        draw_scores({about["model"]: data.scores}, given.to / "scores.png")
+        draw_curves(curves, [top_name(k) for k in KS if k <= max(curves)], options.to / "curves.png")
+        draw_scores({about["model"]: data.scores}, options.to / "scores.png")
     except ImportError:
         print("pictures are left out: they need matplotlib")
 

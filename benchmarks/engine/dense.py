@@ -28,13 +28,13 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, required=True)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--shares", type=float, nargs="*", default=[1.0, 0.1])
-    asked = parser.parse_args()
-    floats = SegmentFile.open(asked.segment / "dense.plait").array("values", "<f4", (None, DIM))
+    options = parser.parse_args()
+    floats = SegmentFile.open(options.segment / "dense.plait").array("values", "<f4", (None, DIM))
     n_rows = len(floats)
-    cells = DenseIvfFile(SegmentFile.open(asked.segment / "cells.plait"), n_rows, DIM).cells()
+    cells = DenseIvfFile(SegmentFile.open(options.segment / "cells.plait"), n_rows, DIM).cells()
     print(f"{n_rows:,} rows, {len(cells.centroids):,} cells, read for each k: {dict(cells.probes)}", flush=True)
-    queries = np.load(asked.vectors / "query-dense.npy")[: asked.queries]
-    for share in asked.shares:
+    queries = np.load(options.vectors / "query-dense.npy")[: options.queries]
+    for share in options.shares:
         keep = np.random.default_rng(0).random(n_rows) < share
         bits = None if share == 1 else np.packbits(keep, bitorder="little")
         exact, probed, n_read = [], [], []
@@ -44,17 +44,17 @@ def main() -> None:
             scores = dot_rows(query, floats)
             exact.append(time.thread_time() - start)
             truth = top_k(np.where(keep, scores, np.float32(-9)), 100)
-            for k, own in recalls.items():
+            for k, values in recalls.items():
                 start = time.thread_time()
-                rows, found, n_met = cells.search(query, floats, k, cells.n_probe(k, share=share), bits)
+                rows, found_scores, n_met = cells.search(query, floats, k, cells.n_probe(k, share=share), bits)
                 took = time.thread_time() - start
-                own.append(len(np.intersect1d(rows[np.argsort(-found)][:k], truth[:k])) / k)
+                values.append(len(np.intersect1d(rows[np.argsort(-found_scores)][:k], truth[:k])) / k)
             probed.append(took)
             n_read.append(n_met / n_rows)
-        told = ", ".join(f"recall@{k} {np.mean(own):.4f}" for k, own in recalls.items())
+        line = ", ".join(f"recall@{k} {np.mean(values):.4f}" for k, values in recalls.items())
         print(
             f"{share:.0%} allowed: all rows {1000 * np.median(exact):.2f} ms, cells for 100 "
-            f"{1000 * np.median(probed):.2f} ms over {np.mean(n_read):.1%} of places, {told}",
+            f"{1000 * np.median(probed):.2f} ms over {np.mean(n_read):.1%} of places, {line}",
             flush=True,
         )
 

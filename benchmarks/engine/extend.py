@@ -57,16 +57,16 @@ class Extension:
         """The vectors and lengths of one shard."""
         values, offsets = _source(self.source, self.n_source)
         if (number + 1) * SHARD <= self.n_source:
-            own = offsets[number * SHARD : (number + 1) * SHARD + 1]
-            kept = [np.arange(start, stop)[: self.longest] for start, stop in pairwise(own)]
-            return values[np.concatenate(kept)], np.array([len(rows) for rows in kept], np.int64)
+            shard_offsets = offsets[number * SHARD : (number + 1) * SHARD + 1]
+            row_lists = [np.arange(start, stop)[: self.longest] for start, stop in pairwise(shard_offsets)]
+            return values[np.concatenate(row_lists)], np.array([len(rows) for rows in row_lists], np.int64)
         rng = np.random.default_rng([self.seed, number])
         rows = [_composed(offsets, rng, self.longest) for _ in range(SHARD)]
         moved = values[np.concatenate(rows)].astype(np.float32) @ _rotation(values.shape[1], self.angle, rng)
         amounts = rng.uniform(0, 2 * self.noise / moved.shape[1] ** 0.5, (len(moved), 1)).astype(np.float32)
         moved += rng.standard_normal(moved.shape, np.float32) * amounts
         moved /= np.linalg.norm(moved, axis=1, keepdims=True)
-        return moved.astype(np.float16), np.array([len(own) for own in rows], np.int64)
+        return moved.astype(np.float16), np.array([len(row) for row in rows], np.int64)
 
 
 def _composed(offsets: NDArray[np.int64], rng: np.random.Generator, longest: int | None) -> NDArray[np.int64]:

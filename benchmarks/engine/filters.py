@@ -57,8 +57,8 @@ class Case:
 
 def search(index: plait.Index, query: Query, mode: str, filter: str | None, *, exact: bool = False) -> list[str]:
     text, embeddings = query
-    found = index.search_embeddings(embeddings, K, texts=[text], mode=mode, filter=filter, exact=exact)
-    return [hit.id for hit in found[0]]
+    hits = index.search_embeddings(embeddings, K, texts=[text], mode=mode, filter=filter, exact=exact)
+    return [hit.id for hit in hits[0]]
 
 
 class Recall:
@@ -69,30 +69,30 @@ class Recall:
         self._known: dict[tuple[str, str, str | None], float] = {}
 
     def of(self, case: Case, mode: str, *, filtered: bool) -> float:
-        asked = [(one, filter if filtered else None) for filter, queries in case.asked for one in queries]
-        return float(np.mean([self._one(query, mode, filter) for query, filter in asked]))
+        requests = [(one, filter if filtered else None) for filter, queries in case.asked for one in queries]
+        return float(np.mean([self._one(query, mode, filter) for query, filter in requests]))
 
     def _one(self, query: Query, mode: str, filter: str | None) -> float:
         key = query[0], mode, filter
         if key not in self._known:
             truth = search(self._index, query, mode, filter, exact=True)
-            found = search(self._index, query, mode, filter)
-            self._known[key] = len(set(truth) & set(found)) / len(truth) if truth else float(not found)
+            hits = search(self._index, query, mode, filter)
+            self._known[key] = len(set(truth) & set(hits)) / len(truth) if truth else float(not hits)
         return self._known[key]
 
 
 def times(index: plait.Index, case: Case, mode: str, n_rounds: int) -> tuple[float, float]:
     """Median times without and with the filter, measured in turn."""
     plain: list[float] = []
-    kept: list[float] = []
+    heights: list[float] = []
     for filter, queries in case.asked:
         search(index, queries[0], mode, filter)
         for turn in range(n_rounds):
             for number, one in enumerate(queries):
-                pair = [(None, plain), (filter, kept)]
-                for which, own in pair if (turn + number) % 2 else reversed(pair):
-                    own.append(seconds(partial(search, index, one, mode, which), time.process_time))
-    return median(plain), median(kept)
+                pair = [(None, plain), (filter, heights)]
+                for which, task in pair if (turn + number) % 2 else reversed(pair):
+                    task.append(seconds(partial(search, index, one, mode, which), time.process_time))
+    return median(plain), median(heights)
 
 
 def made_cases(n_queries: int) -> Iterator[Case]:
@@ -114,23 +114,23 @@ def real_cases(index: plait.Index, passages: Passages, questions: Sequence[Query
         topics = passages.topics(share, N_TOPICS)
         inside = {topic.filter: [len(topic.ids & ten) for ten in best] for topic in topics}
         for kind in ("topic", "elsewhere"):
-            asked = []
+            requests = []
             for filter, counts in inside.items():
                 fits = [count >= MANY if kind == "topic" else count == NONE for count in counts]
-                own = [question for question, fit in zip(questions, fits, strict=True) if fit]
-                if own:
-                    asked.append((filter, own[:n_queries]))
-            if asked:
-                yield Case(kind, share, asked)
+                topic_questions = [question for question, fit in zip(questions, fits, strict=True) if fit]
+                if topic_questions:
+                    requests.append((filter, topic_questions[:n_queries]))
+            if requests:
+                yield Case(kind, share, requests)
 
 
 def measure(index: plait.Index, cases: Sequence[Case], modes: Sequence[str], n_rounds: int) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     recall = Recall(index)
     for mode in modes:
         for case in cases:
             before, after = times(index, case, mode, n_rounds)
-            told[f"{mode}, {case.kind}, {case.share:.1%}"] = own = {
+            report[f"{mode}, {case.kind}, {case.share:.1%}"] = record = {
                 "queries": len(case),
                 "time_ratio": round(after / before, 3),
                 "ms": round(1000 * after, 3),
@@ -138,8 +138,8 @@ def measure(index: plait.Index, cases: Sequence[Case], modes: Sequence[str], n_r
                 "recall": round(recall.of(case, mode, filtered=True), 4),
                 "recall_without": round(recall.of(case, mode, filtered=False), 4),
             }
-            print(f"{mode:8} {case.kind:9} {case.share:6.1%} {own}", flush=True)
-    return told
+            print(f"{mode:8} {case.kind:9} {case.share:6.1%} {record}", flush=True)
+    return report
 
 
 def build_made(path: Path, n_documents: int) -> None:
@@ -152,36 +152,36 @@ def build_made(path: Path, n_documents: int) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--documents", type=int, default=100_000, help="that are made up")
-    asked.add_argument("--data", type=Path, help="a BEIR folder, whose passages and questions are used instead")
-    asked.add_argument("--vectors", type=Path, help="the cache that embeddings.py made of it")
-    asked.add_argument("--model", type=Path, help="the model folder that it was made with")
-    asked.add_argument("--passages", type=int, default=25_000)
-    asked.add_argument("--questions", type=int, default=200, help="of which those are taken that suit a filter")
-    asked.add_argument("--queries", type=int, default=40, help="at most so many a filter")
-    asked.add_argument("--rounds", type=int, default=5)
-    asked.add_argument("--modes", nargs="+", choices=MODES)
-    asked.add_argument("--index", type=Path, help="where the index is made, or is already; else for this run alone")
-    asked.add_argument("--out", type=Path)
-    given = asked.parse_args()
-    if given.data is not None and (given.vectors is None or given.model is None):
-        asked.error("--data needs --vectors and --model beside it")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=100_000, help="that are made up")
+    parser.add_argument("--data", type=Path, help="a BEIR folder, whose passages and questions are used instead")
+    parser.add_argument("--vectors", type=Path, help="the cache that embeddings.py made of it")
+    parser.add_argument("--model", type=Path, help="the model folder that it was made with")
+    parser.add_argument("--passages", type=int, default=25_000)
+    parser.add_argument("--questions", type=int, default=200, help="of which those are taken that suit a filter")
+    parser.add_argument("--queries", type=int, default=40, help="at most so many a filter")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--modes", nargs="+", choices=MODES)
+    parser.add_argument("--index", type=Path, help="where the index is made, or is already; else for this run alone")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.data is not None and (options.vectors is None or options.model is None):
+        parser.error("--data needs --vectors and --model beside it")
     with tempfile.TemporaryDirectory(prefix="plait-") as folder:
-        path = given.index or Path(folder) / "index"
-        passages = None if given.data is None else Passages(given.data, given.vectors, given.passages)
+        path = options.index or Path(folder) / "index"
+        passages = None if options.data is None else Passages(options.data, options.vectors, options.passages)
         if not path.exists():
-            build_made(path, given.documents) if passages is None else passages.build(path)
+            build_made(path, options.documents) if passages is None else passages.build(path)
         with plait.open(path, n_threads=1) as index:
             if passages is None:
-                cases = list(made_cases(given.queries))
+                cases = list(made_cases(options.queries))
             else:
-                questions = passages.queries(given.model, given.questions)
-                cases = list(real_cases(index, passages, questions, given.queries))
-            modes = given.modes or (MODES if passages is None else REAL_MODES)
-            told = measure(index, cases, modes, given.rounds)
-    if given.out is not None:
-        given.out.write_text(json.dumps(told, indent=1) + "\n")
+                questions = passages.queries(options.model, options.questions)
+                cases = list(real_cases(index, passages, questions, options.queries))
+            modes = options.modes or (MODES if passages is None else REAL_MODES)
+            report = measure(index, cases, modes, options.rounds)
+    if options.out is not None:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

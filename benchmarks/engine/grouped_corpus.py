@@ -78,14 +78,14 @@ class Corpus:
 
     def _words(self, rng: np.random.Generator, n_texts: int, n_words: int) -> list[str]:
         chosen = np.searchsorted(self._frequency, rng.random((n_texts, n_words)))
-        return [" ".join(f"w{word}" for word in own) for own in chosen]
+        return [" ".join(f"w{word}" for word in record) for record in chosen]
 
     def _sparse(self, rng: np.random.Generator, groups: NDArray[np.int64], n_terms: int) -> SparseVectors | None:
         """Half of the terms are the group's, half are random."""
         if self._terms is None:
             return None
-        own = rng.permuted(self._terms[groups], axis=1)[:, : n_terms // 2]
-        terms = np.concatenate([own, rng.integers(0, TERMS, own.shape)], axis=1)
+        group_terms = rng.permuted(self._terms[groups], axis=1)[:, : n_terms // 2]
+        terms = np.concatenate([group_terms, rng.integers(0, TERMS, group_terms.shape)], axis=1)
         weights = rng.gamma(2.0, 0.5, terms.shape).astype(np.float32)
         return SparseVectors.from_items([dict(zip(*one, strict=True)) for one in zip(terms, weights, strict=True)])
 

@@ -109,9 +109,9 @@ def run(config: RunConfig, variants: Sequence[Variant]) -> dict[str, Any]:
 def build(config: RunConfig, variant: Variant, home: Path) -> dict[str, Any]:
     """Time and size of the variant's index, from this build or an earlier one; or the error that ended the build."""
     index = home / variant.index_name
-    kept = index.with_suffix(".json")
-    if kept.exists():
-        built: dict[str, Any] = json.loads(kept.read_text())
+    record_file = index.with_suffix(".json")
+    if record_file.exists():
+        built: dict[str, Any] = json.loads(record_file.read_text())
         # A build that timed out is tried again with a longer limit.
         if "error" not in built or built["limit"] >= config.build_limit:
             return built
@@ -120,19 +120,19 @@ def build(config: RunConfig, variant: Variant, home: Path) -> dict[str, Any]:
     if python is None:
         return {"error": f"no interpreter was given: --python {variant.engine}=PATH"}
     options = {**variant.build, "threads": config.build_threads, "texts": config.texts and str(config.texts)}
-    asked = {"do": "build", **_names(config.corpus, index), "options": options}
+    request = {"do": "build", **_names(config.corpus, index), "options": options}
     log = index.with_suffix(".build.log")
     try:
         worker = Worker(python, MODULES[variant.engine], threads=config.build_threads, log=log, cpus=None)
         try:
-            built = worker.ask(asked, limit=config.build_limit)
+            built = worker.ask(request, limit=config.build_limit)
         finally:
             worker.close()
     except WorkerError as error:
         built = {"error": str(error), "limit": config.build_limit}
     built["load"] = os.getloadavg()[0]
     built["options"] = options
-    kept.write_text(json.dumps(built, indent=2) + "\n")
+    record_file.write_text(json.dumps(built, indent=2) + "\n")
     say(f"  {built.get('error') or format(built['seconds'], '.1f') + ' s'}")
     return built
 
@@ -143,12 +143,12 @@ def _open(config: RunConfig, entry: Entry, home: Path) -> None:
         entry.error = f"build: {entry.built['error']}"
         return
     options = {**variant.build, **(variant.open or {}), "threads": config.threads}
-    asked = {"do": "open", **_names(config.corpus, home / variant.index_name), "options": options}
+    request = {"do": "open", **_names(config.corpus, home / variant.index_name), "options": options}
     log = home / f"{variant.index_name}.search.log"
     try:
         python, module = config.pythons[variant.engine], MODULES[variant.engine]
         entry.worker = Worker(python, module, threads=config.threads, log=log, cpus=config.cpus)
-        entry.opened = entry.worker.ask(asked, limit=OPEN_LIMIT)
+        entry.opened = entry.worker.ask(request, limit=OPEN_LIMIT)
     except (WorkerError, KeyError) as error:
         entry.error = f"open: {error}"
         return
@@ -156,10 +156,10 @@ def _open(config: RunConfig, entry: Entry, home: Path) -> None:
 
 
 def _round(config: RunConfig, entries: Sequence[Entry], order: NDArray[np.int64], home: Path) -> None:
-    for place in range(max(len(entry.points) for entry in entries)):
+    for setting in range(max(len(entry.points) for entry in entries)):
         for entry in entries:
-            if place < len(entry.points) and not entry.error:
-                _measure(config, entry, entry.points[place], order, home)
+            if setting < len(entry.points) and not entry.error:
+                _measure(config, entry, entry.points[setting], order, home)
 
 
 def _measure(config: RunConfig, entry: Entry, point: Point, order: NDArray[np.int64], home: Path) -> None:
@@ -200,8 +200,8 @@ def _record(entry: Entry, true: NDArray[np.int64], config: RunConfig, n_vectors:
     record |= {"opened": entry.opened, "error": entry.error}
     if "disk_bytes" in entry.built:
         # An engine that stores more than vectors reports the bytes of the vectors.
-        own = entry.built.get("bytes_a_vector") or entry.built["disk_bytes"] / n_vectors
-        record["bytes_a_vector"] = own + variant.beside
+        bytes_per_vector = entry.built.get("bytes_a_vector") or entry.built["disk_bytes"] / n_vectors
+        record["bytes_a_vector"] = bytes_per_vector + variant.beside
     points = [measured(point, true, config.k) for point in entry.points if point.seconds and point.ids is not None]
     fewest = min(FEWEST, config.n_queries, config.n_queries_slow)
     record["points"] = [point for point in points if point["queries"] >= fewest]

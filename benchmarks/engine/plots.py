@@ -75,9 +75,9 @@ def _draw(run: dict[str, Any], folder: Path) -> list[Path]:
 
 def spread(heights: list[float], gap: float = 0.022) -> list[float]:
     """Heights for labels: near the given ones and at least `gap` apart, from the top down."""
-    order = sorted(range(len(heights)), key=lambda place: -heights[place])
+    order = sorted(range(len(heights)), key=lambda number: -heights[number])
     placed = list(heights)
     above = 1.02 + gap
-    for place in order:
-        placed[place] = above = min(heights[place], above - gap)
+    for position in order:
+        placed[position] = above = min(heights[position], above - gap)
     return placed

@@ -19,11 +19,11 @@ Front = list[tuple[float, float]]  # (recall, milliseconds), both rising
 
 def front(points: Sequence[dict[str, Any]], by: str = "p50") -> Front:
     """The points that no other beats in both recall and time; `by` is "p50" or "processor"."""
-    kept: Front = []
+    kept_points: Front = []
     for point in sorted(points, key=lambda point: (point[by], -point["recall"])):
-        if not kept or point["recall"] > kept[-1][0]:
-            kept.append((point["recall"], point[by]))
-    return kept
+        if not kept_points or point["recall"] > kept_points[-1][0]:
+            kept_points.append((point["recall"], point[by]))
+    return kept_points
 
 
 def measure_of(run: dict[str, Any]) -> str:
@@ -88,9 +88,9 @@ def ratio_rows(run: dict[str, Any]) -> Rows:
         if variant["engine"] == "plait" or not variant["points"]:
             continue
         theirs, most = front(variant["points"], by), variant["bytes_a_vector"]
-        no_larger = [own for own in ours if own["bytes_a_vector"] <= most]
+        no_larger = [variant for variant in ours if variant["bytes_a_vector"] <= most]
         for beside, beaten in (("any plait index", ours), ("one no larger", no_larger)):
-            best = front([point for own in beaten for point in own["points"]], by)
+            best = front([point for run in beaten for point in run["points"]], by)
             cells = [
                 ratio(latency_at(theirs, level), latency_at(best, level), otherwise=missing(variant))
                 for level in LEVELS
@@ -169,10 +169,10 @@ def text_tables(report: dict[str, Any]) -> str:
 
 
 def aligned(rows: Rows) -> str:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
-        "  ".join(text.ljust(width) if not place else text.rjust(width)
-                  for place, (text, width) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(text.ljust(width) if not column else text.rjust(width)
+                  for column, (text, width) in enumerate(zip(row, widths, strict=True)))
         for row in rows
     )  # fmt: skip
 
@@ -233,9 +233,9 @@ def _circumstances(run: dict[str, Any]) -> str:
         for name, version in variant["build"].get("versions", {}).items()
         if name != "numpy"
     }
-    asked = sorted({point["queries"] for variant in run["variants"] for point in variant["points"]})
+    counts = sorted({point["queries"] for variant in run["variants"] for point in variant["points"]})
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    several = " to ".join(map(str, dict.fromkeys(asked[:1] + asked[-1:])))
+    several = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:])))
     threads = f"{run['build_threads']} thread{'' if run['build_threads'] == 1 else 's'}"
     rounds = f"{run['rounds']} round{'' if run['rounds'] == 1 else 's'}"
     return (

@@ -79,10 +79,10 @@ def parse() -> argparse.Namespace:
 def measured(arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
     """One run. plait and NumPy use this interpreter unless another is given."""
     pythons = {"plait": sys.executable, "numpy": sys.executable}
-    for given in arguments.python:
-        engine, _, path = given.partition("=")
+    for pair in arguments.python:
+        engine, _, path = pair.partition("=")
         if engine not in MODULES or not path:
-            sys.exit(f"--python {given} is not ENGINE=PATH with an engine of {', '.join(MODULES)}")
+            sys.exit(f"--python {pair} is not ENGINE=PATH with an engine of {', '.join(MODULES)}")
         pythons[engine] = path
     every = variants(arguments.targets, quick=arguments.quick_rivals)
     chosen = every
@@ -112,7 +112,7 @@ def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
     for report in reports[1:]:
         if report["machine"] != reports[0]["machine"]:
             sys.exit("these reports are of different machines; show them one at a time")
-    return {"machine": reports[0]["machine"], "runs": [own for report in reports for own in report["runs"]]}
+    return {"machine": reports[0]["machine"], "runs": [run for report in reports for run in report["runs"]]}
 
 
 if __name__ == "__main__":

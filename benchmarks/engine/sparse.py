@@ -39,9 +39,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("-k", type=int, default=100)
     parser.add_argument("--rivals", nargs="*", default=[], choices=list(RIVALS))
-    asked = parser.parse_args()
-    pieces, questions = (tokens(asked.data, asked.cache, name) for name in ("corpus", "queries"))
-    rows = bm25_weights(pieces, asked.passages)
+    options = parser.parse_args()
+    pieces, questions = (tokens(options.data, options.cache, name) for name in ("corpus", "queries"))
+    rows = bm25_weights(pieces, options.passages)
     start = time.perf_counter()
     index = invert(rows)
     report("passages", len(rows), "entries", len(index.rows), "terms", len(index.terms))
@@ -51,17 +51,17 @@ def main() -> None:
         "bytes an entry",
         round(n_bytes(index) / len(index.rows), 2),
     )
-    queries = [SparseQuery(terms, counts.astype(np.float32)) for terms, counts in each(questions, asked.queries)]
+    queries = [SparseQuery(terms, counts.astype(np.float32)) for terms, counts in each(questions, options.queries)]
     report("queries", len(queries), "terms each", round(float(np.mean([len(query.terms) for query in queries])), 1))
-    exact = measured("plait, exact", queries, lambda query: best_rows(index, query, asked.k).rows)
+    exact = measured("plait, exact", queries, lambda query: best_rows(index, query, options.k).rows)
     for reach in (0.9, 0.8, 0.7, 0.5):
-        search = partial(approximate, index, asked.k, reach)
-        found = measured(f"plait, reach {reach}", queries, search)
-        report("  recall", round(recall(found, exact), 4))
-    loss(rows, queries, exact, asked.k)
-    for rival in asked.rivals:
-        found = measured(rival, queries, RIVALS[rival](index, asked.k))
-        report("  agrees with plait", round(recall(found, exact), 4))
+        search = partial(approximate, index, options.k, reach)
+        answers = measured(f"plait, reach {reach}", queries, search)
+        report("  recall", round(recall(answers, exact), 4))
+    loss(rows, queries, exact, options.k)
+    for rival in options.rivals:
+        answers = measured(rival, queries, RIVALS[rival](index, options.k))
+        report("  agrees with plait", round(recall(answers, exact), 4))
 
 
 def approximate(index: Impacts, k: int, reach: float, query: SparseQuery) -> Found:
@@ -83,10 +83,10 @@ def tokens(data: Path, cache: Path, name: str) -> dict[str, NDArray[Any]]:
         offsets = [0]
         for texts in batches(texts_of(data / f"{name}.jsonl.gz")):
             for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
-                own, times = np.unique(np.asarray(encoding.ids, np.int32), return_counts=True)
-                terms.append(own)
+                pieces, times = np.unique(np.asarray(encoding.ids, np.int32), return_counts=True)
+                terms.append(pieces)
                 counts.append(times)
-                offsets.append(offsets[-1] + len(own))
+                offsets.append(offsets[-1] + len(pieces))
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(file, terms=np.concatenate(terms), counts=np.concatenate(counts), offsets=np.asarray(offsets))
     with np.load(file) as stored:
@@ -113,8 +113,8 @@ def batches(texts: Iterator[str], size: int = 2000) -> Iterator[list[str]]:
 
 def each(stored: dict[str, NDArray[Any]], count: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
     for number in range(min(count, len(stored["offsets"]) - 1)):
-        own = slice(stored["offsets"][number], stored["offsets"][number + 1])
-        yield stored["terms"][own], stored["counts"][own]
+        rows = slice(stored["offsets"][number], stored["offsets"][number + 1])
+        yield stored["terms"][rows], stored["counts"][rows]
 
 
 def bm25_weights(stored: dict[str, NDArray[Any]], n_rows: int | None) -> SparseVectors:
@@ -123,8 +123,8 @@ def bm25_weights(stored: dict[str, NDArray[Any]], n_rows: int | None) -> SparseV
     terms, counts = stored["terms"][: offsets[-1]], stored["counts"][: offsets[-1]].astype(np.float64)
     owners = np.repeat(np.arange(n_rows), np.diff(offsets))
     lengths = np.bincount(owners, weights=counts, minlength=n_rows)
-    held = np.bincount(terms)
-    idf = np.log(1 + (n_rows - held + 0.5) / (held + 0.5))
+    document_counts = np.bincount(terms)
+    idf = np.log(1 + (n_rows - document_counts + 0.5) / (document_counts + 0.5))
     weights = idf[terms] * counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths[owners] / lengths.mean()))
     return SparseVectors(terms, weights.astype(np.float32), offsets)
 
@@ -135,20 +135,22 @@ def n_bytes(index: Impacts) -> int:
 
 
 def measured(name: str, queries: list[SparseQuery], search: Callable[[SparseQuery], Found]) -> list[Found]:
-    found, times = [], []
+    answers, times = [], []
     for query in queries[:5]:
         search(query)
     for query in queries:
         start = time.thread_time()
-        found.append(search(query))
+        answers.append(search(query))
         times.append(1000 * (time.thread_time() - start))
     report(name, "ms, median", round(float(np.median(times)), 3), "mean", round(float(np.mean(times)), 3))
-    return found
+    return answers
 
 
-def recall(found: list[Found], exact: list[Found]) -> float:
-    kept = [len(np.intersect1d(own, true)) / max(len(true), 1) for own, true in zip(found, exact, strict=True)]
-    return float(np.mean(kept))
+def recall(results: list[Found], exact: list[Found]) -> float:
+    shares = [
+        len(np.intersect1d(found_row, true)) / max(len(true), 1) for found_row, true in zip(results, exact, strict=True)
+    ]
+    return float(np.mean(shares))
 
 
 def loss(rows: SparseVectors, queries: list[SparseQuery], exact: list[Found], k: int) -> None:
@@ -158,7 +160,7 @@ def loss(rows: SparseVectors, queries: list[SparseQuery], exact: list[Found], k:
     for at in (10, k):
         report(
             f"kept by 8 bits, of the best {at}",
-            round(recall([own[:at] for own in exact[:100]], [own[:at] for own in true]), 4),
+            round(recall([answer[:at] for answer in exact[:100]], [answer[:at] for answer in true]), 4),
         )
 
 
@@ -183,17 +185,17 @@ def scipy_search(arrays: tuple[NDArray[Any], ...], n_rows: int, k: int) -> Calla
     by_term = csr_matrix(arrays, shape=(n_terms, n_rows))
 
     def search(query: SparseQuery) -> Found:
-        there = query.terms < n_terms
-        bounds = [0, int(there.sum())]
-        scores = csr_matrix((query.weights[there], query.terms[there], bounds), shape=(1, n_terms)) @ by_term
+        known = query.terms < n_terms
+        bounds = [0, int(known.sum())]
+        scores = csr_matrix((query.weights[known], query.terms[known], bounds), shape=(1, n_terms)) @ by_term
         return best(scores.data, scores.indices, k)
 
     return search
 
 
 def best(scores: NDArray[Any], rows: NDArray[Any], k: int) -> Found:
-    kept = np.argpartition(scores, max(len(scores) - k, 0))[-k:] if len(scores) > k else np.arange(len(scores))
-    return np.asarray(rows[kept[np.lexsort((rows[kept], -scores[kept]))]], np.int64)
+    top = np.argpartition(scores, max(len(scores) - k, 0))[-k:] if len(scores) > k else np.arange(len(scores))
+    return np.asarray(rows[top[np.lexsort((rows[top], -scores[top]))]], np.int64)
 
 
 def of_scipy(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
@@ -210,8 +212,8 @@ def of_bm25s(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
     ranker.scores = {"data": weights, "indices": rows, "indptr": offsets.astype(np.int32), "num_docs": len(index)}
 
     def search(query: SparseQuery) -> Found:
-        asked = np.repeat(query.terms, query.weights.astype(np.int64)).tolist()
-        scores = ranker.get_scores_from_ids(asked)
+        terms = np.repeat(query.terms, query.weights.astype(np.int64)).tolist()
+        scores = ranker.get_scores_from_ids(terms)
         return np.asarray(topk(scores, k=k, backend="numpy", sorted=True)[1], np.int64)
 
     return search
@@ -225,8 +227,8 @@ def of_numba(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
     scores = {"data": weights, "indices": rows, "indptr": offsets.astype(np.int32), "num_docs": len(index)}
 
     def search(query: SparseQuery) -> Found:
-        asked = np.repeat(query.terms, query.weights.astype(np.int64))
-        return np.asarray(retrieve([asked], scores, k=k, show_progress=False)[0][0], np.int64)
+        terms = np.repeat(query.terms, query.weights.astype(np.int64))
+        return np.asarray(retrieve([terms], scores, k=k, show_progress=False)[0][0], np.int64)
 
     return search
 
@@ -238,24 +240,24 @@ def of_seismic(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
     weights, rows, offsets = stored_by_term(index)
     order = np.argsort(rows, kind="stable")
     terms = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[order].astype(str).astype(name)
-    held, ends = weights[order], np.cumsum(np.bincount(rows, minlength=len(index)))
+    sorted_weights, ends = weights[order], np.cumsum(np.bincount(rows, minlength=len(index)))
     dataset = SeismicDataset()
     for row, end in enumerate(ends):
         begin = ends[row - 1] if row else 0
-        dataset.add_document(str(row), terms[begin:end], held[begin:end])
+        dataset.add_document(str(row), terms[begin:end], sorted_weights[begin:end])
     built = SeismicIndex.build_from_dataset(dataset)
 
     def search(query: SparseQuery) -> Found:
-        asked = query.terms.astype(str).astype(name)
-        found = built.search(
+        terms = query.terms.astype(str).astype(name)
+        results = built.search(
             query_id="0",
-            query_components=asked,
+            query_components=terms,
             query_values=query.weights,
             k=k,
-            query_cut=len(asked),
+            query_cut=len(terms),
             heap_factor=0.8,
         )
-        return np.asarray([int(row) for _, _, row in found], np.int64)
+        return np.asarray([int(row) for _, _, row in results], np.int64)
 
     return search
 

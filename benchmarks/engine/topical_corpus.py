@@ -61,10 +61,10 @@ class Passages:
             index.compact()
 
     def _document(self, number: int, line: dict[str, str]) -> dict[str, Any]:
-        place = zlib.crc32(str(number).encode()) % 1000  # from 0 to 999, independent of the topic
-        topics = {f"topic{n}": int(own[number]) for n, own in self._topics.items()}
+        bucket = zlib.crc32(str(number).encode()) % 1000  # from 0 to 999, independent of the topic
+        topics = {f"topic{n}": int(topics[number]) for n, topics in self._topics.items()}
         title, text = line.get("title") or "", line["text"]
-        return {"id": f"p{number}", "title": title, "text": text, "place": place, **topics}
+        return {"id": f"p{number}", "title": title, "text": text, "place": bucket, **topics}
 
     def _strands(self, numbers: range) -> Embeddings:
         offsets = self._vectors.offsets[numbers.start : numbers.stop + 1]
@@ -76,18 +76,18 @@ class Passages:
     def topics(self, share: float, n_topics: int) -> list[Topic]:
         """Topics that keep about this share: clusters of the nearest size, or unions of several."""
         n = min(self._topics, key=lambda n: abs(np.log(n * min(share, 0.1))))
-        own = self._topics[n]
-        sizes = np.bincount(own, minlength=n)
+        topics = self._topics[n]
+        sizes = np.bincount(topics, minlength=n)
         if share <= 0.1:
             near = np.argsort(np.abs(sizes - share * len(self)), kind="stable")[:n_topics]
             chosen = [near[one : one + 1] for one in range(len(near))]
         else:
             turns = [np.roll(np.arange(n), -turn) for turn in range(n_topics)]
             chosen = [turn[: np.searchsorted(np.cumsum(sizes[turn]), share * len(self)) + 1] for turn in turns]
-        kept = [np.flatnonzero(np.isin(own, one)) for one in chosen]
+        row_sets = [np.flatnonzero(np.isin(topics, one)) for one in chosen]
         return [
             Topic(f"topic{n} in ({', '.join(map(str, one))})", frozenset(f"p{number}" for number in numbers))
-            for one, numbers in zip(chosen, kept, strict=True)
+            for one, numbers in zip(chosen, row_sets, strict=True)
         ]
 
     def queries(self, model: Path, n_queries: int) -> list[Query]:

@@ -22,8 +22,8 @@ def truth(
     file = cache / "truth.npz"
     known: dict[int, NDArray[np.int64]] = {}
     if file.exists():
-        kept = np.load(file)
-        known = dict(zip(kept["numbers"].tolist(), kept["ids"], strict=True))
+        saved = np.load(file)
+        known = dict(zip(saved["numbers"].tolist(), saved["ids"], strict=True))
     missing = [int(number) for number in numbers if int(number) not in known]
     if missing:
         known.update(zip(missing, _best(corpus, queries, missing, n_threads), strict=True))
@@ -45,15 +45,15 @@ def _best(corpus: Corpus, queries: Queries, numbers: list[int], n_threads: int) 
                 return maxsim(queries[number], rows)
 
             scores = np.concatenate([scores, np.stack(list(pool.map(score, numbers)))], axis=1)
-            own = np.broadcast_to(np.arange(first, first + len(part)), (len(numbers), len(part)))
-            ids = np.concatenate([ids, own], axis=1)
+            part_numbers = np.broadcast_to(np.arange(first, first + len(part)), (len(numbers), len(part)))
+            ids = np.concatenate([ids, part_numbers], axis=1)
             best = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
             ids, scores = np.take_along_axis(ids, best, 1), np.take_along_axis(scores, best, 1)
             first += len(part)
     return ids
 
 
-def recall(found: NDArray[np.int64], true: NDArray[np.int64], k: int) -> float:
+def recall(found_rows: NDArray[np.int64], true: NDArray[np.int64], k: int) -> float:
     """The mean share of the true k best among the k found; both have one row per query."""
-    hits = [len(np.intersect1d(row[:k], own[:k])) for row, own in zip(found, true, strict=True)]
+    hits = [len(np.intersect1d(row[:k], answers[:k])) for row, answers in zip(found_rows, true, strict=True)]
     return float(np.mean(hits)) / k

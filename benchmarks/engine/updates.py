@@ -49,14 +49,18 @@ def measure(folder: Path, n_documents: int, n_queries: int, n_rounds: int) -> di
             if state == "merged":
                 index.compact()
     queries = corpus.queries(n_queries)
-    told = {"documents": n_documents, "build_s": build, "build_cpu_s": build_cpu}
-    return {**told, "addition": addition(paths, queries, n_rounds), "delete": delete(paths["before"], build, build_cpu)}
+    report = {"documents": n_documents, "build_s": build, "build_cpu_s": build_cpu}
+    return {
+        **report,
+        "addition": addition(paths, queries, n_rounds),
+        "delete": delete(paths["before"], build, build_cpu),
+    }
 
 
 def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) -> dict[str, float]:
     """Adds one document in a hundred: search time with the addition as small segments, and with all merged, over the
     time without; and the recall of each."""
-    told = {}
+    report = {}
     with ExitStack() as stack:
         indexes = {state: stack.enter_context(plait.open(path, n_threads=1)) for state, path in paths.items()}
         for mode in MODES:
@@ -67,12 +71,12 @@ def addition(paths: dict[str, Path], queries: Sequence[Query], n_rounds: int) ->
                     for state in order:
                         spent[state].append(seconds(partial(search, indexes[state], query, mode), time.process_time))
             # Warm-up: the first round reads files into memory.
-            medians = {state: median(own[len(queries) :]) for state, own in spent.items()}
-            told[f"{mode}_ms"] = 1000 * medians["before"]
-            told[f"{mode}_before_merge"] = medians["apart"] / medians["before"]
-            told[f"{mode}_after_merge"] = medians["merged"] / medians["before"]
-            told |= {f"{mode}_recall_{state}": recall(index, queries, mode) for state, index in indexes.items()}
-    return told
+            medians = {state: median(seconds[len(queries) :]) for state, seconds in spent.items()}
+            report[f"{mode}_ms"] = 1000 * medians["before"]
+            report[f"{mode}_before_merge"] = medians["apart"] / medians["before"]
+            report[f"{mode}_after_merge"] = medians["merged"] / medians["before"]
+            report |= {f"{mode}_recall_{state}": recall(index, queries, mode) for state, index in indexes.items()}
+    return report
 
 
 def search(index: plait.Index, query: Query, mode: str, *, exact: bool = False) -> set[str]:
@@ -98,23 +102,23 @@ def delete(path: Path, build: float, build_cpu: float) -> dict[str, Any]:
         before = time.process_time()
         spent = seconds(lambda: index.delete(gone))
         cpu = time.process_time() - before
-        kept = all(file.exists() and file.stat().st_ino == inode for file, inode in inodes.items())
-    told = {"of_building": spent / build, "of_building_cpu": cpu / build_cpu, "s": spent, "cpu_s": cpu}
-    return {**told, "segments_untouched": kept}
+        unchanged = all(file.exists() and file.stat().st_ino == inode for file, inode in inodes.items())
+    report = {"of_building": spent / build, "of_building_cpu": cpu / build_cpu, "s": spent, "cpu_s": cpu}
+    return {**report, "segments_untouched": unchanged}
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--documents", type=int, default=100_000)
-    asked.add_argument("--queries", type=int, default=40)
-    asked.add_argument("--rounds", type=int, default=15)
-    asked.add_argument("--out", type=Path)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plait-") as folder:
-        told = measure(Path(folder), given.documents, given.queries, given.rounds)
-    print(json.dumps(told, indent=1))
-    if given.out is not None:
-        given.out.write_text(json.dumps(told, indent=1) + "\n")
+        report = measure(Path(folder), options.documents, options.queries, options.rounds)
+    print(json.dumps(report, indent=1))
+    if options.out is not None:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -98,9 +98,9 @@ def main() -> None:
         options.keep,
     )
     limit = {"1 thread": read_gb_per_second(1), "2 threads": read_gb_per_second(2)}
-    found = results(sizes, options.rounds, options.only)
+    rows = results(sizes, options.rounds, options.only)
     if options.json:
-        each = [{**asdict(result), "memory_ns": result.n_bytes / limit["1 thread"]} for result in found]
+        each = [{**asdict(result), "memory_ns": result.n_bytes / limit["1 thread"]} for result in rows]
         json.dump({"sizes": asdict(sizes), "read_gb_per_second": limit, "kernels": each}, sys.stdout, indent=1)
         print()
         return
@@ -111,7 +111,7 @@ def main() -> None:
     print("memory in order: " + ", ".join(f"{each:.1f} GB/s with {name}" for name, each in limit.items()))
     heads = "".join(f"{name:>10}" for name in names)
     print(f"{'kernel':<28}{'unit':>9}{heads}{'numpy / best':>14}{'best / memory':>16}")
-    for result in found:
+    for result in rows:
         print(shown(result, names, limit["1 thread"]))
 
 

@@ -75,14 +75,14 @@ def centroid_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     )
     tokens = whole_numbers(rng, 1536, sizes.dim)
     packed_tokens: Any = integer.pack_query(tokens)
-    some, token_floats = centroids[:4096], tokens.astype(np.float32)
+    sample, token_floats = centroids[:4096], tokens.astype(np.float32)
     best, which = np.full(1536, integer.NO_SCORE, np.int32), np.full(1536, -1, np.int32)
     yield Task(
         "nearest_centroids, 1536 tokens",
         "centroid",
-        len(some),
+        len(sample),
         sizes.dim,
-        lambda: integer.nearest_centroids(packed_tokens, some, best, which),
+        lambda: integer.nearest_centroids(packed_tokens, sample, best, which),
         lambda: (as_floats[:4096] @ token_floats.T).argmax(axis=0),
     )
     yield Task(
@@ -128,10 +128,10 @@ def posting_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
 
     n_postings = int((offsets[probed + 1] - offsets[probed]).sum())
     allowed = np.full(-(-sizes.n_docs // 8), 255, np.uint8)
-    given = (probed, scores, floor, offsets, postings, sizes.n_keep)
+    arguments = (probed, scores, floor, offsets, postings, sizes.n_keep)
     name = f"gather, best {sizes.n_keep}"
-    yield Task(name, "posting", n_postings, 4, lambda: tally.gather(*given), with_numpy)
-    yield Task(f"{name}, filtered", "posting", n_postings, 4, lambda: tally.gather(*given, allowed=allowed), None)
+    yield Task(name, "posting", n_postings, 4, lambda: tally.gather(*arguments), with_numpy)
+    yield Task(f"{name}, filtered", "posting", n_postings, 4, lambda: tally.gather(*arguments, allowed=allowed), None)
 
 
 def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
@@ -142,21 +142,21 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
     offsets = np.arange(sizes.n_docs + 1) * sizes.rows_per_doc
     begins, ends = offsets[:-1].copy(), offsets[1:].copy()
     narrow = np.pad(rng.integers(0, 256, (sizes.n_cells, lanes), np.uint8), ((0, 0), (0, -lanes % 32)))
-    some = slice(0, 2000)
+    sample = slice(0, 2000)
     yield Task(
         "flood", "row", n_rows, cells.itemsize, lambda: integer.centroid_maxsim(narrow, cells, begins, ends), None
     )
 
     def numpy_flood() -> object:
-        rows = narrow[cells[: ends[some][-1]]]
-        return np.maximum.reduceat(rows, begins[some], axis=0).sum(axis=1)
+        rows = narrow[cells[: ends[sample][-1]]]
+        return np.maximum.reduceat(rows, begins[sample], axis=0).sum(axis=1)
 
     yield Task(
         "flood, 2000 documents",
         "row",
-        len(begins[some]) * sizes.rows_per_doc,
+        len(begins[sample]) * sizes.rows_per_doc,
         cells.itemsize,
-        lambda: integer.centroid_maxsim(narrow, cells, begins[some].copy(), ends[some].copy()),
+        lambda: integer.centroid_maxsim(narrow, cells, begins[sample].copy(), ends[sample].copy()),
         numpy_flood,
     )
 
@@ -217,21 +217,21 @@ def residual_task(
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
 ) -> Task:
-    some = np.concatenate([np.arange(begin, end) for begin, end in zip(begins[:200], ends[:200], strict=True)])
+    sample_rows = np.concatenate([np.arange(begin, end) for begin, end in zip(begins[:200], ends[:200], strict=True)])
     table, cells = query.table, rows.cells
     assert table is not None
     assert cells is not None
 
     def with_numpy() -> object:
-        spread = [(rows.codes[some] >> shift) & ((1 << rows.bits) - 1) for shift in range(0, 8, rows.bits)]
+        spread = [(rows.codes[sample_rows] >> shift) & ((1 << rows.bits) - 1) for shift in range(0, 8, rows.bits)]
         products = np.concatenate(spread, axis=1).astype(np.float32) @ values.astype(np.float32).T
-        scores = products * query.residual_scale * rows.length_table[rows.lengths[some], None]
-        scores += table[cells[some], : sizes.n_query] * query.cell_scale
-        scores = scores * rows.factor_table[rows.factors[some], None]
-        return np.maximum.reduceat(scores, np.arange(0, len(some), sizes.rows_per_doc), axis=0).sum(axis=1)
+        scores = products * query.residual_scale * rows.length_table[rows.lengths[sample_rows], None]
+        scores += table[cells[sample_rows], : sizes.n_query] * query.cell_scale
+        scores = scores * rows.factor_table[rows.factors[sample_rows], None]
+        return np.maximum.reduceat(scores, np.arange(0, len(sample_rows), sizes.rows_per_doc), axis=0).sum(axis=1)
 
     n_rows = len(begins) * sizes.rows_per_doc
-    share = len(some) / n_rows  # NumPy is timed on fewer rows, and its time scaled up
+    share = len(sample_rows) / n_rows  # NumPy is timed on fewer rows, and its time scaled up
     return Task(
         f"residual_maxsim, {rows.bits} bits",
         "row",

@@ -36,10 +36,10 @@ def read_pairs(data: Path, n: int, seed: int) -> list[Pair]:
     rng = np.random.default_rng(seed)
     documents = list(documents_from([next(data.glob("corpus.jsonl*"))], on_error="skip"))
     queries = list(read_queries(next(data.glob("queries.jsonl*"))).values())
-    asked, held = rng.integers(0, len(queries), n), rng.integers(0, len(documents), n)
+    query_numbers, document_numbers = rng.integers(0, len(queries), n), rng.integers(0, len(documents), n)
     return [
         (queries[query], with_title(documents[document].title, documents[document].text))
-        for query, document in zip(asked, held, strict=True)
+        for query, document in zip(query_numbers, document_numbers, strict=True)
     ]
 
 
@@ -61,28 +61,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpu-time", action="store_true")
-    given = parser.parse_args()
-    now = time.process_time if given.cpu_time else time.perf_counter
+    options = parser.parse_args()
+    now = time.process_time if options.cpu_time else time.perf_counter
     import torch
 
-    torch.set_num_threads(given.threads)
-    pairs = read_pairs(given.data, given.pairs, 0)
+    torch.set_num_threads(options.threads)
+    pairs = read_pairs(options.data, options.pairs, 0)
     with tempfile.TemporaryDirectory() as folder:
-        export_cross(given.model, Path(folder) / "out", length=given.length)
-        sides: dict[str, Score] = dict([torch_scorer(given.model, given.length)])
+        export_cross(options.model, Path(folder) / "out", length=options.length)
+        sides: dict[str, Score] = dict([torch_scorer(options.model, options.length)])
         for precision in ("fp32", "int8"):
             sides[f"plait, {precision}"] = load_cross(
-                Path(folder) / "out", precision=precision, n_threads=given.threads
+                Path(folder) / "out", precision=precision, n_threads=options.threads
             ).score
         best, scores = dict.fromkeys(sides, float("inf")), {name: score(pairs[:8]) for name, score in sides.items()}
-        for _ in range(given.rounds):
+        for _ in range(options.rounds):
             for name, score in sides.items():
                 began = now()
                 scores[name] = score(pairs)
                 best[name] = min(best[name], now() - began)
     first = next(iter(sides))
-    clock = "processor's" if given.cpu_time else "clock's"
-    print(f"{len(pairs)} pairs, {given.threads} threads, length {given.length}, by the {clock} time")
+    clock = "processor's" if options.cpu_time else "clock's"
+    print(f"{len(pairs)} pairs, {options.threads} threads, length {options.length}, by the {clock} time")
     print("| who | pairs/s | times | correlation |\n|---|---:|---:|---:|")
     for name, seconds in best.items():
         alike = float(np.corrcoef(scores[name], scores[first])[0, 1])

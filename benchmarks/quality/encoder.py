@@ -51,23 +51,23 @@ def main() -> None:
     add_drop_self(parser)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too")
-    asked = parser.parse_args()
-    check_drop_self(parser, asked)
-    if asked.base and not asked.before:
+    options = parser.parse_args()
+    check_drop_self(parser, options)
+    if options.base and not options.before:
         parser.error("--base scores what --before finds; give that too, or --base-indexes")
-    base = load_model(asked.base, n_threads=asked.threads) if asked.base else None
+    base = load_model(options.base, n_threads=options.threads) if options.base else None
     row("set", "queries", *RIVALS, *OWN)
     row(*["---"] * (2 + len(RIVALS) + len(OWN)))
     means: dict[str, dict[str, float]] = {}
     sure: dict[str, dict[str, int]] = {}
-    for name in asked.sets:
-        judged = load_dataset(str(asked.data / name), "test")
-        judged = first_queries(unshared(judged, asked.data / name) if asked.unshared else judged, asked.queries)
-        before = asked.before / name if asked.before else None
-        drop_self = name in asked.drop_self
-        runs = runs_of(asked.indexes / name, before, base, judged, asked.threads, drop_self=drop_self)
-        if asked.base_indexes and (whole := asked.base_indexes / name).is_dir():
-            with plait.open(whole, n_threads=asked.threads, read_only=True) as index:
+    for name in options.sets:
+        judged = load_dataset(str(options.data / name), "test")
+        judged = first_queries(unshared(judged, options.data / name) if options.unshared else judged, options.queries)
+        before = options.before / name if options.before else None
+        drop_self = name in options.drop_self
+        runs = runs_of(options.indexes / name, before, base, judged, options.threads, drop_self=drop_self)
+        if options.base_indexes and (whole := options.base_indexes / name).is_dir():
+            with plait.open(whole, n_threads=options.threads, read_only=True) as index:
                 (runs["base states"],) = found_by_plan(index, judged, ("exhaustive",), drop_self=drop_self).values()
         means[name], sure[name] = compare_with_hybrid(runs, judged)
         cells = {run: f"{mean:.3f}{['', ' <', ' >'][sure[name].get(run, 0)]}" for run, mean in means[name].items()}
@@ -76,22 +76,24 @@ def main() -> None:
     for one, other in pairs:
         print(f"\n{one} above {other}: {counted(means, one, other)}", end="")
     print()
-    if asked.json:
-        asked.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps({"means": means, "sure": sure}, indent=1) + "\n", encoding="utf-8")
 
 
 def unshared(judged: Dataset, folder: Path) -> Dataset:
     """Drops queries with a relevant passage that is also relevant to a query of the train split."""
     if not (folder / "qrels" / "train.tsv").is_file():
         return judged
-    seen = {id for own in load_dataset(str(folder), "train").qrels.values() for id, grade in own.items() if grade > 0}
-    kept = {
-        query: own
-        for query, own in judged.qrels.items()
-        if not any(grade > 0 and id in seen for id, grade in own.items())
+    seen = {
+        id for grades in load_dataset(str(folder), "train").qrels.values() for id, grade in grades.items() if grade > 0
     }
-    queries = {query: text for query, text in judged.queries.items() if query in kept}
-    return replace(judged, queries=queries, qrels=kept)
+    qrels = {
+        query: grades
+        for query, grades in judged.qrels.items()
+        if not any(grade > 0 and id in seen for id, grade in grades.items())
+    }
+    queries = {query: text for query, text in judged.queries.items() if query in qrels}
+    return replace(judged, queries=queries, qrels=qrels)
 
 
 def runs_of(
@@ -114,14 +116,16 @@ def runs_of(
 def rescored(base: OnnxEncoder, index: plait.Index, judged: Dataset) -> Run:
     """MaxSim over whole token states of the passages that the index finds."""
     texts = list(judged.queries.values())
-    found = [index.search(text, k=DEPTH) for text in texts]
-    passages = sorted({(hit.title or "", hit.text) for hits in found for hit in hits})
-    place = {own: number for number, own in enumerate(passages)}
-    rows = states_of(base, [" ".join(own).strip() for own in passages])
-    asked = base.encode_queries(texts).multi
-    assert asked is not None
+    found_hits = [index.search(text, k=DEPTH) for text in texts]
+    passages = sorted({(hit.title or "", hit.text) for hits in found_hits for hit in hits})
+    numbers = {passage_rows: number for number, passage_rows in enumerate(passages)}
+    rows = states_of(base, [" ".join(passage).strip() for passage in passages])
+    query_rows = base.encode_queries(texts).multi
+    assert query_rows is not None
     return {
-        query: [(hit.id, maxsim(asked[number], rows[place[hit.title or "", hit.text]])) for hit in found[number]]
+        query: [
+            (hit.id, maxsim(query_rows[number], rows[numbers[hit.title or "", hit.text]])) for hit in found_hits[number]
+        ]
         for number, query in enumerate(judged.queries)
     }
 
@@ -130,8 +134,8 @@ def states_of(base: OnnxEncoder, texts: Sequence[str]) -> list[NDArray[np.float1
     rows: list[NDArray[np.float16]] = [np.zeros((0, 0), np.float16)] * len(texts)
     for items, embeddings in base.iterate_documents(texts):
         assert embeddings.multi is not None
-        for place, item in enumerate(items):
-            rows[item] = embeddings.multi[place].astype(np.float16)
+        for position, item in enumerate(items):
+            rows[item] = embeddings.multi[position].astype(np.float16)
     return rows
 
 
@@ -149,8 +153,8 @@ def compare_with_hybrid(runs: dict[str, Run], judged: Dataset) -> tuple[dict[str
 
 
 def counted(means: dict[str, dict[str, float]], one: str, other: str) -> str:
-    both: Iterable[dict[str, float]] = [own for own in means.values() if one in own and other in own]
-    return f"{sum(own[one] > own[other] for own in both)} of {len(list(both))}"
+    both: Iterable[dict[str, float]] = [mean for mean in means.values() if one in mean and other in mean]
+    return f"{sum(run[one] > run[other] for run in both)} of {len(list(both))}"
 
 
 if __name__ == "__main__":

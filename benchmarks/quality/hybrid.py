@@ -59,29 +59,31 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of the build; searches have one")
     parser.add_argument("--judged", action="store_true", help="measure what is found, too")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    if not (asked.index / "catalogue.sqlite").exists():
-        build(asked)
-    told = measure(asked)
-    if asked.judged:
-        told[MEASURE] = judged(asked)
-    print(json.dumps(told, indent=1))
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(told, indent=1) + "\n")
+    options = parser.parse_args()
+    if not (options.index / "catalogue.sqlite").exists():
+        build(options)
+    report = measure(options)
+    if options.judged:
+        report[MEASURE] = judged(options)
+    print(json.dumps(report, indent=1))
+    if options.out is not None:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def build(asked: argparse.Namespace) -> None:
+def build(options: argparse.Namespace) -> None:
     """Adds the passages shard by shard, then compacts."""
-    weights = bm25_weights(tokens(asked.data, asked.cache, "corpus"), asked.passages)
-    documents = read_lines(asked.data / "corpus.jsonl")
-    n_dims = np.load(shard(asked.vectors, "dense", 0), mmap_mode="r").shape[1]
+    weights = bm25_weights(tokens(options.data, options.cache, "corpus"), options.passages)
+    documents = read_lines(options.data / "corpus.jsonl")
+    n_dims = np.load(shard(options.vectors, "dense", 0), mmap_mode="r").shape[1]
     spec = EmbeddingSpec(dense=n_dims, sparse=VOCABULARY, multi=128)
-    with plait.open(asked.index, create=True, spec=spec, n_threads=asked.threads) as index:
-        for number in range(-(-asked.passages // SHARD)):
-            own = list(islice(documents, min(SHARD, asked.passages - number * SHARD)))
-            fields = [{"id": one["_id"], "text": one["text"], "title": one.get("title") or ""} for one in own]
-            index.add_embeddings(fields, passages(asked.vectors, weights, number, len(own)), merge=False)
-            print(f"{number * SHARD + len(own):,} passages", flush=True)
+    with plait.open(options.index, create=True, spec=spec, n_threads=options.threads) as index:
+        for number in range(-(-options.passages // SHARD)):
+            shard_documents = list(islice(documents, min(SHARD, options.passages - number * SHARD)))
+            fields = [
+                {"id": one["_id"], "text": one["text"], "title": one.get("title") or ""} for one in shard_documents
+            ]
+            index.add_embeddings(fields, passages(options.vectors, weights, number, len(shard_documents)), merge=False)
+            print(f"{number * SHARD + len(shard_documents):,} passages", flush=True)
         start = time.perf_counter()
         print(index.compact(), f"{time.perf_counter() - start:.0f} s", flush=True)
 
@@ -105,41 +107,46 @@ def part(rows: SparseVectors, first: int, n_rows: int) -> SparseVectors:
     )
 
 
-def queries_of(asked: argparse.Namespace) -> list[tuple[str, str, Embeddings]]:
+def queries_of(options: argparse.Namespace) -> list[tuple[str, str, Embeddings]]:
     """Ids, texts and embeddings of the queries."""
-    pieces = tokens(asked.data, asked.cache, "queries")
-    values, dense = np.load(asked.vectors / "query-values.npy"), np.load(asked.vectors / "query-dense.npy")
-    ends = np.cumsum(np.load(asked.vectors / "query-lengths.npy"))
-    found = []
-    for number, query in enumerate(read_lines(asked.data / "queries.jsonl")):
+    pieces = tokens(options.data, options.cache, "queries")
+    values, dense = np.load(options.vectors / "query-values.npy"), np.load(options.vectors / "query-dense.npy")
+    ends = np.cumsum(np.load(options.vectors / "query-lengths.npy"))
+    results = []
+    for number, query in enumerate(read_lines(options.data / "queries.jsonl")):
         rows = values[ends[number - 1] if number else 0 : ends[number]].astype(np.float32)
-        own = slice(pieces["offsets"][number], pieces["offsets"][number + 1])
-        counts = pieces["counts"][own].astype(np.float32)
-        sparse = SparseVectors(pieces["terms"][own].astype(np.int32), counts, np.array([0, len(counts)], np.int64))
+        span = slice(pieces["offsets"][number], pieces["offsets"][number + 1])
+        counts = pieces["counts"][span].astype(np.float32)
+        sparse = SparseVectors(pieces["terms"][span].astype(np.int32), counts, np.array([0, len(counts)], np.int64))
         embeddings = Embeddings(
             dense=dense[number : number + 1], sparse=sparse, multi=MultiVectors(rows, np.array([0, len(rows)]))
         )
-        found.append((query["_id"], query["text"], embeddings))
-    return found
+        results.append((query["_id"], query["text"], embeddings))
+    return results
 
 
-def settings(asked: argparse.Namespace) -> dict[str, object]:
-    return dict(one.split("=", 1) for one in asked.set or ["sparse=0"])
+def settings(options: argparse.Namespace) -> dict[str, object]:
+    return dict(one.split("=", 1) for one in options.set or ["sparse=0"])
 
 
-def measure(asked: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Medians over queries. Each query is encoded right before its search."""
     stages: dict[str, list[float]] = {}
     totals, encoding, encoder = [], [], load_model(n_threads=1)
-    queries = queries_of(asked)[: asked.queries + WARM]
+    queries = queries_of(options)[: options.queries + WARM]
     plait.search.trace.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined,assignment]
-    with plait.open(asked.index, n_threads=1, read_only=True) as index:
+    with plait.open(options.index, n_threads=1, read_only=True) as index:
         for number, (_, text, embeddings) in enumerate(queries):
             trace, start = plait.Trace(), time.process_time()
             encoder.encode_queries([text])
             encoded = time.process_time()
             index.search_embeddings(
-                embeddings, asked.k, texts=[text], mode="hybrid", params=parse_params("hybrid", settings(asked)), trace=trace
+                embeddings,
+                options.k,
+                texts=[text],
+                mode="hybrid",
+                params=parse_params("hybrid", settings(options)),
+                trace=trace,
             )
             done = time.process_time()
             if number < WARM:
@@ -151,24 +158,26 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
                 sums[stage.name] = sums.get(stage.name, 0.0) + 1000 * stage.seconds
             for name, ms in sums.items():
                 stages.setdefault(name, []).append(ms)
-        told: dict[str, Any] = {"passages": len(index), "queries": len(totals), "settings": settings(asked)}
-    told["encoding_ms"], told["after_encoding_ms"] = middle(encoding), middle(totals)
-    told["after_over_encoding"] = round(told["after_encoding_ms"] / told["encoding_ms"], 3)
-    told["ninetieth_ms"] = round(float(np.percentile(totals, 90)), 3)
-    told["stages_ms"] = {name: middle(times) for name, times in stages.items()}
-    return told
+        report: dict[str, Any] = {"passages": len(index), "queries": len(totals), "settings": settings(options)}
+    report["encoding_ms"], report["after_encoding_ms"] = middle(encoding), middle(totals)
+    report["after_over_encoding"] = round(report["after_encoding_ms"] / report["encoding_ms"], 3)
+    report["ninetieth_ms"] = round(float(np.percentile(totals, 90)), 3)
+    report["stages_ms"] = {name: middle(times) for name, times in stages.items()}
+    return report
 
 
-def judged(asked: argparse.Namespace) -> dict[str, float]:
+def judged(arguments: argparse.Namespace) -> dict[str, float]:
     """nDCG@10 over all judged queries whose passages are indexed, by the way that candidates are found."""
-    qrels = load_dataset(str(asked.data), "test").qrels
-    queries = [query for query in queries_of(asked) if query[0] in qrels]
+    qrels = load_dataset(str(arguments.data), "test").qrels
+    queries = [query for query in queries_of(arguments) if query[0] in qrels]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {way: {} for way in WAYS}
-    with plait.open(asked.index, n_threads=1, read_only=True) as index:
+    with plait.open(arguments.index, n_threads=1, read_only=True) as index:
         for id, text, embeddings in queries:
-            for way, own in WAYS.items():
-                options = {**settings(asked), **own}
-                [hits] = index.search_embeddings(embeddings, 10, texts=[text], mode="hybrid", params=parse_params("hybrid", options))
+            for way, task in WAYS.items():
+                options = {**settings(arguments), **task}
+                [hits] = index.search_embeddings(
+                    embeddings, 10, texts=[text], mode="hybrid", params=parse_params("hybrid", options)
+                )
                 runs[way][id] = [(hit.id, hit.score) for hit in hits]
     means = compare(runs, {id: qrels[id] for id, _, _ in queries}, [MEASURE]).means[MEASURE]
     return {way: round(mean.value, 4) for way, mean in means.items()}

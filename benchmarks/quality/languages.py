@@ -50,85 +50,87 @@ def main() -> None:
             verb.add_argument("--language", action="store_true", help="name the language of each corpus")
         if name == "sentences":
             verb.add_argument("--pairs", nargs="+", required=True, help="FROM-TO: fields, or languages of Tatoeba")
-    asked = parser.parse_args()
-    asked.run(asked)
+    options = parser.parse_args()
+    options.run(options)
 
 
-def bm25(asked: argparse.Namespace) -> None:
+def bm25(options: argparse.Namespace) -> None:
     """nDCG@10 of full text on each set, beside the figures of a page."""
-    figures = read_figures(asked.figures) if asked.figures else {}
+    figures = read_figures(options.figures) if options.figures else {}
     row("set", "language", "queries", "nDCG@10", "R@100", "reference", "difference", "ms a query")
-    for given in asked.sets:
-        parts = ASKED_SET.fullmatch(given)
+    for entry in options.sets:
+        parts = ASKED_SET.fullmatch(entry)
         if parts is None:
-            raise SystemExit(f"{given!r} is not NAME, NAME:SPLIT, NAME@LANGUAGE or NAME+FIELD")
+            raise SystemExit(f"{entry!r} is not NAME, NAME:SPLIT, NAME@LANGUAGE or NAME+FIELD")
         name, language = parts["name"], parts["language"]
-        judged = some_queries(load_dataset(str(asked.data / name), parts["split"] or "test"), asked.queries)
+        judged = some_queries(load_dataset(str(options.data / name), parts["split"] or "test"), options.queries)
         if parts["field"]:
-            judged = asking_with(judged, asked.data / name, parts["field"])
+            judged = asking_with(judged, options.data / name, parts["field"])
         with tempfile.TemporaryDirectory() as folder, text_index(Path(folder), judged.documents(), language) as index:
             rank_queries(index, list(judged.queries.values())[:1], 10, mode="bm25")
             start = time.thread_time()
-            found = ranked(index, judged.queries, 101, "bm25")
-            each = (time.thread_time() - start) / len(found) * 1000
-        found = without_self(found, 100) if "arguana" in name else found
-        scores = measure(found, judged.qrels, ["nDCG@10", "R@100"])
+            run = ranked(index, judged.queries, 101, "bm25")
+            each = (time.thread_time() - start) / len(run) * 1000
+        run = without_self(run, 100) if "arguana" in name else run
+        scores = measure(run, judged.qrels, ["nDCG@10", "R@100"])
         reference = figures.get(name)
-        told = ("", "") if reference is None else (f"{reference:.3f}", f"{scores['nDCG@10'] - reference:+.3f}")
+        reference_cells = (
+            ("", "") if reference is None else (f"{reference:.3f}", f"{scores['nDCG@10'] - reference:+.3f}")
+        )
         row(
-            given,
+            entry,
             language or "",
-            len(found),
+            len(run),
             f"{scores['nDCG@10']:.3f}",
             f"{scores['R@100']:.3f}",
-            *told,
+            *reference_cells,
             f"{each:.2f}",
         )
 
 
-def cross(asked: argparse.Namespace) -> None:
+def cross(options: argparse.Namespace) -> None:
     """nDCG@10 of questions in each language on texts of each."""
-    row("texts", "mode", *asked.asked)
-    for texts in asked.corpus:
-        judged = load_dataset(str(asked.data / texts), "test")
-        language = texts if asked.language else None
+    row("texts", "mode", *options.asked)
+    for texts in options.corpus:
+        judged = load_dataset(str(options.data / texts), "test")
+        language = texts if options.language else None
         with (
             tempfile.TemporaryDirectory() as folder,
-            any_index(Path(folder), judged.documents(), asked, language) as index,
+            any_index(Path(folder), judged.documents(), options, language) as index,
         ):
-            for mode in asked.mode:
+            for mode in options.mode:
                 figures = []
-                for other in asked.asked:
-                    questions = some_queries(load_dataset(str(asked.data / other), "test"), asked.queries)
-                    found = ranked(index, questions.queries, 10, mode)
-                    figures.append(f"{measure(found, questions.qrels, ['nDCG@10'])['nDCG@10']:.3f}")
+                for other in options.asked:
+                    questions = some_queries(load_dataset(str(options.data / other), "test"), options.queries)
+                    run = ranked(index, questions.queries, 10, mode)
+                    figures.append(f"{measure(run, questions.qrels, ['nDCG@10'])['nDCG@10']:.3f}")
                 row(texts, mode, *figures)
 
 
-def sentences(asked: argparse.Namespace) -> None:
+def sentences(options: argparse.Namespace) -> None:
     """The share of sentences whose translation is found first."""
-    row("pair", "sentences", *asked.mode)
-    for pair in asked.pairs:
+    row("pair", "sentences", *options.mode)
+    for pair in options.pairs:
         origin, target = pair.split("-")
-        lines = list(itertools.islice(translations(asked.data, origin, target), asked.queries))
+        lines = list(itertools.islice(translations(options.data, origin, target), options.queries))
         documents = [Document(str(number), text) for number, (_, text) in enumerate(lines)]
         queries = {str(number): text for number, (text, _) in enumerate(lines)}
-        with tempfile.TemporaryDirectory() as folder, any_index(Path(folder), documents, asked, None) as index:
+        with tempfile.TemporaryDirectory() as folder, any_index(Path(folder), documents, options, None) as index:
             shares = []
-            for mode in asked.mode:
-                found = ranked(index, queries, 1, mode)
-                n_right = sum(bool(hits) and hits[0][0] == query for query, hits in found.items())
-                shares.append(f"{n_right / len(found):.3f}")
+            for mode in options.mode:
+                run = ranked(index, queries, 1, mode)
+                n_right = sum(bool(hits) and hits[0][0] == query for query, hits in run.items())
+                shares.append(f"{n_right / len(run):.3f}")
         row(pair, len(lines), *shares)
 
 
 def any_index(
-    folder: Path, documents: Iterable[Document], asked: argparse.Namespace, language: str | None
+    folder: Path, documents: Iterable[Document], options: argparse.Namespace, language: str | None
 ) -> plait.Index:
     """An index, with a model if a mode needs one."""
-    if asked.mode == ["bm25"]:
+    if options.mode == ["bm25"]:
         return text_index(folder, documents, language)
-    index = plait.open(folder / "index", create=True, model=asked.model, language=language, n_threads=1)
+    index = plait.open(folder / "index", create=True, model=options.model, language=language, n_threads=1)
     index.add(documents)
     return index
 
@@ -137,19 +139,19 @@ def text_index(folder: Path, documents: Iterable[Document], language: str | None
     """An index for full text only."""
     index = plait.open(folder / "index", create=True, spec=plait.EmbeddingSpec(), language=language)
     rest = iter(documents)
-    while some := list(itertools.islice(rest, BATCH)):
-        index.add_embeddings(some, Embeddings(), merge=False)
+    while batch := list(itertools.islice(rest, BATCH)):
+        index.add_embeddings(batch, Embeddings(), merge=False)
     return index
 
 
 def ranked(index: plait.Index, queries: Mapping[str, str], k: int, mode: str) -> dict[str, list[tuple[str, float]]]:
-    found: Sequence[list[tuple[str, float]]] = rank_queries(index, list(queries.values()), k, mode=mode)
-    return dict(zip(queries, found, strict=True))
+    rankings: Sequence[list[tuple[str, float]]] = rank_queries(index, list(queries.values()), k, mode=mode)
+    return dict(zip(queries, rankings, strict=True))
 
 
 def some_queries(judged: Dataset, count: int | None) -> Dataset:
-    kept = dict(itertools.islice(judged.queries.items(), count))
-    return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
+    queries = dict(itertools.islice(judged.queries.items(), count))
+    return replace(judged, queries=queries, qrels={query: judged.qrels[query] for query in queries})
 
 
 def asking_with(judged: Dataset, folder: Path, field: str) -> Dataset:
@@ -175,12 +177,12 @@ def translations(data: Path, origin: str, target: str) -> Iterable[tuple[str, st
 def read_figures(page: Path) -> dict[str, float]:
     """The nDCG@10 column of a Markdown table whose first column is the name of the set."""
     figures: dict[str, float] = {}
-    place = None
+    column = None
     for line in page.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if any(cell.endswith("nDCG@10") for cell in cells):
-            place = next(number for number, cell in enumerate(cells) if cell.endswith("nDCG@10"))
-        elif place is not None and len(cells) > place and (number := re.match(r"\d\.\d+", cells[place])):
+            column = next(number for number, cell in enumerate(cells) if cell.endswith("nDCG@10"))
+        elif column is not None and len(cells) > column and (number := re.match(r"\d\.\d+", cells[column])):
             figures[cells[0]] = float(number[0])
     return figures
 

@@ -39,35 +39,37 @@ def main() -> None:
     parser.add_argument("--index", type=Path, help="where the index is made, and used again")
     parser.add_argument("--mode", nargs="*", default=["dense", "multi", "hybrid"])
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    answers = {query: document for query, document, grade in judgements(asked.data, asked.split) if grade > 0}
+    options = parser.parse_args()
+    answers = {query: document for query, document, grade in judgements(options.data, options.split) if grade > 0}
     with tempfile.TemporaryDirectory(prefix="plait-") as made:
-        index = indexed(asked, set(answers.values()), asked.index or Path(made) / "index")
-        texts = {line["_id"]: line["text"] for line in lines(asked.data / "queries.jsonl.gz")}
+        index = indexed(options, set(answers.values()), options.index or Path(made) / "index")
+        texts = {line["_id"]: line["text"] for line in lines(options.data / "queries.jsonl.gz")}
         with Store.open(index.path).snapshot() as snapshot:
-            there = snapshot.lookup(sorted(set(answers.values())))
-        chosen = [query for query, document in answers.items() if document in there][: asked.queries]
-        print(f"{asked.data.name}: {len(index)} documents, {len(chosen)} queries", flush=True)
-        for mode in asked.mode:
+            document_numbers = snapshot.lookup(sorted(set(answers.values())))
+        chosen = [query for query, document in answers.items() if document in document_numbers][: options.queries]
+        print(f"{options.data.name}: {len(index)} documents, {len(chosen)} queries", flush=True)
+        for mode in options.mode:
             for passages in PASSAGES if mode != "bm25" else PASSAGES[:1]:
                 params = None if mode == "bm25" else find_mode(mode).params(passages=passages)
                 ranks = [rank(index, texts[query], answers[query], mode, params) for query in chosen]
-                found = np.asarray([1 / place if place else 0.0 for place in ranks])
-                told = f"MRR@10 {found.mean():.4f}, first {np.mean([place == 1 for place in ranks]):.4f}"
-                print(f"{mode:8} {passages:6} {told}", flush=True)
+                reciprocal_ranks = np.asarray([1 / rank if rank else 0.0 for rank in ranks])
+                report_line = (
+                    f"MRR@10 {reciprocal_ranks.mean():.4f}, first {np.mean([rank == 1 for rank in ranks]):.4f}"
+                )
+                print(f"{mode:8} {passages:6} {report_line}", flush=True)
         index.close()
 
 
-def indexed(asked: argparse.Namespace, answers: set[str], path: Path) -> plait.Index:
+def indexed(options: argparse.Namespace, answers: set[str], path: Path) -> plait.Index:
     """The index at the path; built if there is none."""
-    only_words = asked.mode == ["bm25"]
+    only_words = options.mode == ["bm25"]
     if (path / "catalogue.sqlite").exists():
-        return plait.open(path, n_threads=asked.threads)
+        return plait.open(path, n_threads=options.threads)
     spec = EmbeddingSpec(dense=1) if only_words else None
-    index = plait.open(path, create=True, spec=spec, n_threads=asked.threads)
-    documents = lines(asked.data / "corpus.jsonl.gz")
-    if asked.documents is not None:
-        documents = islice((line for line in documents if line["_id"] in answers), asked.documents)
+    index = plait.open(path, create=True, spec=spec, n_threads=options.threads)
+    documents = lines(options.data / "corpus.jsonl.gz")
+    if options.documents is not None:
+        documents = islice((line for line in documents if line["_id"] in answers), options.documents)
     fields = [{"id": line["_id"], "text": line["text"], "title": line.get("title") or ""} for line in documents]
     if only_words:
         index.add_embeddings(fields, plait.Embeddings(dense=np.ones((len(fields), 1), np.float32)))

@@ -38,46 +38,49 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     add_drop_self(parser)
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    check_drop_self(parser, asked)
+    options = parser.parse_args()
+    check_drop_self(parser, options)
     row("set", "queries", *SINGLE, *WOVEN)
     row(*["---"] * (2 + len(SINGLE) + len(WOVEN)))
     n_best = 0
-    for name in asked.sets:
-        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
-        with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
-            runs = found_by_plan(index, judged, drop_self=name in asked.drop_self)
+    for name in options.sets:
+        judged = first_queries(load_dataset(str(options.data / name), options.split), options.queries)
+        with plait.open(options.indexes / name, n_threads=options.threads, read_only=True) as index:
+            runs = found_by_plan(index, judged, drop_self=name in options.drop_self)
         cells, is_best = compared(runs, judged)
         n_best += is_best
         row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *WOVEN)))
-    print(f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(asked.sets)}")
+    print(
+        f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(options.sets)}"
+    )
 
 
 def add_drop_self(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drop-self", nargs="+", default=(), metavar="SET", help="sets that ask with their own texts")
 
 
-def check_drop_self(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
+def check_drop_self(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuses a set that is not measured: a misspelt name would count queries as their own answers."""
-    if unknown := [name for name in asked.drop_self if name not in asked.sets]:
-        parser.error(f"--drop-self names {', '.join(unknown)}, which --sets does not; it has {', '.join(asked.sets)}")
+    if unknown := [name for name in options.drop_self if name not in options.sets]:
+        parser.error(f"--drop-self names {', '.join(unknown)}, which --sets does not; it has {', '.join(options.sets)}")
 
 
 def found_by_plan(
     index: plait.Index, judged: Dataset, plans: Sequence[str] = (*SINGLE, *WOVEN), *, drop_self: bool = False
 ) -> dict[str, Run]:
     """The best K of each mode that the index supports, without the query itself if `drop_self`."""
-    held = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
-    plans = [plan for plan in plans if held.issuperset(find_mode(plan).needs)]
+    kinds = {"bm25", *(name for name in SINGLE[1:] if getattr(index.spec, name) is not None)}
+    plans = [plan for plan in plans if kinds.issuperset(find_mode(plan).needs)]
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {plan: {} for plan in plans}
     queries = iter(judged.queries.items())
-    while some := list(itertools.islice(queries, BATCH)):
-        texts = [text for _, text in some]
+    while batch := list(itertools.islice(queries, BATCH)):
+        texts = [text for _, text in batch]
         embeddings = index.encoder.encode_queries(texts)
         for plan in plans:
             hits = index.search_embeddings(embeddings, K + drop_self, texts=texts, mode=plan)
             runs[plan] |= {
-                query: [(hit.id, hit.score) for hit in own] for (query, _), own in zip(some, hits, strict=True)
+                query: [(hit.id, hit.score) for hit in query_hits]
+                for (query, _), query_hits in zip(batch, hits, strict=True)
             }
     return {plan: without_self(run, K) for plan, run in runs.items()} if drop_self else dict(runs)
 
@@ -97,8 +100,8 @@ def compared(runs: Mapping[str, Run], judged: Dataset) -> tuple[dict[str, str], 
 
 
 def first_queries(judged: Dataset, count: int | None) -> Dataset:
-    kept = dict(itertools.islice(judged.queries.items(), count))
-    return replace(judged, queries=kept, qrels={query: judged.qrels[query] for query in kept})
+    queries = dict(itertools.islice(judged.queries.items(), count))
+    return replace(judged, queries=queries, qrels={query: judged.qrels[query] for query in queries})
 
 
 def row(*cells: object) -> None:

@@ -59,8 +59,8 @@ def main() -> None:
             start = time.process_time()
             pooled = pool(whole, Pooling(fixed=fixed, factor=factor, method=method))
             took = (time.process_time() - start) / len(whole) * 1e3
-            found = best_of(data, pooled, n_queries, options.threads)
-            recall = np.mean([len(set(a) & set(b)) / K for a, b in zip(found.tolist(), truth.tolist(), strict=True)])
+            top = best_of(data, pooled, n_queries, options.threads)
+            recall = np.mean([len(set(a) & set(b)) / K for a, b in zip(top.tolist(), truth.tolist(), strict=True)])
             size = bytes_a_passage(pooled, fixed=fixed is not None)
             n_vectors = len(pooled.values) / len(pooled)
             print(f"| {name} | {method} | {n_vectors:.1f} | {size:,.0f} | {recall:.3f} | {took:.2f} |", flush=True)

@@ -42,16 +42,16 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where the figures are written too, set by set")
-    asked = parser.parse_args()
-    cross = load_cross(asked.model, n_threads=asked.threads)
+    options = parser.parse_args()
+    cross = load_cross(options.model, n_threads=options.threads)
     names = [HYBRID, *map(blend_name, BLENDS)]
     row("set", "queries", *names, "pairs/s")
     row(*["---"] * (len(names) + 3))
     means: dict[str, dict[str, float]] = {}
-    for name in asked.sets:
-        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
-        with plait.open(asked.indexes / name, n_threads=asked.threads, read_only=True) as index:
-            runs, rate = reranked(index, cross, judged, asked.depth)
+    for name in options.sets:
+        judged = first_queries(load_dataset(str(options.data / name), options.split), options.queries)
+        with plait.open(options.indexes / name, n_threads=options.threads, read_only=True) as index:
+            runs, rate = reranked(index, cross, judged, options.depth)
         report = compare(runs, judged.qrels, [MEASURE], baseline=HYBRID)
         means[name] = {run: one.value for run, one in report.means[MEASURE].items()}
         marks = {
@@ -60,9 +60,9 @@ def main() -> None:
             if one.p_randomisation_corrected < SURE
         }
         row(name, len(judged.queries), *(f"{means[name][run]:.4f}{marks.get(run, '')}" for run in names), f"{rate:.1f}")
-        if asked.json:
-            asked.json.write_text(json.dumps(means, indent=1) + "\n", encoding="utf-8")
-    average = {run: float(np.mean([own[run] for own in means.values()])) for run in names}
+        if options.json:
+            options.json.write_text(json.dumps(means, indent=1) + "\n", encoding="utf-8")
+    average = {run: float(np.mean([mean[run] for mean in means.values()])) for run in names}
     row("average", "", *(f"{average[run]:.4f}" for run in names), "")
 
 
@@ -91,7 +91,7 @@ def reranked(index: plait.Index, cross: CrossEncoder, judged: Dataset, depth: in
 def listed(ids: Sequence[str], scores: NDArray[np.float32]) -> list[tuple[str, float]]:
     """Documents with their scores, best first."""
     order = np.argsort(-scores, kind="stable")
-    return [(ids[place], float(scores[place])) for place in order]
+    return [(ids[position], float(scores[position])) for position in order]
 
 
 if __name__ == "__main__":

@@ -26,12 +26,12 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--queries", type=int, default=None, help="only the first so many of each set")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     row("set", "queries", *SHARES)
     row(*["---"] * (2 + len(SHARES)))
-    for name in asked.sets:
-        judged = first_queries(load_dataset(str(asked.data / name), asked.split), asked.queries)
-        with plait.open(asked.indexes / name, n_threads=1, read_only=True) as index:
+    for name in options.sets:
+        judged = first_queries(load_dataset(str(options.data / name), options.split), options.queries)
+        with plait.open(options.indexes / name, n_threads=1, read_only=True) as index:
             runs = found_by_share(index, judged)
         means = compare(runs, judged.qrels, [MEASURE]).means[MEASURE]
         cells = {share: f"{one.value:.4f}" for share, one in means.items()}
@@ -44,15 +44,15 @@ def main() -> None:
 def found_by_share(index: plait.Index, judged: Dataset) -> dict[str, Run]:
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {str(share): {} for share in SHARES}
     queries = iter(judged.queries.items())
-    while some := list(itertools.islice(queries, BATCH)):
-        texts = [text for _, text in some]
+    while batch := list(itertools.islice(queries, BATCH)):
+        texts = [text for _, text in batch]
         embeddings = index.encoder.encode_queries(texts)
         for share in SHARES:
-            found = index.search_embeddings(embeddings, 11, texts=texts, params=plait.HybridParams(smoothing=share))
+            hits = index.search_embeddings(embeddings, 11, texts=texts, params=plait.HybridParams(smoothing=share))
             runs[str(share)] |= {
                 # A query that is a document of the set is not its own answer.
-                query: [(hit.id, hit.score) for hit in own if hit.id != query][:10]
-                for (query, _), own in zip(some, found, strict=True)
+                query: [(hit.id, hit.score) for hit in query_hits if hit.id != query][:10]
+                for (query, _), query_hits in zip(batch, hits, strict=True)
             }
     return dict(runs)
 

@@ -76,13 +76,13 @@ def found(index: plait.Index, query: NDArray[np.float32], k: int, *, exact: bool
 def compare(path: Path, real: Real, k: int, n_queries: int, trials: list[tuple[float, str, Queries | None]]) -> None:
     with plait.open(path) as index:
         by_codes = [found(index, query, k, exact=True)[0] for query in real.queries]
-        for asked, of, queries in trials:
+        for target, of, queries in trials:
             start = time.perf_counter()
-            done = index.tune(asked, k, queries=queries, n_queries=n_queries, of=of)
+            done = index.tune(target, k, queries=queries, n_queries=n_queries, of=of)
             took = time.perf_counter() - start
             kind = "rows" if queries is None else "words"
             if done.plan is None:
-                print(f"| {path.name} | {asked} of {of} | {kind} | out of reach: {done.codes_recall} |", flush=True)
+                print(f"| {path.name} | {target} of {of} | {kind} | out of reach: {done.codes_recall} |", flush=True)
                 continue
             report(path.name, index, done, kind, real, by_codes, k, took)
         index.reset_tuning()
@@ -131,20 +131,20 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=150, help="real ones to judge with")
     parser.add_argument("--tune-queries", type=int, default=200, help="made-up ones to tune with")
     parser.add_argument("-k", type=int, default=10)
-    given = parser.parse_args()
-    corpus = read_embeddings(given.cache, given.passages)
-    real = real_queries(corpus, given.queries, given.k)
-    words = None if given.data is None else made_of_words(given.data, given.passages, given.tune_queries)
+    options = parser.parse_args()
+    corpus = read_embeddings(options.cache, options.passages)
+    real = real_queries(corpus, options.queries, options.k)
+    words = None if options.data is None else made_of_words(options.data, options.passages, options.tune_queries)
     print(
         "| index | asked | queries | predicted | held out | real, in codes | real, of vectors | p50 ms | settings | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name, of in (("plain", "codes"), ("fine", "vectors")):
-        path = given.work / f"{name}-{given.passages}"
+        path = options.work / f"{name}-{options.passages}"
         build(path, corpus, keep_8bit=name == "fine")
-        trials: list[tuple[float, str, Queries | None]] = [(asked, of, None) for asked in (0.8, 0.9, 0.95)]
+        trials: list[tuple[float, str, Queries | None]] = [(target, of, None) for target in (0.8, 0.9, 0.95)]
         trials += [] if words is None else [(0.9, of, words)]
-        compare(path, real, given.k, given.tune_queries, trials)
+        compare(path, real, options.k, options.tune_queries, trials)
 
 
 if __name__ == "__main__":

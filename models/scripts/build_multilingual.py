@@ -44,10 +44,10 @@ def main() -> None:
     parser.add_argument("--projection", type=Path, default=PROJECTION)
     parser.add_argument("--fp32", action="store_true", help="write the full-precision graph as well (275 MB)")
     parser.add_argument("--to", type=Path, default=FOLDER, help="the model folder to write")
-    given = parser.parse_args()
-    with np.load(given.projection, allow_pickle=False) as kept:
+    options = parser.parse_args()
+    with np.load(options.projection, allow_pickle=False) as kept:
         multi = Linear(kept["weight"].astype(np.float32), kept["bias"].astype(np.float32))
-    build(read_source(given.package), multi, given.to, fp32=given.fp32)
+    build(read_source(options.package), multi, options.to, fp32=options.fp32)
 
 
 def build(source: Source, multi: Linear, folder: Path, *, fp32: bool) -> None:

@@ -164,8 +164,8 @@ def _maxsim(
     """Scores (queries, documents), and for each query row its best row of each document."""
     similar = query_rows @ document_rows.T
     best = np.empty((len(query_rows), len(document_offsets) - 1), np.int64)
-    for place, (start, end) in enumerate(pairwise(document_offsets)):
-        best[:, place] = start + similar[:, start:end].argmax(axis=1)
+    for document, (start, end) in enumerate(pairwise(document_offsets)):
+        best[:, document] = start + similar[:, start:end].argmax(axis=1)
     taken = np.take_along_axis(similar, best, axis=1)
     return np.add.reduceat(taken, query_offsets[:-1], axis=0), best
 

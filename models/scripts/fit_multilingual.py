@@ -40,19 +40,19 @@ def main() -> None:
     parser.add_argument("--package", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--to", type=Path, default=PROJECTION)
-    given = parser.parse_args()
-    source = read_source(given.package)
-    texts = [*sentences(given.data / "tatoeba" / "pairs.tsv.gz")]
+    options = parser.parse_args()
+    source = read_source(options.package)
+    texts = [*sentences(options.data / "tatoeba" / "pairs.tsv.gz")]
     for name in ("squad-sent", "jaquad"):
-        texts += passages(given.data / name)
+        texts += passages(options.data / name)
     tokenizer = Tokenizer.from_str(tokenizer_of(source.pieces).decode())
     states = states_of(texts, build_graph(source.table, source.weights, None, int8=False), tokenizer)
     middle = states.mean(axis=0)
     values, directions = np.linalg.eigh(np.cov((states - middle).T))
     weight = directions[:, ::-1][:, :DIM].astype(np.float32)
-    np.savez(given.to, weight=weight, bias=(-middle @ weight).astype(np.float32))
+    np.savez(options.to, weight=weight, bias=(-middle @ weight).astype(np.float32))
     share = values[::-1][:DIM].sum() / values.sum()
-    print(f"{given.to}: {DIM} of {len(middle)} directions hold {share:.3f} of the variance of {len(states):,} states")
+    print(f"{options.to}: {DIM} of {len(middle)} directions hold {share:.3f} of the variance of {len(states):,} states")
 
 
 def sentences(path: Path) -> Iterator[str]:
@@ -69,7 +69,7 @@ def sentences(path: Path) -> Iterator[str]:
 
 def passages(folder: Path) -> list[str]:
     """Passages that answer questions of the train split."""
-    wanted = {document for own in load_beir(folder, "train").qrels.values() for document in own}
+    wanted = {document for grades in load_beir(folder, "train").qrels.values() for document in grades}
     with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = (json.loads(line) for line in lines)
         return [row["text"] for row in rows if row["_id"] in wanted][:N_PASSAGES]
@@ -79,12 +79,12 @@ def states_of(texts: Sequence[str], graph: bytes, tokenizer: Tokenizer) -> NDArr
     """(pieces of all texts, 512) states."""
     session = onnxruntime.InferenceSession(graph)
     ids = [np.array(one.ids[:LENGTH], np.int64) for one in tokenizer.encode_batch(list(texts))]
-    found: list[NDArray[np.float32]] = []
-    for items in by_length([len(own) for own in ids], n_tokens=4096):
+    parts: list[NDArray[np.float32]] = []
+    for items in by_length([len(text_ids) for text_ids in ids], n_tokens=4096):
         padded, mask = pad([ids[item] for item in items])
         (states,) = session.run(["states"], {"input_ids": padded, "attention_mask": mask})
-        found.append(states[mask.astype(bool)])
-    return np.concatenate(found)
+        parts.append(states[mask.astype(bool)])
+    return np.concatenate(parts)
 
 
 if __name__ == "__main__":

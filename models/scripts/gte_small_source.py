@@ -85,7 +85,7 @@ def _weights(graph: bytes) -> Weights:
     parsed = onnx.load_from_string(graph).graph
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in parsed.initializer}
     named = {name: value for name, value in tensors.items() if name.startswith(("embeddings.", "encoder."))}
-    adder = {given: node for node in parsed.node if node.op_type == "Add" for given in node.input}
+    adder = {name: node for node in parsed.node if node.op_type == "Add" for name in node.input}
     for node in parsed.node:
         if node.op_type == "MatMul" and node.input[1] in tensors:
             bias = next(name for name in adder[node.output[0]].input if name.endswith(".bias"))

@@ -25,9 +25,9 @@ def main() -> None:
     source, folder = read_source(arguments.package), arguments.to
     pooling = {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
     modules = [
-        {"idx": place, "name": str(place), "path": f"{place}_{name}" if place else "",
+        {"idx": number, "name": str(number), "path": f"{number}_{name}" if number else "",
          "type": f"sentence_transformers.models.{name}"}
-        for place, name in enumerate(MODULES)
+        for number, name in enumerate(MODULES)
     ]  # fmt: skip
     for part in ("1_Pooling", "2_Normalize"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -48,10 +48,10 @@ def _safetensors(weights: Weights) -> bytes:
         for name, value in sorted(weights.items())
     }
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    place = 0
+    offset = 0
     for name, value in turned.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [place, place + value.nbytes]}
-        place += value.nbytes
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [offset, offset + value.nbytes]}
+        offset += value.nbytes
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in turned.values())
 

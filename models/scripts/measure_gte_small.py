@@ -43,15 +43,15 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name in arguments.sets:
-        found = measure(arguments.data / name, arguments.model, arguments.precision)
-        rows.append([name, *(f"{found[kind]:.3f}" for kind in KINDS)])
+        scores = measure(arguments.data / name, arguments.model, arguments.precision)
+        rows.append([name, *(f"{scores[kind]:.3f}" for kind in KINDS)])
         print(*rows[-1], flush=True)
     table = {"title": "nDCG@10 on test sets, all passages scored:", "columns": ["set", *KINDS], "rows": rows}
-    kept: dict[str, Any] = (
+    numbers: dict[str, Any] = (
         json.loads(arguments.to.read_text()) if arguments.to.exists() else {"tables": [], "notes": []}
     )
-    kept["tables"] = [table, *(other for other in kept["tables"] if other["title"] != table["title"])]
-    arguments.to.write_text(json.dumps(kept, indent=2) + "\n")
+    numbers["tables"] = [table, *(other for other in numbers["tables"] if other["title"] != table["title"])]
+    arguments.to.write_text(json.dumps(numbers, indent=2) + "\n")
 
 
 def measure(folder: Path, model: str | None, precision: str) -> dict[str, float]:
@@ -62,30 +62,30 @@ def measure(folder: Path, model: str | None, precision: str) -> dict[str, float]
     qrels = _qrels(folder / "qrels" / "test.tsv")
     queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl.gz") if row["_id"] in qrels}
     encoder = load_model(model, precision=precision)
-    asked = encoder.encode_queries(list(queries.values()))
-    given = encoder.encode_documents(
+    query_embeddings = encoder.encode_queries(list(queries.values()))
+    document_embeddings = encoder.encode_documents(
         list(corpus.values()),
         on_batch=lambda done, total: print(f"\r{folder.name}: {done} of {total}", end="", file=sys.stderr),
     )
-    assert asked.dense is not None
-    assert given.dense is not None
-    assert asked.multi is not None
-    assert given.multi is not None
+    assert query_embeddings.dense is not None
+    assert document_embeddings.dense is not None
+    assert query_embeddings.multi is not None
+    assert document_embeddings.multi is not None
     ranked = {
         "bm25": bm25(list(corpus.values()), list(queries.values())),
-        "dense": top(asked.dense @ given.dense.T),
-        "multi": top(maxsim(asked.multi, given.multi)),
+        "dense": top(query_embeddings.dense @ document_embeddings.dense.T),
+        "multi": top(maxsim(query_embeddings.multi, document_embeddings.multi)),
     }
     ranked["hybrid"] = fuse([ranked[name] for name in ("bm25", "dense", "multi")])
     ids = list(corpus)
-    found = {}
+    scores = {}
     for name, lists in ranked.items():
         run = {
-            query: {ids[item]: float(DEPTH - place) for place, item in enumerate(items[:DEPTH])}
+            query: {ids[item]: float(DEPTH - rank) for rank, item in enumerate(items[:DEPTH])}
             for query, items in zip(queries, lists, strict=True)
         }
-        found[name] = nDCG(cutoff=10).calc_aggregate(qrels, run)
-    return found
+        scores[name] = nDCG(cutoff=10).calc_aggregate(qrels, run)
+    return scores
 
 
 def top(scores: Scores) -> list[list[int]]:
@@ -114,8 +114,8 @@ def bm25(texts: list[str], queries: list[str]) -> list[list[int]]:
     ranked = []
     for query in queries:
         words = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
-        found = database.execute("select rowid from texts where texts match ? order by rank limit ?", (words, DEPTH))
-        ranked.append([item for (item,) in found])
+        rows = database.execute("select rowid from texts where texts match ? order by rank limit ?", (words, DEPTH))
+        ranked.append([item for (item,) in rows])
     return ranked
 
 
@@ -125,8 +125,8 @@ def fuse(lists: list[list[list[int]]]) -> list[list[int]]:
     for rankings in zip(*lists, strict=True):
         scores: dict[int, float] = {}
         for ranking in rankings:
-            for place, item in enumerate(ranking, 1):
-                scores[item] = scores.get(item, 0.0) + 1 / (RRF_K + place)
+            for rank, item in enumerate(ranking, 1):
+                scores[item] = scores.get(item, 0.0) + 1 / (RRF_K + rank)
         fused.append(sorted(scores, key=lambda item: (-scores[item], item))[:DEPTH])
     return fused
 

@@ -42,17 +42,17 @@ def token_states(builder: Builder, vectors: str, weights: dict[str, Floats], col
     bias, gain, shift = (np.concatenate([weights[f"{part}{n}"] for n in names]) for part in ("proj_b", "ln_g", "ln_b"))
     epsilon = float(weights["eps"])
     mapped = builder.norm(builder.linear(vectors, "enter", weight, bias), "enter", gain, shift, epsilon=epsilon)
-    found = [vectors]
+    branches = [vectors]
     for (n, before), entered in zip(WINDOWS, builder.split(mapped, "branch", [str(n) for n in names]), strict=True):
         # Padding is zero, like everything outside the text.
         value = builder.op("Mul", [entered, column])
         for layer in (1, 2):
-            seen = builder.op("Concat", [_moved(builder, value, place - before) for place in range(n)], axis=2)
-            own = (weights[f"w{layer}_{n}"], weights[f"b{layer}_{n}"])
-            lit = builder.op("Relu", [builder.linear(seen, f"window{n}.{layer}", *own)])
+            seen = builder.op("Concat", [_moved(builder, value, position - before) for position in range(n)], axis=2)
+            layer_weights = (weights[f"w{layer}_{n}"], weights[f"b{layer}_{n}"])
+            lit = builder.op("Relu", [builder.linear(seen, f"window{n}.{layer}", *layer_weights)])
             value = builder.op("Mul", [builder.op("Add", [lit, value]), column])
-        found.append(value)
-    joined = builder.op("Concat", found, axis=2)
+        branches.append(value)
+    joined = builder.op("Concat", branches, axis=2)
     normed = builder.norm(joined, "leave", weights["ln_g"], weights["ln_b"], epsilon=epsilon)
     return builder.linear(normed, "leave", weights["cnn_W"], weights["cnn_b"])
 
@@ -78,8 +78,8 @@ def _pieces(builder: Builder, table: Floats) -> str:
     sixteenth = builder.op("Mul", [both, builder.constant("sixteenth", np.float32(1 / 16))])
     high = builder.op("Floor", [sixteenth])
     low = builder.op("Sub", [both, builder.op("Mul", [high, builder.constant("sixteen", np.float32(16))])])
-    own = builder.op("Gather", [builder.constant("words.range", ranges), "input_ids"])
-    step, lowest = builder.split(builder.op("Cast", [own], to=TensorProto.FLOAT), "range", ["step", "lowest"])
+    piece_range = builder.op("Gather", [builder.constant("words.range", ranges), "input_ids"])
+    step, lowest = builder.split(builder.op("Cast", [piece_range], to=TensorProto.FLOAT), "range", ["step", "lowest"])
     steps = builder.op("Concat", [low, high], axis=2)
     return builder.op("Add", [builder.op("Mul", [steps, step]), lowest])
 

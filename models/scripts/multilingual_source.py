@@ -69,8 +69,8 @@ def read_pieces(model: bytes) -> Pieces:
     charsmap = b""
     for number, value in _fields(model):
         if number == 1:  # a piece: its text and score
-            own = dict(_fields(value))
-            scores.append((own[1].decode(), struct.unpack("<f", own[2])[0] if 2 in own else 0.0))
+            fields = dict(_fields(value))
+            scores.append((fields[1].decode(), struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0))
         elif number == 3:  # the normaliser
             charsmap = dict(_fields(value)).get(2, b"")
     return Pieces(scores, charsmap)

@@ -80,15 +80,15 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", help="names of sources; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="share of the queries and passages; less for a trial")
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    asked.to.mkdir(parents=True, exist_ok=True)
-    teacher = Teacher(asked.teacher, asked.threads)
+    options = parser.parse_args()
+    options.to.mkdir(parents=True, exist_ok=True)
+    teacher = Teacher(options.teacher, options.threads)
     for source in SOURCES:
-        to = asked.to / f"{source.name}.jsonl"
-        if to.exists() or (asked.sets and source.name not in asked.sets):
+        to = options.to / f"{source.name}.jsonl"
+        if to.exists() or (options.sets and source.name not in options.sets):
             continue
-        queries, passages = drawn(asked.data / (source.folder or source.name), source, asked.share)
-        lists = list(judged(queries, passages, teacher, asked.threads, is_sure=source.is_sure))
+        queries, passages = drawn(options.data / (source.folder or source.name), source, options.share)
+        lists = list(judged(queries, passages, teacher, options.threads, is_sure=source.is_sure))
         part = to.with_suffix(".part")
         part.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
         part.rename(to)
@@ -113,27 +113,27 @@ def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict
     if source.queries == "train":
         train = load_beir(folder, "train")
         for id in rng.sample(sorted(train.qrels), len(train.qrels)):
-            answers = [own for own, grade in train.qrels[id].items() if grade > 0 and own in texts]
+            answers = [passage for passage, grade in train.qrels[id].items() if grade > 0 and passage in texts]
             if answers and len(queries) < n_queries:
                 queries.append(Query(train.queries[id], answers[0], frozenset(answers[1:])))
-    kept = list(dict.fromkeys(query.answer for query in queries))
-    others = [id for id in rng.sample(sorted(texts), len(texts)) if id not in set(kept)]
-    kept += others[: max(n_passages - len(kept), 0)]
+    passage_ids = list(dict.fromkeys(query.answer for query in queries))
+    others = [id for id in rng.sample(sorted(texts), len(texts)) if id not in set(passage_ids)]
+    passage_ids += others[: max(n_passages - len(passage_ids), 0)]
     if source.queries != "train":
-        for id in rng.sample(kept, min(n_queries, len(kept))):
+        for id in rng.sample(passage_ids, min(n_queries, len(passage_ids))):
             sentences = texts[id].split(". ")
-            fit = [own for own in sentences if 6 <= len(own.split()) <= 40]
+            fit = [sentence for sentence in sentences if 6 <= len(sentence.split()) <= 40]
             queries += [Query(rng.choice(fit), id)] if fit and len(sentences) >= source.n_sentences else []
     if source.queries == "left out":
         for query in queries:
             texts[query.answer] = texts[query.answer].replace(query.text, "", 1).replace(" . ", " ")
-    return queries, {id: texts[id] for id in kept}
+    return queries, {id: texts[id] for id in passage_ids}
 
 
 def held_out(folder: Path) -> set[str]:
     """Passages that are judged in a dev or test split."""
     splits = [split for split in ("dev", "test") if (folder / "qrels" / f"{split}.tsv").exists()]
-    return {id for split in splits for own in load_beir(folder, split).qrels.values() for id in own}
+    return {id for split in splits for grades in load_beir(folder, split).qrels.values() for id in grades}
 
 
 def corpus(folder: Path) -> Iterator[tuple[str, str]]:
@@ -159,13 +159,13 @@ def judged(
     rng, texts = random.Random(SEED), list(passages.values())
     numbers = {id: number for number, id in enumerate(passages)}
     vectors = teacher.vectors(texts)
-    asked = teacher.vectors([PROMPT + query.text for query in queries])
+    query_vectors = teacher.vectors([PROMPT + query.text for query in queries])
     with (
         tempfile.TemporaryDirectory() as folder,
         plait.open(folder, create=True, model=MODEL, n_threads=n_threads) as index,
     ):
         index.add([{"id": id, "text": text} for id, text in passages.items()])
-        for query, vector in zip(queries, asked, strict=True):
+        for query, vector in zip(queries, query_vectors, strict=True):
             hits = index.search(query.text, k=N_FOUND)
             is_sentence = query.text in passages[query.answer]
             left_out = query.others | ({query.answer} if is_sentence else set())
@@ -173,10 +173,10 @@ def judged(
             scores = committee(hits, vectors[[numbers[hit.id] for hit in hits]] @ vector)
             order = np.argsort(-scores, kind="stable")
             answer = hits[order[0]].id if is_sentence else query.answer
-            places = {hit.id: place for place, hit in enumerate(hits)}
+            places = {hit.id: position for position, hit in enumerate(hits)}
             if answer not in places:
                 continue
-            rest = [int(place) for place in order if hits[place].id != answer]
+            rest = [int(position) for position in order if hits[position].id != answer]
             if is_sure:
                 scores[places[answer]] = max(scores[places[answer]], scores[rest[0]] + LEAD)
             chosen = rest[:N_BEST] + rng.sample(rest[N_BEST:], min(N_OTHERS, max(len(rest) - N_BEST, 0)))
@@ -184,10 +184,10 @@ def judged(
                 "query": query.text,
                 "pos": [passages[answer]],
                 "pos_id": [answer],
-                "neg": [hits[place].text for place in chosen],
-                "neg_id": [hits[place].id for place in chosen],
+                "neg": [hits[position].text for position in chosen],
+                "neg_id": [hits[position].id for position in chosen],
                 "pos_scores": [round(float(scores[places[answer]]), 4)],
-                "neg_scores": [round(float(scores[place]), 4) for place in chosen],
+                "neg_scores": [round(float(scores[position]), 4) for position in chosen],
             }
 
 
@@ -197,7 +197,7 @@ def committee(hits: Sequence[Hit], teacher: NDArray[np.float32]) -> NDArray[np.f
     for name in ("dense", "multi", "bm25"):
         columns[name] = np.array([hit.scores.get(name, 0.0) for hit in hits])
     return np.asarray(
-        sum(WEIGHTS[name] * (own - own.mean()) / max(own.std(), 1e-6) for name, own in columns.items())
+        sum(WEIGHTS[name] * (column - column.mean()) / max(column.std(), 1e-6) for name, column in columns.items())
     ) / sum(WEIGHTS.values())
 
 
@@ -215,21 +215,23 @@ class Teacher:
 
     def vectors(self, texts: Sequence[str], *, batch: int = 16) -> NDArray[np.float32]:
         """(texts, dims) unit vectors; texts of similar length share a batch."""
-        ids = [own.ids for own in self._tokenizer.encode_batch(list(texts))]
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
-        found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(ids)
+        parts: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(ids)
         for start in range(0, len(ids), batch):
-            own = order[start : start + batch]
-            longest = max(len(ids[number]) for number in own)
-            tokens = np.zeros((len(own), longest), np.int64)
-            for row, number in enumerate(own):
+            batch_numbers = order[start : start + batch]
+            longest = max(len(ids[number]) for number in batch_numbers)
+            tokens = np.zeros((len(batch_numbers), longest), np.int64)
+            for row, number in enumerate(batch_numbers):
                 tokens[row, : len(ids[number])] = ids[number]
-            attended = np.array([[place < len(ids[number]) for place in range(longest)] for number in own], np.int64)
-            given = {"input_ids": tokens, "attention_mask": attended, "token_type_ids": np.zeros_like(tokens)}
-            states = self._session.run(None, {name: given[name] for name in self._names})[0]
-            for row, number in enumerate(own):
-                found[number] = states[row, 0] / np.linalg.norm(states[row, 0])
-        return np.stack(found)
+            attended = np.array(
+                [[position < len(ids[number]) for position in range(longest)] for number in batch_numbers], np.int64
+            )
+            inputs = {"input_ids": tokens, "attention_mask": attended, "token_type_ids": np.zeros_like(tokens)}
+            states = self._session.run(None, {name: inputs[name] for name in self._names})[0]
+            for row, number in enumerate(batch_numbers):
+                parts[number] = states[row, 0] / np.linalg.norm(states[row, 0])
+        return np.stack(parts)
 
 
 if __name__ == "__main__":

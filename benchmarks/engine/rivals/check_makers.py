@@ -80,11 +80,11 @@ def check_fast_plaid(whole: Shard, made: Clusters, theirs: Path, ours: Path, nbi
     followed = followed and np.array_equal(lengths, np.load(theirs / "ivf_lengths.npy"))
     expect(followed, "from the builder's codes, the lists of passages are the builder's")
 
-    def ask(index: Path, query: NDArray[np.float32], kept: dict[Path, Any]) -> list[int]:
-        if index not in kept:
-            kept[index] = search.FastPlaid(index=str(index), device="cpu")
-        found = kept[index].search(torch.from_numpy(query.copy())[None], top_k=K, show_progress=False)
-        return [number for number, _ in found[0]]
+    def ask(index: Path, query: NDArray[np.float32], open_indexes: dict[Path, Any]) -> list[int]:
+        if index not in open_indexes:
+            open_indexes[index] = search.FastPlaid(index=str(index), device="cpu")
+        results = open_indexes[index].search(torch.from_numpy(query.copy())[None], top_k=K, show_progress=False)
+        return [number for number, _ in results[0]]
 
     return ask
 
@@ -102,11 +102,13 @@ def check_xtr_warp(whole: Shard, made: Clusters, theirs: Path, ours: Path, nbits
     compare_files(theirs, ours, skip=(".codes.npy", ".residuals.npy", ".compacted.npy"))
     expect(about | {"created_at": ""} == written | {"created_at": ""}, "metadata.json says the same")
 
-    def ask(index: Path, query: NDArray[np.float32], kept: dict[Path, Any]) -> list[int]:
-        if index not in kept:
-            kept[index] = XTRWarp(index=str(index)).load("cpu")
-        found = kept[index].search(torch.from_numpy(query.copy())[None], top_k=K, num_threads=1, show_progress=False)
-        return [number for number, _ in found[0]]
+    def ask(index: Path, query: NDArray[np.float32], open_indexes: dict[Path, Any]) -> list[int]:
+        if index not in open_indexes:
+            open_indexes[index] = XTRWarp(index=str(index)).load("cpu")
+        results = open_indexes[index].search(
+            torch.from_numpy(query.copy())[None], top_k=K, num_threads=1, show_progress=False
+        )
+        return [number for number, _ in results[0]]
 
     return ask
 
@@ -129,7 +131,7 @@ def compare_chunks(whole: Shard, made: Clusters, theirs: Path, ours: Path, n_chu
     )
     same = codes[0] == codes[1]
     rows = torch.from_numpy(whole.values).float()
-    products = [(rows * made.centroids.float()[torch.from_numpy(own)]).sum(dim=1) for own in codes]
+    products = [(rows * made.centroids.float()[torch.from_numpy(part)]).sum(dim=1) for part in codes]
     lost = float((products[1] - products[0]).abs().max())
     expect(lost <= HALF, f"{(~same).mean():.3%} of codes differ, all by less than half can tell ({lost:.5f})")
     expect(bool((residuals[0][same] == residuals[1][same]).all()), "packed bytes are equal wherever codes are")
@@ -140,7 +142,7 @@ def compare_files(theirs: Path, ours: Path, skip: tuple[str, ...]) -> None:
     names = [
         sorted(file.name for file in index.iterdir() if file.suffix in (".npy", ".json")) for index in (theirs, ours)
     ]
-    merged = [[name for name in own if "merged" not in name] for own in names]
+    merged = [[name for name in file_names if "merged" not in name] for file_names in names]
     expect(merged[0] == merged[1], f"both have the same {len(merged[0])} files")
     for name in merged[0]:
         if name != "metadata.json" and not name.endswith(skip):
@@ -151,9 +153,9 @@ def compare_files(theirs: Path, ours: Path, skip: tuple[str, ...]) -> None:
 
 def agreement(ask: Callable[..., list[int]], queries: Queries, n: int, theirs: Path, ours: Path) -> float:
     """The share of the passages found in one index that are found in the other."""
-    kept: dict[Path, Any] = {}
+    open_indexes: dict[Path, Any] = {}
     shared = [
-        len(set(ask(theirs, queries[int(q)], kept)) & set(ask(ours, queries[int(q)], kept)))
+        len(set(ask(theirs, queries[int(q)], open_indexes)) & set(ask(ours, queries[int(q)], open_indexes)))
         for q in queries.order()[:n]
     ]
     return sum(shared) / (K * len(shared))

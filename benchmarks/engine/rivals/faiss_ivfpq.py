@@ -57,14 +57,14 @@ class Faiss:
         docs, sums = merged(scores, tokens, self._owner)
         n_keep = max(k, settings["n_rerank"])
         if len(docs) > n_keep:
-            kept = np.argpartition(-sums, n_keep)[:n_keep]
-            docs, sums = docs[kept], sums[kept]
+            top = np.argpartition(-sums, n_keep)[:n_keep]
+            docs, sums = docs[top], sums[top]
         if settings["n_rerank"]:
             sums = self._exact(query, docs)
         return docs[np.argsort(-sums, kind="stable")[:k]]
 
-    def numbers(self, found: NDArray[np.int64]) -> list[int]:
-        return [int(number) for number in found]
+    def numbers(self, answers: NDArray[np.int64]) -> list[int]:
+        return [int(number) for number in answers]
 
     def _exact(self, query: NDArray[np.float32], docs: NDArray[np.int64]) -> NDArray[np.float32]:
         lengths = self._offsets[docs + 1] - self._offsets[docs]
@@ -79,14 +79,14 @@ def merged(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The retrieved passages and their sums. A row's tokens come best first, so a passage's first token is its best."""
     n_rows, n_tokens = tokens.shape
-    there = tokens >= 0
-    missing = np.where(there, scores, np.inf).min(axis=1)
-    missing[~there.any(axis=1)] = 0
-    row = np.repeat(np.arange(n_rows), n_tokens).reshape(tokens.shape)[there]
-    gain = (scores - missing[:, None])[there]
-    docs, place = np.unique(owner[tokens[there]], return_inverse=True)
-    _, first = np.unique(row * len(docs) + place, return_index=True)
-    sums = np.bincount(place[first], gain[first], minlength=len(docs)) + missing.sum()
+    valid = tokens >= 0
+    missing = np.where(valid, scores, np.inf).min(axis=1)
+    missing[~valid.any(axis=1)] = 0
+    row = np.repeat(np.arange(n_rows), n_tokens).reshape(tokens.shape)[valid]
+    gain = (scores - missing[:, None])[valid]
+    docs, position = np.unique(owner[tokens[valid]], return_inverse=True)
+    _, first = np.unique(row * len(docs) + position, return_index=True)
+    sums = np.bincount(position[first], gain[first], minlength=len(docs)) + missing.sum()
     return docs, sums.astype(np.float32)
 
 

@@ -60,13 +60,19 @@ def trained(whole: Shard, made: Clusters, nbits: int) -> Codec:
 def write_chunks(whole: Shard, made: Clusters, index: Path, codec: Codec) -> int:
     n_chunks = -(-len(whole) // CHUNK)
     for number in range(n_chunks):
-        own = whole.offsets[number * CHUNK : (number + 1) * CHUNK + 1]
-        codes = made.codes[own[0] : own[-1]]
-        packed = pack(whole.values[own[0] : own[-1]], codes, made.centroids, codec)
+        chunk_offsets = whole.offsets[number * CHUNK : (number + 1) * CHUNK + 1]
+        codes = made.codes[chunk_offsets[0] : chunk_offsets[-1]]
+        packed = pack(whole.values[chunk_offsets[0] : chunk_offsets[-1]], codes, made.centroids, codec)
         write_tch_npy(str(index / f"{number}.codes.npy"), codes)
         write_tch_npy(str(index / f"{number}.residuals.npy"), packed)
-        (index / f"doclens.{number}.json").write_text(json.dumps(np.diff(own).tolist(), separators=(",", ":")))
-        about = {"embedding_offset": int(own[0]), "num_documents": len(own) - 1, "num_embeddings": len(codes)}
+        (index / f"doclens.{number}.json").write_text(
+            json.dumps(np.diff(chunk_offsets).tolist(), separators=(",", ":"))
+        )
+        about = {
+            "embedding_offset": int(chunk_offsets[0]),
+            "num_documents": len(chunk_offsets) - 1,
+            "num_embeddings": len(codes),
+        }
         write_json(index / f"{number}.metadata.json", about)
     return n_chunks
 

@@ -37,14 +37,14 @@ class Lance:
         return query
 
     def search(self, query: NDArray[np.float32], k: int, settings: Options) -> Any:
-        asked = self._table.search(query, vector_column_name="vectors").limit(k).select(["number"])
-        asked = asked.nprobes(settings["nprobes"])
+        search = self._table.search(query, vector_column_name="vectors").limit(k).select(["number"])
+        search = search.nprobes(settings["nprobes"])
         if settings["refine_factor"]:
-            asked = asked.refine_factor(settings["refine_factor"])
-        return asked.to_arrow()
+            search = search.refine_factor(settings["refine_factor"])
+        return search.to_arrow()
 
-    def numbers(self, found: Any) -> list[int]:
-        return [int(number) for number in found["number"].to_pylist()]
+    def numbers(self, answer: Any) -> list[int]:
+        return [int(number) for number in answer["number"].to_pylist()]
 
 
 def batch(part: Shard, first: int) -> Any:

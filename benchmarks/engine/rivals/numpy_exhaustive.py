@@ -36,8 +36,8 @@ class NumPy:
         best = np.argpartition(-scores, k)[:k]
         return best[np.argsort(-scores[best], kind="stable")]
 
-    def numbers(self, found: NDArray[np.int64]) -> list[int]:
-        return [int(number) for number in found]
+    def numbers(self, answers: NDArray[np.int64]) -> list[int]:
+        return [int(number) for number in answers]
 
     @staticmethod
     def _starts(part: Shard) -> range:

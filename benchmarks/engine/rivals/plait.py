@@ -44,7 +44,8 @@ class Plait:
         ) as made:
             for number, part in enumerate(corpus.shards()):
                 documents = [
-                    {"id": str(number * SHARD + place), "text": next(texts), "title": ""} for place in range(len(part))
+                    {"id": str(number * SHARD + position), "text": next(texts), "title": ""}
+                    for position in range(len(part))
                 ]
                 made.add_embeddings(documents, Embeddings(multi=MultiVectors(np.asarray(part.values), part.offsets)))
             done = made.compact(bits=options["bits"], keep_8bit=options["keep_8bit"])
@@ -64,13 +65,13 @@ class Plait:
         return QueryBatch([""], Embeddings(multi=MultiVectors(query, np.array([0, len(query)]))))
 
     def search(self, query: QueryBatch, k: int, settings: Options) -> Ranking:
-        found = self._plan(settings, k).run(self._snapshot, query)[0]
+        hits = self._plan(settings, k).run(self._snapshot, query)[0]
         if settings["level"] == "call":
-            load_hits(self._snapshot, "", found)
-        return found
+            load_hits(self._snapshot, "", hits)
+        return hits
 
-    def numbers(self, found: Ranking) -> list[int]:
-        return [int(id) for id in self._snapshot.fetch_ids([int(doc) for doc in found.docs])]
+    def numbers(self, ranking: Ranking) -> list[int]:
+        return [int(id) for id in self._snapshot.fetch_ids([int(doc) for doc in ranking.docs])]
 
     def _plan(self, settings: Options, k: int) -> Plan:
         retriever: Retriever

@@ -50,8 +50,8 @@ class Qdrant:
         params = qdrant.SearchParams(exact=settings["exact"], hnsw_ef=settings.get("hnsw_ef"))
         return self._shard.search(qdrant.SearchRequest(query=query, limit=k, params=params))
 
-    def numbers(self, found: Any) -> list[int]:
-        return [int(point.id) for point in found]
+    def numbers(self, answer: Any) -> list[int]:
+        return [int(point.id) for point in answer]
 
     def _config(self, options: Options) -> Any:
         graph = qdrant.HnswIndexConfig(

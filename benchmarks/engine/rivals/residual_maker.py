@@ -62,8 +62,8 @@ def clusters(corpus: Corpus, whole: Shard, folder: Path) -> Clusters:
         centroids = cluster(whole)
         codes = nearest(torch.from_numpy(whole.values), centroids.float())
         np.savez(file, centroids=centroids.numpy(), codes=codes.astype(np.int32))
-    kept = np.load(file)
-    return Clusters(torch.from_numpy(kept["centroids"]), kept["codes"].astype(np.int64))
+    saved = np.load(file)
+    return Clusters(torch.from_numpy(saved["centroids"]), saved["codes"].astype(np.int64))
 
 
 def cluster(whole: Shard) -> Tensor:
@@ -72,8 +72,8 @@ def cluster(whole: Shard) -> Tensor:
     n_sampled = min(1 + int(16 * math.sqrt(120 * len(whole))), len(whole))
     chosen = torch.randperm(len(whole), generator=generator)[:n_sampled].numpy()
     rows = rows_of(whole, np.sort(chosen))
-    kept = torch.randperm(len(rows), generator=generator)[:MAX_POINTS].numpy()
-    points = torch.from_numpy(whole.values[rows[kept]]).float()
+    sample = torch.randperm(len(rows), generator=generator)[:MAX_POINTS].numpy()
+    points = torch.from_numpy(whole.values[rows[sample]]).float()
     centroids = lloyd(points, min(n_centroids(len(whole.values)), len(points)), generator)
     return torch.nn.functional.normalize(centroids, dim=1).half()
 
@@ -130,11 +130,11 @@ def pack(rows: NDArray[np.float16], codes: NDArray[np.int64], centroids: Tensor,
     a_byte = 8 // codec.nbits
     shifts = (codec.nbits * np.arange(a_byte)[::-1]).astype(np.uint8)
     for start in range(0, len(rows), TILE):
-        own = slice(start, start + TILE)
-        remainders = torch.from_numpy(rows[own]) - centroids[torch.from_numpy(codes[own])]
+        tile = slice(start, start + TILE)
+        remainders = torch.from_numpy(rows[tile]) - centroids[torch.from_numpy(codes[tile])]
         buckets = torch.bucketize(remainders.float(), codec.cutoffs, out_int32=True).numpy()
         parts = reversed_bucket[buckets].reshape(len(buckets), -1, a_byte)
-        packed[own] = np.bitwise_or.reduce(parts << shifts, axis=2)
+        packed[tile] = np.bitwise_or.reduce(parts << shifts, axis=2)
     return packed
 
 

@@ -48,7 +48,7 @@ class Engine(Protocol):
     def search(self, query: Any, k: int, settings: Options) -> Any:
         """The timed call."""
 
-    def numbers(self, found: Any) -> list[int]:
+    def numbers(self, answer: Any) -> list[int]:
         """The passages of an answer, best first; not timed."""
 
 
@@ -69,17 +69,17 @@ def serve(engine: Engine) -> None:
             return
 
 
-def _answer(engine: Engine, asked: Options, state: dict[str, Any]) -> Options:
-    if asked["do"] == "search":
-        return _search(engine, asked, state["queries"])
-    corpus, index = Corpus(Path(asked["corpus"]), asked["n_passages"]), Path(asked["index"])
+def _answer(engine: Engine, request: Options, state: dict[str, Any]) -> Options:
+    if request["do"] == "search":
+        return _search(engine, request, state["queries"])
+    corpus, index = Corpus(Path(request["corpus"]), request["n_passages"]), Path(request["index"])
     start, used = time.perf_counter(), _processor_seconds()
-    if asked["do"] == "build":
+    if request["do"] == "build":
         shutil.rmtree(index, ignore_errors=True)
         index.mkdir(parents=True)
-        facts = engine.build(corpus, index, asked["options"])
+        facts = engine.build(corpus, index, request["options"])
     else:
-        facts = engine.open(corpus, index, asked["options"])
+        facts = engine.open(corpus, index, request["options"])
         state["queries"] = read_queries(corpus.folder)
     return {
         "seconds": time.perf_counter() - start,
@@ -92,33 +92,33 @@ def _answer(engine: Engine, asked: Options, state: dict[str, Any]) -> Options:
     }
 
 
-def _search(engine: Engine, asked: Options, queries: Queries) -> Options:
+def _search(engine: Engine, request: Options, queries: Queries) -> Options:
     """Stops early at `limit` seconds, but not before the first query; the answer says how many queries ran."""
-    k, settings = asked["k"], asked["settings"]
-    for number in asked["warm"]:
+    k, settings = request["k"], request["settings"]
+    for number in request["warm"]:
         engine.search(engine.prepare(queries[number]), k, settings)
-    prepared = [engine.prepare(queries[number]) for number in asked["queries"]]
-    seconds, found = [], []
+    prepared = [engine.prepare(queries[number]) for number in request["queries"]]
+    seconds, answers = [], []
     began, used = time.perf_counter(), _processor_seconds()
     for query in prepared:
         start = time.perf_counter()
         answer = engine.search(query, k, settings)
         seconds.append(time.perf_counter() - start)
-        found.append(answer)
-        if time.perf_counter() - began > asked["limit"]:
+        answers.append(answer)
+        if time.perf_counter() - began > request["limit"]:
             break
     used = _processor_seconds() - used
-    ids = np.full((len(found), k), -1, np.int64)
-    for row, answer in zip(ids, found, strict=True):
+    ids = np.full((len(answers), k), -1, np.int64)
+    for row, answer in zip(ids, answers, strict=True):
         numbers = engine.numbers(answer)[:k]
         row[: len(numbers)] = numbers
-    np.save(asked["to"], ids)
-    return {"seconds": seconds, "processor_seconds": used / len(found), "resident_bytes": _status("VmRSS")}
+    np.save(request["to"], ids)
+    return {"seconds": seconds, "processor_seconds": used / len(answers), "resident_bytes": _status("VmRSS")}
 
 
 def _processor_seconds() -> float:
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _status(name: str) -> int:

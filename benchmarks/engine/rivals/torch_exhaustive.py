@@ -50,8 +50,8 @@ class Torch:
             )
             return self._order[scores.topk(k).indices]
 
-    def numbers(self, found: Any) -> list[int]:
-        return [int(number) for number in found]
+    def numbers(self, answer: Any) -> list[int]:
+        return [int(number) for number in answer]
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ class Warp:
     def search(self, query: Any, k: int, settings: Options) -> Any:
         return self._index.search(query, top_k=k, num_threads=self._n_threads, show_progress=False, **settings)
 
-    def numbers(self, found: Any) -> list[int]:
-        return [number for number, _ in found[0]]
+    def numbers(self, answer: Any) -> list[int]:
+        return [number for number, _ in answer[0]]
 
 
 if __name__ == "__main__":

@@ -83,17 +83,17 @@ def write_plan(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
 
 def write_chunks(whole: Shard, made: Clusters, index: Path, codec: Codec) -> None:
     for number, first in enumerate(range(0, len(whole), CHUNK)):
-        own = whole.offsets[first : first + CHUNK + 1]
-        codes = made.codes[own[0] : own[-1]]
+        chunk_offsets = whole.offsets[first : first + CHUNK + 1]
+        codes = made.codes[chunk_offsets[0] : chunk_offsets[-1]]
         np.save(index / f"{number}.codes.npy", codes)
-        packed = pack(whole.values[own[0] : own[-1]], codes, made.centroids, codec)
+        packed = pack(whole.values[chunk_offsets[0] : chunk_offsets[-1]], codes, made.centroids, codec)
         np.save(index / f"{number}.residuals.npy", packed)
-        np.save(index / f"doclens.{number}.npy", np.diff(own))
-        np.save(index / f"{number}.passage_ids.npy", np.arange(first, first + len(own) - 1))
+        np.save(index / f"doclens.{number}.npy", np.diff(chunk_offsets))
+        np.save(index / f"{number}.passage_ids.npy", np.arange(first, first + len(chunk_offsets) - 1))
         about = {
-            "embedding_offset": int(own[0]),
+            "embedding_offset": int(chunk_offsets[0]),
             "num_embeddings": len(codes),
-            "num_passages": len(own) - 1,
+            "num_passages": len(chunk_offsets) - 1,
             "passage_offset": first,
         }
         (index / f"{number}.metadata.json").write_text(json.dumps(about, separators=(",", ":")))
