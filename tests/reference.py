@@ -1,4 +1,4 @@
-"""The slow twins of the kernels: what correct means, in plain NumPy, written for reading."""
+"""Reference implementations of the kernels, in plain NumPy: the definition of correct."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def crc32c(data: bytes, seed: int = 0) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def held(values: NDArray[Any], dtype: type[np.integer[Any]]) -> NDArray[Any]:
-    """Whole numbers, each moved to the nearest that the type can hold."""
+def saturate(values: NDArray[Any], dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Integers clipped to the range of a type."""
     limits = np.iinfo(dtype)
     return np.asarray(np.clip(values, limits.min, limits.max), dtype)
 
@@ -56,26 +56,26 @@ def held(values: NDArray[Any], dtype: type[np.integer[Any]]) -> NDArray[Any]:
 def score_centroids(
     query: NDArray[np.int8], centroids: NDArray[np.uint8], bias: NDArray[np.int32], shift: int
 ) -> NDArray[np.int16]:
-    """(cells, n_query): the dot products less the bias, shifted."""
-    return held((centroids.astype(np.int64) @ query.astype(np.int64).T - bias) >> shift, np.int16)
+    """(cells, n_query): the dot products minus the bias, shifted."""
+    return saturate((centroids.astype(np.int64) @ query.astype(np.int64).T - bias) >> shift, np.int16)
 
 
 def nearest_centroids(
     query: NDArray[np.int8], centroids: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each query row the largest dot product with a centroid, and the first that has it."""
+    """For each query row the largest dot product with a centroid, and the first centroid that has it."""
     products = query.astype(np.int64) @ centroids.astype(np.int64).T
     return products.max(axis=1).astype(np.int32), products.argmax(axis=1).astype(np.int32)
 
 
 def narrow_table(table: NDArray[np.int16], floor: NDArray[np.int16], shift: int) -> NDArray[np.uint8]:
     """(cells, lanes rounded up to 32)."""
-    above = held(table.astype(np.int64) - floor, np.int16) >> shift
-    return np.pad(held(above, np.uint8), ((0, 0), (0, -table.shape[1] % 32)))
+    above = saturate(table.astype(np.int64) - floor, np.int16) >> shift
+    return np.pad(saturate(above, np.uint8), ((0, 0), (0, -table.shape[1] % 32)))
 
 
 def select_cells(table: NDArray[np.int16], n_query: int, n_probe: int) -> tuple[NDArray[np.int32], NDArray[np.int16]]:
-    """For each query row the best cells, best first, equal ones by number."""
+    """For each query row the best cells, best first, equal scores by number."""
     scores = table.T[:n_query]
     cells = np.argsort(-scores.astype(np.int64), axis=1, kind="stable")[:, :n_probe]
     return cells.astype(np.int32), np.take_along_axis(scores, cells, axis=1)
@@ -89,7 +89,7 @@ def gather(
     n_keep: int,
     allowed: NDArray[np.bool_] | None = None,
 ) -> tuple[list[int], list[int], int]:
-    """For each document in the probed cells, the sum of its best scores less the floor; the n_keep best by number."""
+    """For each document in the probed cells, the sum of its best scores minus the floor; the n_keep best, ascending."""
     sums: dict[int, int] = {}
     for row in range(len(cells)):
         best: dict[int, int] = {}
@@ -118,15 +118,15 @@ def prune_rows(
     ends: NDArray[np.int64],
     prune_margin: int,
 ) -> tuple[list[int], list[int]]:
-    """Rows that come near to their document's largest value in some lane where that is not 0, or the first; and where
-    those of each document end."""
+    """Rows within the margin of the maximum of their document in some lane where it is not 0, or the first row; and the
+    end of each document."""
     chosen: list[int] = []
     stops: list[int] = []
     for begin, end in zip(begins, ends, strict=True):
         values = narrow[cells[begin:end]].astype(int)
         near = (values > 0) & (values >= values.max(axis=0, initial=0) - prune_margin)
-        own = np.flatnonzero(near.any(axis=1)).tolist() or ([0] if begin < end else [])
-        chosen += [int(begin) + row for row in own]
+        kept = np.flatnonzero(near.any(axis=1)).tolist() or ([0] if begin < end else [])
+        chosen += [int(begin) + row for row in kept]
         stops.append(len(chosen))
     return chosen, stops
 
@@ -138,7 +138,7 @@ def pack_codes(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
 
 
 def residual_scores(query: NDArray[Any], codes: NDArray[np.uint8], rows: ResidualTerms) -> NDArray[np.float32]:
-    """(rows, n_query) of float32, each operation rounded by itself. `codes` is (rows, dim), one code a value."""
+    """(rows, n_query) of float32, each operation rounded separately. `codes` is (rows, dim), unpacked."""
     products = codes.astype(np.int64) @ query.astype(np.int64).T
     scores = products.astype(np.float32) * np.float32(rows.residual_scale)
     scores = (scores + rows.offset) * rows.lengths[:, None]
@@ -149,7 +149,8 @@ def residual_scores(query: NDArray[Any], codes: NDArray[np.uint8], rows: Residua
 
 @dataclass(frozen=True)
 class ResidualTerms:
-    """What a score has besides the codes: for each row its cell's scores (rows, n_query), its length and its factor."""
+    """The parts of a score besides the codes: for each row the scores of its cell (rows, n_query), its length and
+    factor."""
 
     residual_scale: float
     cell_scores: NDArray[np.int16] | None
@@ -162,7 +163,7 @@ class ResidualTerms:
 def residual_maxsim(
     scores: NDArray[np.float32], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """The sum, one query row after the other, of the best score of each document's rows; 0 without rows."""
+    """The sum over query rows, in order, of the best score of the rows of each document; 0 without rows."""
     totals = np.zeros(len(begins), np.float32)
     for item, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if begin < end:
@@ -172,9 +173,8 @@ def residual_maxsim(
 
 
 def ward_labels(rows: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:
-    """The cluster of each row: the two whose merging costs least become one, the first of equals, until enough are
-    left. Two clusters cost what Ward's measure says, from their sizes and their means: for rows of length one that is
-    the cosine distance of two single rows."""
+    """The cluster of each row: the cheapest pair of clusters is merged, the first of equal pairs, until n_clusters are
+    left. The cost is Ward's measure, from sizes and means; for two single rows of norm 1 it is the cosine distance."""
     unit = rows.astype(np.float64) / np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True), 1e-300)
     clusters = [[row] for row in range(len(rows))]
     while len(clusters) > n_clusters:
@@ -190,49 +190,50 @@ def ward_labels(rows: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:
 
 
 def _ward_cost(unit: NDArray[np.float64], a: list[int], b: list[int]) -> float:
-    apart = unit[a].mean(axis=0) - unit[b].mean(axis=0)
-    return float(len(a) * len(b) / (len(a) + len(b)) * (apart @ apart))
+    difference = unit[a].mean(axis=0) - unit[b].mean(axis=0)
+    return float(len(a) * len(b) / (len(a) + len(b)) * (difference @ difference))
 
 
 def pooled(rows: NDArray[Any], n_pooled: int, method: str) -> NDArray[np.float32]:
-    """Means of clusters, brought to the mean length of their rows; rows repeated where there are too few."""
+    """Means of clusters, scaled to the mean norm of their rows; rows are repeated if there are too few."""
     if len(rows) <= n_pooled:
         return rows[np.arange(n_pooled) * len(rows) // n_pooled].astype(np.float32)
-    by_place = np.arange(len(rows)) * n_pooled // len(rows)
-    labels = by_place if method == "sequential" else ward_labels(rows, n_pooled)
+    runs = np.arange(len(rows)) * n_pooled // len(rows)
+    labels = runs if method == "sequential" else ward_labels(rows, n_pooled)
     means = []
     for cluster in range(n_pooled):
-        own = rows[labels == cluster].astype(np.float64)
-        mean, length = own.mean(axis=0), np.linalg.norm(own, axis=1).mean()
-        means.append(mean * length / np.linalg.norm(mean) if np.linalg.norm(mean) > 1e-6 * length else own[0])
+        members = rows[labels == cluster].astype(np.float64)
+        mean, length = members.mean(axis=0), np.linalg.norm(members, axis=1).mean()
+        means.append(mean * length / np.linalg.norm(mean) if np.linalg.norm(mean) > 1e-6 * length else members[0])
     return np.asarray(means, np.float32)
 
 
-def implicit_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:
-    """(rows,): the sum over dimensions of (code - middle) times query. `codes` is (rows, dim), one code a value."""
+def warp_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:
+    """(rows,): the sum over dimensions of (code - middle) times query. `codes` is (rows, dim), unpacked."""
     return np.asarray((codes - (2**bits - 1) / 2) @ query.astype(np.float64), np.float32)
 
 
-def impute(
+def xtr_scores(
     items: NDArray[np.uint32], scores: NDArray[np.float32], starts: NDArray[np.int64], missing: NDArray[np.float32]
 ) -> dict[int, float]:
-    """For every item that a query row found, the sum over query rows of its best score there, or of what is missing."""
+    """For every retrieved item, the sum over query rows of its best score, or of `missing` if it was not retrieved."""
     best: list[dict[int, float]] = []
     for start, stop in pairwise(starts):
-        own: dict[int, float] = {}
+        row_best: dict[int, float] = {}
         for item, score in zip(items[start:stop].tolist(), scores[start:stop].tolist(), strict=True):
-            own[item] = max(score, own.get(item, score))
-        best.append(own)
-    found = {item for own in best for item in own}
+            row_best[item] = max(score, row_best.get(item, score))
+        best.append(row_best)
+    retrieved = {item for row_best in best for item in row_best}
     return {
-        item: sum(own.get(item, float(stand_in)) for own, stand_in in zip(best, missing, strict=True)) for item in found
+        item: sum(row_best.get(item, float(imputed)) for row_best, imputed in zip(best, missing, strict=True))
+        for item in retrieved
     }
 
 
 @dataclass(frozen=True)
 class DecodedItems:
-    """Compressed items as floats: what the methods below are defined on. The scores of centroids are given, so that a
-    method and its twin choose among the same numbers."""
+    """Decoded items, for the methods below. Centroid scores are given, so that a method and its reference select among
+    the same numbers."""
 
     centroid_scores: NDArray[np.float32]  # (cells, n_query)
     cells: NDArray[Any]  # (rows,)
@@ -245,14 +246,14 @@ class DecodedItems:
         return np.argsort(-self.centroid_scores.T, axis=1, kind="stable")[:, :n_probe]
 
     def maxsim(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
-        """From scores of rows (rows, n_query) to the sum of maxima of each item; -inf without rows."""
+        """From row scores (rows, n_query) to the sum of maxima of each item; -inf without rows."""
         best = np.full((self.n_items, scores.shape[1]), -np.inf)
         np.maximum.at(best, self.owners, scores)
         return np.asarray(best.sum(axis=1))
 
 
 def plaid(query: Rows, documents: DecodedItems, *, n_probe: int, t_cs: float, n_docs: int, k: int) -> dict[int, float]:
-    """PLAID: candidates of the best cells, cut twice by centroids, scored by their rows."""
+    """PLAID: candidates of the best cells, pruned twice by centroids, scored by their rows."""
     near = np.isin(documents.cells, documents.best_cells(n_probe)[:32])
     found = np.unique(documents.owners[near])
     surviving = documents.centroid_scores.max(axis=1) >= t_cs
@@ -268,31 +269,31 @@ def plaid(query: Rows, documents: DecodedItems, *, n_probe: int, t_cs: float, n_
 def best_tokens(
     scores: NDArray[np.float32], owners: NDArray[np.uint32], n_tokens: int
 ) -> tuple[dict[int, float], NDArray[np.float32]]:
-    """From scores (rows, n_query): every query row gets its n_tokens best rows and imputes the last of them. The sums
-    of all items that were found, and what was imputed."""
+    """From scores (rows, n_query): every query row retrieves its n_tokens best rows and imputes the score of the last.
+    The sums of all retrieved items, and the imputed scores."""
     n_kept = min(n_tokens, len(scores))
     cut = np.sort(scores, axis=0)[len(scores) - n_kept]
     kept = [np.flatnonzero(scores[:, row] >= cut[row]) for row in range(scores.shape[1])]
     starts = np.cumsum([0, *map(len, kept)])
     values = np.concatenate([scores[rows, row] for row, rows in enumerate(kept)])
-    return impute(owners[np.concatenate(kept)], values, starts, cut), cut
+    return xtr_scores(owners[np.concatenate(kept)], values, starts, cut), cut
 
 
 def xtr(query: Rows, documents: DecodedItems, *, n_tokens: int) -> dict[int, float]:
-    """XTR: the best of all rows for each query row, and the mean over query rows."""
+    """XTR: the best of all rows for each query row, then the mean over query rows."""
     sums, _ = best_tokens(documents.rows @ query.T, documents.owners, n_tokens)
     return {item: total / len(query) for item, total in sums.items()}
 
 
 def colxtr(query: Rows, documents: DecodedItems, *, n_cells: int, n_tokens: int) -> dict[int, float]:
-    """ColXTR: the same among the rows of every cell that any query row names, and the sum."""
+    """ColXTR: the same among the rows of the best cells of any query row, then the sum."""
     inside = np.isin(documents.cells, documents.best_cells(n_cells))
     return best_tokens(documents.rows[inside] @ query.T, documents.owners[inside], n_tokens)[0]
 
 
 def warp(query: Rows, documents: DecodedItems, *, n_probe: int, t_prime: int, bound: int) -> dict[int, float]:
-    """WARP: each query row scores the rows of its own cells, and imputes the centroid that completes t_prime rows. The
-    rows are those of the codes as they are, without their factors."""
+    """WARP: each query row scores the rows of its best cells, and imputes the score of the centroid whose cell
+    completes t_prime rows. Rows are decoded without factors."""
     sizes = np.bincount(documents.cells, minlength=len(documents.centroid_scores))
     items, scores, starts, missing = [], [], [0], []
     for row, order in enumerate(documents.best_cells(max(n_probe, bound))):
@@ -302,28 +303,28 @@ def warp(query: Rows, documents: DecodedItems, *, n_probe: int, t_prime: int, bo
         starts.append(starts[-1] + len(inside))
         reached = np.flatnonzero(np.cumsum(sizes[order]) >= t_prime)
         missing.append(documents.centroid_scores[order[reached[0] if len(reached) else -1], row])
-    return impute(
+    return xtr_scores(
         np.concatenate(items), np.concatenate(scores), np.asarray(starts, np.int64), np.asarray(missing, np.float32)
     )
 
 
 def sparse_scores(index: Impacts, terms: NDArray[np.int32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """For every row, the sum over shared terms of the products of weights as they are stored: whole numbers, times the
-    scale of the row and the step of the query."""
+    """For every row, the sum over shared terms of impact times quantized query weight, in integers, times the scale of
+    the row and the step of the query."""
     n_terms = max(len(terms), 1)
     levels = min(65535, (2**32 - 1) // (255 * n_terms))
     step = np.float32(weights.max() / levels) if len(weights) else np.float32(1)
-    whole = np.clip(np.rint(weights / np.float64(step)), 1, levels).astype(np.int64)
+    integers = np.clip(np.rint(weights / np.float64(step)), 1, levels).astype(np.int64)
     sums = np.zeros(len(index), np.int64)
-    for term, weight in zip(terms.tolist(), whole.tolist(), strict=True):
-        for place in np.flatnonzero(index.terms == term):
-            own = slice(index.offsets[place], index.offsets[place + 1])
-            sums[index.rows[own]] += weight * index.impacts[own].astype(np.int64)
+    for term, weight in zip(terms.tolist(), integers.tolist(), strict=True):
+        for position in np.flatnonzero(index.terms == term):
+            entries = slice(index.offsets[position], index.offsets[position + 1])
+            sums[index.rows[entries]] += weight * index.impacts[entries].astype(np.int64)
     return (sums * index.scales.astype(np.float64) * np.float64(step)).astype(np.float32)
 
 
 def best_sparse(scores: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """The k rows with the largest scores above 0, equal ones by number."""
+    """The k rows with the largest scores above 0, equal scores by number."""
     kept = np.flatnonzero((scores > 0) if allowed is None else (scores > 0) & allowed)
     return kept[np.lexsort((kept, -scores[kept]))][:k]
 
@@ -335,7 +336,7 @@ def dot_rows(query: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[n
 def dot_bytes(
     query: ByteQuery, rows: ByteRows, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Whole numbers first; then scales, in this order: (query's times row's) times the sum."""
+    """The integer sum, then the scales in this order: (scale of the query * scale of the row) * sum."""
     chosen = np.concatenate([np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)])
     sums = rows.codes[chosen].astype(np.int64) @ query.numbers.astype(np.int64)
     return np.asarray(np.float32(query.scale) * rows.scales[chosen] * sums.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Centroids: they find clusters that are there, and take any corpus, however odd."""
+"""k-means finds clusters, and handles degenerate corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def clustered(n_clusters: int, n_each: int, dim: int = 16) -> tuple[NDArray[np.f
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32), labels
 
 
-def test_rows_of_one_cluster_share_their_cell() -> None:
+def test_rows_of_one_cluster_share_a_cell() -> None:
     rows, labels = clustered(10, 40)
     means = train(rows, 10, seed=3)
     cells = NearestCentroids(means).assign(rows)
@@ -37,7 +37,7 @@ def test_training_twice_gives_the_same_centroids() -> None:
     np.testing.assert_array_equal(train(rows, 16, seed=5), train(rows, 16, seed=5))
 
 
-def test_fewer_different_rows_than_cells_give_fewer_cells() -> None:
+def test_fewer_distinct_rows_than_cells_give_fewer_cells() -> None:
     rows, _ = clustered(3, 1)
     assert len(train(np.repeat(rows, 30, axis=0), 16)) == 3
 

@@ -1,4 +1,4 @@
-"""Codes in bytes: what goes in comes out, in the order that the kernels read."""
+"""Packed codes: a round trip, and the order that the kernels read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait.errors import ConfigError
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("dim", [8, 24, 96, 128, 256])
-def test_codes_come_back_as_they_went_in(bits: int, dim: int) -> None:
+def test_unpack_inverts_pack(bits: int, dim: int) -> None:
     codes = np.random.default_rng(0).integers(0, 2**bits, (5, dim), dtype=np.uint8)
     packed = pack(codes, bits)
     assert packed.shape == (5, row_bytes(dim, bits))
@@ -30,6 +30,6 @@ def test_no_rows_are_packed_to_no_rows() -> None:
 
 
 @pytest.mark.parametrize(("dim", "bits"), [(12, 2), (0, 1), (128, 3), (128, 16)])
-def test_sizes_that_cannot_be_packed_are_refused(dim: int, bits: int) -> None:
+def test_invalid_dims_and_bits_are_refused(dim: int, bits: int) -> None:
     with pytest.raises(ConfigError):
         row_bytes(dim, bits)

@@ -1,4 +1,5 @@
-"""Pooling: fewer rows, the same on any thread, and MaxSim where nothing was merged as it was."""
+"""Pooling: equal to its reference, the same for any number of threads, and without effect on MaxSim if nothing
+merges."""
 
 from __future__ import annotations
 
@@ -31,19 +32,19 @@ def items(lengths: list[int], dim: int = 24) -> MultiVectors:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dim", [1, 9, 128])
 @pytest.mark.parametrize("fixed", [1, 3, 8])
-def test_pooled_rows_are_those_of_the_reference(method: str, dim: int, fixed: int) -> None:
+def test_pooled_rows_equal_their_reference(method: str, dim: int, fixed: int) -> None:
     given = items(LENGTHS, dim)
     found = pool(given, Pooling(fixed=fixed, method=method))
     for item in range(len(given)):
         expected = reference.pooled(given[item], fixed, method)
-        if dim > 1:  # rows of one dimension are all alike or opposite: which of equals is merged is chance
+        if dim > 1:  # rows of one dimension are equal or opposite, and ties may be broken differently
             np.testing.assert_allclose(found[item], expected, atol=2e-5)
         assert found[item].shape == expected.shape
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("factor", [2, 3, 5])
-def test_a_factor_keeps_one_row_in_so_many_rounded_up(method: str, factor: int) -> None:
+def test_a_factor_divides_the_number_of_rows_rounded_up(method: str, factor: int) -> None:
     given = items([0, *LENGTHS, 0])
     found = pool(given, Pooling(factor=factor, method=method))
     assert np.diff(found.offsets).tolist() == [-(-n // factor) for n in [0, *LENGTHS, 0]]
@@ -56,7 +57,7 @@ def test_a_factor_keeps_one_row_in_so_many_rounded_up(method: str, factor: int) 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_rows", [1, 2, 31, 32, 33, 500])
-def test_a_fixed_number_of_rows_comes_of_any_length(method: str, n_rows: int) -> None:
+def test_items_of_any_length_get_the_fixed_number_of_rows(method: str, n_rows: int) -> None:
     assert pool(items([n_rows], 128), Pooling(fixed=32, method=method)).values.shape == (32, 128)
 
 
@@ -69,14 +70,14 @@ def test_repeating_rows_changes_no_score(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pooled_rows_keep_the_length_of_rows(method: str) -> None:
+def test_pooled_rows_keep_the_mean_norm(method: str) -> None:
     for length in (1.0, 7.5):
         given = MultiVectors.from_items([length * unit(60, 24)])
         lengths = np.linalg.norm(pool(given, Pooling(fixed=9, method=method)).values, axis=1)
         np.testing.assert_allclose(lengths, length, rtol=1e-5)
 
 
-def test_rows_of_like_direction_are_put_together() -> None:
+def test_rows_of_similar_direction_are_clustered() -> None:
     groups = np.tile(np.arange(4), 10)
     given = unit(4, 64)[groups] + 0.02 * unit(40, 64, seed=1)
     found = pool(MultiVectors.from_items([given]), Pooling(fixed=4)).values
@@ -85,7 +86,7 @@ def test_rows_of_like_direction_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_that_cancel_each_other_leave_the_first(method: str) -> None:
+def test_rows_that_cancel_out_are_replaced_by_the_first(method: str) -> None:
     row = unit(1, 16)
     found = pool(MultiVectors.from_items([np.concatenate([row, -row])]), Pooling(fixed=1, method=method))
     np.testing.assert_array_equal(found.values, row)
@@ -101,7 +102,7 @@ def test_threads_and_neighbours_change_nothing(method: str) -> None:
     np.testing.assert_array_equal(one.values, alone[613])
 
 
-def test_float16_rows_are_pooled_as_what_they_stand_for() -> None:
+def test_float16_rows_are_pooled_as_float32() -> None:
     halves = MultiVectors.from_items([unit(30, 24).astype(np.float16)])
     same = MultiVectors(halves.values.astype(np.float32), halves.offsets)
     np.testing.assert_array_equal(pool(halves, Pooling(fixed=7)).values, pool(same, Pooling(fixed=7)).values)
@@ -109,7 +110,7 @@ def test_float16_rows_are_pooled_as_what_they_stand_for() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_values_that_are_no_directions_do_no_harm(method: str, value: float) -> None:
+def test_zero_and_non_finite_rows_are_pooled_without_an_error(method: str, value: float) -> None:
     rows = unit(40, 8)
     rows[5:20] = value
     assert pool(MultiVectors.from_items([rows]), Pooling(fixed=6, method=method)).values.shape == (6, 8)
@@ -117,18 +118,18 @@ def test_values_that_are_no_directions_do_no_harm(method: str, value: float) -> 
 
 @given(st.lists(st.integers(0, 30), max_size=8), st.integers(2, 9), st.sampled_from(METHODS))
 @settings(max_examples=40, deadline=None)
-def test_counts_foretell_what_pooling_gives(lengths: list[int], factor: int, method: str) -> None:
+def test_counts_predict_the_pooled_rows(lengths: list[int], factor: int, method: str) -> None:
     pooling = Pooling(factor=factor, method=method)
     found = pool(items(lengths, 8), pooling)
     assert np.diff(found.offsets).tolist() == pooling.counts(np.asarray(lengths, np.int64)).tolist()
 
 
-def test_no_fixed_number_can_be_made_of_nothing() -> None:
+def test_a_fixed_number_of_rows_needs_at_least_one_row() -> None:
     with pytest.raises(InputError, match="item 1 has no rows, and 4 cannot be made"):
         pool(items([3, 0]), Pooling(fixed=4))
 
 
-def test_an_item_too_long_to_compare_all_its_rows_is_refused() -> None:
+def test_an_item_too_long_to_cluster_is_refused() -> None:
     long = MultiVectors(np.zeros((8193, 1), np.float32), np.array([0, 8193]))
     with pytest.raises(InputError, match="8193 rows; at most 8192"):
         pool(long, Pooling(fixed=4))
@@ -150,11 +151,11 @@ def test_an_item_too_long_to_compare_all_its_rows_is_refused() -> None:
         ({"fixed": 8, "method": "random"}, "unknown pooling 'random'; choose one of hierarchical, sequential"),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_pooling_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Pooling(**options)
 
 
 @pytest.mark.parametrize("pooling", [Pooling(fixed=32), Pooling(factor=2, method="sequential")])
-def test_a_choice_comes_back_from_what_json_holds(pooling: Pooling) -> None:
+def test_pooling_survives_json(pooling: Pooling) -> None:
     assert Pooling.from_dict(pooling.to_dict()) == pooling

@@ -1,4 +1,4 @@
-"""Residual codes: levels, lengths and errors."""
+"""Residual codes: levels, norms and errors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_centroids_are_rounded_to_less_than_half_a_step() -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_every_level_is_used_about_as_often_as_a_normal_residual_asks(bits: int) -> None:
+def test_codes_are_used_as_a_normal_distribution_predicts(bits: int) -> None:
     codec, rows, cells = fitted(bits)
     codes = unpack(codec.encode(rows, cells).codes, bits)
     assert codes.max() < 2**bits
     used = np.bincount(codes.ravel(), minlength=2**bits)
-    assert (used > 0).mean() > 0.8  # residuals of length one have no far tails
+    assert (used > 0).mean() > 0.8  # residuals of norm 1 have no long tails
     assert abs(used[: 2 ** (bits - 1)].sum() / used.sum() - 0.5) < 0.05
 
 
@@ -53,13 +53,13 @@ def test_the_error_falls_with_every_bit() -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_decoded_rows_have_the_length_of_the_rows(bits: int) -> None:
+def test_decoded_rows_have_the_norm_of_the_rows(bits: int) -> None:
     codec, rows, cells = fitted(bits)
     lengths = np.linalg.norm(codec.decode(codec.encode(rows, cells)), axis=1)
     assert np.quantile(np.abs(lengths - 1), 0.99) < 0.01
 
 
-def test_rows_that_are_not_of_length_one_keep_their_length() -> None:
+def test_rows_of_other_norms_keep_their_norm() -> None:
     codebook = Codebook.rounded(3 * unit_rows(16, 32))
     rows = unit_rows(500, 32, seed=1) * np.random.default_rng(2).uniform(2, 4, (500, 1)).astype(np.float32)
     cells = nearest(rows, codebook)
@@ -68,7 +68,7 @@ def test_rows_that_are_not_of_length_one_keep_their_length() -> None:
     assert np.quantile(np.abs(decoded / np.linalg.norm(rows, axis=1) - 1), 0.95) < 0.05
 
 
-def test_a_dimension_that_never_varies_does_no_harm() -> None:
+def test_a_constant_dimension_is_encoded() -> None:
     rows = unit_rows(200, 16)
     rows[:, 3] = 0
     codebook = Codebook.rounded(rows[:8])

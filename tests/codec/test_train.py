@@ -1,4 +1,4 @@
-"""Fitting a codec: how many cells, and the same codec from any number of threads."""
+"""Fitting a codec: the number of cells, and the same codec for any number of threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_cells_are_a_power_of_two_near_eight_roots_with_eight_rows_each(n_rows: 
     assert n_rows < 4096 or 0.7 <= n_cells / (8 * n_rows**0.5) <= 1.42
 
 
-def test_the_fewest_rows_have_a_cell() -> None:
+def test_tiny_corpora_have_at_least_one_cell() -> None:
     assert [cells_for(n_rows) for n_rows in (0, 1, 7, 8, 16, 127, 128)] == [1, 1, 1, 1, 2, 8, 16]
 
 
@@ -38,7 +38,7 @@ def test_a_sample_is_never_more_than_the_corpus_nor_than_k_means_needs(n_rows: i
 
 
 @pytest.mark.parametrize(("n_rows", "n_sample"), [(10, 10), (1000, 7), (1000, 700), (1, 1), (10**12, 100)])
-def test_places_ascend_and_are_spread_over_all_rows(n_rows: int, n_sample: int) -> None:
+def test_sampled_rows_ascend_and_are_spread_over_the_corpus(n_rows: int, n_sample: int) -> None:
     places = sample_rows(n_rows, n_sample, seed=1)
     assert np.all(np.diff(places) > 0)
     assert 0 <= places[0] <= n_rows / n_sample
@@ -53,8 +53,8 @@ def test_the_codec_and_its_error_do_not_depend_on_threads() -> None:
     assert one.error == three.error
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4])  # of 8 bits it is next to nothing, and a few outliers decide
-def test_the_error_is_that_of_rows_it_has_not_seen(bits: int) -> None:
+@pytest.mark.parametrize("bits", [1, 2, 4])  # the error of 8 bits is tiny, and depends on a few outliers
+def test_the_error_is_that_of_unseen_rows(bits: int) -> None:
     seen, unseen = rows(4000)[:2000], rows(4000)[2000:]
     fitted = fit(seen, bits=bits, n_cells=32)
     cells = NearestCentroids.from_codebook(fitted.codec.codebook).assign(unseen)
@@ -62,7 +62,7 @@ def test_the_error_is_that_of_rows_it_has_not_seen(bits: int) -> None:
     assert fitted.error == pytest.approx(float(np.square(unseen - decoded).sum(axis=1).mean()), rel=0.15)
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_invalid_samples_and_bits_are_refused() -> None:
     with pytest.raises(InputError, match="at least 2 rows to be fitted; got 1"):
         fit(rows(1), bits=2, n_cells=1)
     with pytest.raises(ConfigError, match="bits must be 1, 2, 4 or 8; got 3"):

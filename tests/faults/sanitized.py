@@ -1,9 +1,9 @@
-"""The tests of the kernels, and harmed segment files, with a native core that was built under the sanitizers.
+"""Runs the kernel tests, and the fuzzer of segment files, with a native core built under the sanitizers.
 
-    python -m faults.sanitized build/sanitize
+python -m faults.sanitized build/sanitize
 
-Needs the libraries of the sanitizers loaded first; `make sanitize` does that. A step outside of an array ends the
-process with a report of where it was taken.
+The sanitizer libraries must be preloaded; `make sanitize` does that. An access outside of an array ends the process
+with a report.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ TESTS = Path(__file__).parents[1]
 
 
 def use_core(folder: Path) -> None:
-    """From now on in this process, the native core is the one in this folder. Before anything has loaded another."""
-    assert "plait._core" not in sys.modules, "the core was loaded before it could be replaced"
+    """Loads the native core from this folder, before anything else in the process has loaded another one."""
+    assert "plait._core" not in sys.modules, "another native core is already loaded"
     files = sorted(folder.resolve().glob("_core*.so"))
-    assert len(files) == 1, f"{folder} has {len(files)} native cores; one is wanted"
+    assert len(files) == 1, f"{folder} has {len(files)} native cores; there must be one"
     spec = importlib.util.spec_from_file_location("plait._core", files[0])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["plait._core"] = module
     spec.loader.exec_module(module)
-    setattr(plait, "_core", module)  # noqa: B010 -- as importing it would
+    setattr(plait, "_core", module)  # noqa: B010 -- as an import does
 
 
-def keep_arrays_apart() -> None:
-    """From now on in this process, each array of a segment file is a block of its own: within a mapped file, a step
-    outside of an array lands in the next one and is not seen."""
+def copy_mapped_arrays() -> None:
+    """Makes every array of a segment file a separate heap block. In a mapped file an access outside of an array would
+    reach the next array and not be reported."""
     from plait.storage.segment_file import SegmentFile
 
     mapped = SegmentFile.array
 
     def array(self: SegmentFile, name: str, dtype: str, shape: tuple[int | None, ...]) -> Any:
-        own = mapped(self, name, dtype, shape).copy()
-        own.flags.writeable = False
-        return own
+        copied = mapped(self, name, dtype, shape).copy()
+        copied.flags.writeable = False
+        return copied
 
     setattr(SegmentFile, "array", array)  # noqa: B010
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("core", type=Path, help="the folder of the build")
-    asked.add_argument("--rounds", type=int, default=500)
-    asked.add_argument("--seed", type=int, default=0)
-    given = asked.parse_args()
-    use_core(given.core)
-    failed = pytest.main(["-q", "-x", "-p", "no:cacheprovider", str(TESTS / "kernels")])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("core", type=Path, help="the folder of the build")
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    use_core(arguments.core)
+    failed = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-m", "", str(TESTS / "kernels")])
     if failed:
         sys.exit(int(failed))
-    keep_arrays_apart()
-    fuzz.run(given.rounds, given.seed)
+    copy_mapped_arrays()
+    fuzz.run(arguments.rounds, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Dot products of one query with many rows, on every instruction set that the machine has."""
+"""Dot products of one query with many rows, on every instruction set of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unaligned(rows: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("n_rows", [0, 1, 5])
-def test_dot_products_of_floats_equal_their_reference(dim: int, n_rows: int) -> None:
+def test_float_dot_products_equal_their_reference(dim: int, n_rows: int) -> None:
     rng = np.random.default_rng(dim)
     query, rows = rng.standard_normal(dim, np.float32), rng.standard_normal((n_rows, dim), np.float32)
     np.testing.assert_allclose(dot_rows(query, unaligned(rows)), reference.dot_rows(query, rows), rtol=1e-4, atol=1e-5)
@@ -33,7 +33,7 @@ def test_dot_products_of_floats_equal_their_reference(dim: int, n_rows: int) -> 
 
 
 @pytest.mark.parametrize("dim", DIMS)
-def test_dot_products_of_bytes_equal_their_reference_to_the_bit(dim: int) -> None:
+def test_int8_dot_products_equal_their_reference_to_the_bit(dim: int) -> None:
     rng = np.random.default_rng(dim)
     codes = rng.integers(-128, 128, (700, dim)).astype(np.int8)
     rows = ByteRows(unaligned(codes), rng.random(700).astype(np.float32))
@@ -62,7 +62,7 @@ def test_rows_that_are_not_allowed_score_minus_infinity() -> None:
     np.testing.assert_array_equal(some[kept], query.scores(rows, begins, ends)[kept])
 
 
-def test_rounding_to_bytes_keeps_rows_and_products_nearly() -> None:
+def test_int8_products_are_close_to_float_products() -> None:
     rng = np.random.default_rng(0)
     floats = rng.standard_normal((50, 384)).astype(np.float32)
     floats /= np.linalg.norm(floats, axis=1, keepdims=True)
@@ -72,7 +72,7 @@ def test_rounding_to_bytes_keeps_rows_and_products_nearly() -> None:
     assert np.all(ByteRows.rounded(np.zeros((2, 4), np.float32)).scales == 0)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     rows = ByteRows(np.zeros((3, 8), np.int8), np.zeros(3, np.float32))
     query = ByteQuery(np.zeros(8, np.int16), 1.0)
     zero, three = np.array([0]), np.array([3])

@@ -1,4 +1,4 @@
-"""The native module alone, given what the Python above it would refuse: it raises, and never reads out of bounds."""
+"""The native module with arguments that plait.scoring would refuse: it raises, and never reads out of bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refuses(call: Any, *arrays: Any, error: type[Exception] = ValueError) -> Non
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS.astype(np.float16), ROWS.astype(np.float16).view(np.uint16)])
 @pytest.mark.parametrize("offsets", HOSTILE, ids=str)
-def test_hostile_offsets_are_refused(offsets: list[int], rows: Any) -> None:
+def test_invalid_offsets_are_refused(offsets: list[int], rows: Any) -> None:
     bounds = np.array(offsets, np.int64)
     n_docs = max(len(bounds) - 1, 0)
     refuses(_core.maxsim, QUERY, rows, bounds, np.empty(n_docs, np.float32))
@@ -30,7 +30,7 @@ def test_hostile_offsets_are_refused(offsets: list[int], rows: Any) -> None:
 
 
 @pytest.mark.parametrize("item", [-1, 2, HUGE, -HUGE - 1])
-def test_items_that_do_not_exist_are_refused(item: int) -> None:
+def test_items_out_of_range_are_refused(item: int) -> None:
     refuses(_core.maxsim_items, QUERY, ROWS, np.array([0, 4, 10]), np.array([0, item]), np.empty(2, np.float32))
 
 
@@ -51,7 +51,7 @@ def test_an_output_of_the_wrong_size_is_refused() -> None:
     refuses(_core.crc32c_blocks, b"12345", 0, np.empty(0, np.uint32))
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_wrong_shapes_are_refused() -> None:
     one, scores = np.array([0, 10]), np.empty(1, np.float32)
     refuses(_core.maxsim, np.ones((3, 5), np.float32), ROWS, one, scores)
     refuses(_core.maxsim, np.ones((0, 4), np.float32), ROWS, one, scores)

@@ -1,4 +1,4 @@
-"""Documents gathered from cells, and the room they are gathered in, which every query leaves as it found it."""
+"""Candidates gathered from postings; the tally is zero after every query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import reference
 from plait import _core
 from plait.errors import ConfigError, InputError
-from plait.scoring import residual as integer
+from plait.scoring import residual
 from plait.scoring.residual import Tally
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -49,7 +49,7 @@ def random_probes(
     filtered=st.booleans(),
     seed=st.integers(0, 10000),
 )
-def test_what_is_gathered_equals_its_reference(
+def test_gathered_documents_equal_their_reference(
     n_docs: int, n_cells: int, n_query: int, n_keep: int, spread: int, filtered: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -59,13 +59,13 @@ def test_what_is_gathered_equals_its_reference(
     bits = None if allowed is None else np.packbits(allowed, bitorder="little")
     expected = reference.gather(*probes, lists, n_keep, allowed)
     tally = Tally(n_docs)
-    for _ in range(2):  # the second time finds the room as empty as the first
+    for _ in range(2):  # the tally is zero again the second time
         docs, sums, n_met = tally.gather(*probes, *flat(lists), n_keep, allowed=bits)
         assert (docs.tolist(), sums.tolist(), n_met) == expected
         assert not tally._entries.any()
 
 
-def test_many_documents_are_cut_to_the_best_by_counting() -> None:
+def test_the_best_of_many_documents_are_kept() -> None:
     n_docs, n_cells = 20000, 40
     rng = np.random.default_rng(0)
     lists = [sorted(rng.choice(n_docs, 3000, replace=False).tolist()) for _ in range(n_cells)]
@@ -77,7 +77,7 @@ def test_many_documents_are_cut_to_the_best_by_counting() -> None:
 
 @pytest.mark.parametrize("spread", [2, 1000])
 @pytest.mark.parametrize("filtered", [False, True])
-def test_documents_of_several_blocks_are_gathered_as_if_they_were_one(spread: int, filtered: bool) -> None:
+def test_documents_of_several_blocks_equal_their_reference(spread: int, filtered: bool) -> None:
     n_docs, n_cells = 200_000, 30  # blocks have 65,536
     rng = np.random.default_rng(spread)
     lists = [sorted(rng.choice(n_docs, 2000, replace=False).tolist()) for _ in range(n_cells)]
@@ -100,7 +100,7 @@ def test_postings_out_of_order_are_refused() -> None:
     assert not tally._entries.any()
 
 
-def test_of_equal_documents_the_smallest_are_kept() -> None:
+def test_of_equal_sums_the_smallest_documents_are_kept() -> None:
     lists = [list(range(50))]
     cells, scores, floor = np.zeros((1, 1), np.int32), np.full((1, 1), 7, np.int16), np.zeros(1, np.int16)
     docs, sums, n_met = Tally(50).gather(cells, scores, floor, *flat(lists), 10)
@@ -126,17 +126,17 @@ def test_every_document_can_be_met() -> None:
     ],
     ids=str,
 )
-def test_damaged_postings_are_refused_and_leave_the_room_empty(offsets: list[int], postings: list[int]) -> None:
+def test_corrupt_postings_are_refused_and_the_tally_stays_zero(offsets: list[int], postings: list[int]) -> None:
     cells, scores, floor = np.array([[0, 1], [1, 0]], np.int32), np.ones((2, 2), np.int16), np.zeros(2, np.int16)
     tally = Tally(5)
     with pytest.raises(InputError):
         tally.gather(cells, scores, floor, np.array(offsets), np.array(postings, np.uint32), 3)
     assert not tally._entries.any()
     with pytest.raises(InputError):
-        integer.check_postings(np.array(offsets), np.array(postings, np.uint32), 5)
+        residual.check_postings(np.array(offsets), np.array(postings, np.uint32), 5)
 
 
-def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
+def test_arrays_of_different_sizes_are_refused() -> None:
     cells, scores, floor = np.array([[0, 1]], np.int32), np.array([[5, 4]], np.int16), np.zeros(1, np.int16)
     offsets, postings = flat([[0, 1], [2]])
     entries, touched = np.zeros(5, np.uint64), np.zeros(6, np.uint32)
@@ -165,27 +165,27 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 @pytest.mark.parametrize("place", [0, 1023, 1024, 2999])
-def test_a_cell_that_does_not_exist_is_found_wherever_it_is(place: int, dtype: type) -> None:
+def test_a_cell_out_of_range_is_found_at_any_position(place: int, dtype: type) -> None:
     cells: NDArray[Any] = np.zeros(3000, dtype)
-    integer.check_cells(cells, 1)
+    residual.check_cells(cells, 1)
     cells[place] = 40000
-    integer.check_cells(cells, 40001)
-    integer.check_cells(cells, 2**33)
+    residual.check_cells(cells, 40001)
+    residual.check_cells(cells, 2**33)
     with pytest.raises(InputError, match=f"row {place} is in cell 40000; there are 40000 cells"):
-        integer.check_cells(cells, 40000)
+        residual.check_cells(cells, 40000)
 
 
-def test_postings_that_are_whole_pass_their_check() -> None:
-    integer.check_postings(*flat([[0, 1], [], [2]]), 3)
-    integer.check_postings(*flat([]), 0)
+def test_valid_postings_pass_their_check() -> None:
+    residual.check_postings(*flat([[0, 1], [], [2]]), 3)
+    residual.check_postings(*flat([]), 0)
     with pytest.raises(InputError, match="cell 3"):
-        integer.check_postings(np.array([0, 2, 2, 3]), np.zeros(4, np.uint32), 3)
+        residual.check_postings(np.array([0, 2, 2, 3]), np.zeros(4, np.uint32), 3)
 
 
 @RANDOM
 @given(scores=st.lists(st.integers(0, 2**32 - 1), max_size=300), k=st.integers(0, 310))
-def test_top_k_of_whole_numbers_equals_its_reference(scores: list[int], k: int) -> None:
+def test_top_k_of_integers_equals_its_reference(scores: list[int], k: int) -> None:
     unsigned = np.array(scores, np.uint32)
     for array in (unsigned, unsigned.view(np.int32), unsigned % 3):
         expected = reference.top_k(array.astype(np.int64), k)
-        np.testing.assert_array_equal(integer.top_k(array, k), expected)
+        np.testing.assert_array_equal(residual.top_k(array, k), expected)

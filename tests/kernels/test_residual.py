@@ -10,23 +10,22 @@ import pytest
 from numpy.typing import NDArray
 
 import reference
+from kernels.grids import DIMS, N_QUERY, grid
 from plait.errors import InputError
-from plait.scoring import residual as integer
+from plait.scoring import residual
 from plait.scoring.residual import CodedRows, ResidualQuery
 
-DIMS = [8, 16, 24, 96, 128, 256]
-N_QUERY = [1, 7, 8, 9, 22, 32, 33, 100]
 LENGTHS = [3, 0, 1, 24, 25, 0, 60, 2]
 N_CELLS = 40
 
 
 class Case:
-    """A query and rows for the kernels, and the same for the reference."""
+    """A random query and random rows, in the types of the kernels and of the reference."""
 
     def __init__(self, bits: int, dim: int, n_query: int, *, table: bool = True, cells: type = np.uint16) -> None:
         rng = np.random.default_rng(dim + n_query + bits)
         self.offsets = np.cumsum([0, *LENGTHS])
-        n_rows, lanes = int(self.offsets[-1]), integer.lanes_for(n_query)
+        n_rows, lanes = int(self.offsets[-1]), residual.lanes_for(n_query)
         largest = 127 if bits < 8 else min(32767, (2**31 - 1) // (255 * dim))
         dtype = np.int8 if bits < 8 else np.int16
         self.values: NDArray[Any] = rng.integers(-largest, largest + 1, (n_query, dim)).astype(dtype)
@@ -41,7 +40,7 @@ class Case:
 
     def query(self) -> ResidualQuery:
         table = self.scores_of_cells if self.has_table else None
-        return ResidualQuery(integer.pack_query(self.values), len(self.values), 1.7e-4, self.offset, table, 3.1e-5)
+        return ResidualQuery(residual.pack_query(self.values), len(self.values), 1.7e-4, self.offset, table, 3.1e-5)
 
     def rows(self) -> CodedRows:
         codes = self.codes if self.bits == 8 else reference.pack_codes(self.codes, self.bits)
@@ -63,10 +62,10 @@ class Case:
 
     def check(self) -> None:
         begins, ends = self.offsets[:-1].copy(), self.offsets[1:].copy()
-        scores = integer.residual_maxsim(self.query(), self.rows(), begins, ends)
+        scores = residual.residual_maxsim(self.query(), self.rows(), begins, ends)
         same_bits(scores, reference.residual_maxsim(self.expected(), begins, ends))
         numbers = np.random.default_rng(0).integers(0, len(self.codes), 30)
-        each = integer.residual_scores(self.query(), self.rows(), numbers)
+        each = residual.residual_scores(self.query(), self.rows(), numbers)
         same_bits(each[:, : len(self.values)].copy(), self.expected()[numbers])
 
 
@@ -74,26 +73,26 @@ def same_bits(found: NDArray[np.float32], expected: NDArray[np.float32]) -> None
     np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 @pytest.mark.parametrize("n_query", N_QUERY)
 @pytest.mark.parametrize("dim", DIMS)
 def test_scores_equal_their_reference_to_the_bit(dim: int, n_query: int, bits: int) -> None:
     Case(bits, dim, n_query).check()
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 @pytest.mark.parametrize("dim", [40, 56, 72, 200, 512])
 def test_rows_of_any_number_of_bytes_are_decoded(dim: int, bits: int) -> None:
     Case(bits, dim, 22).check()
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 @pytest.mark.parametrize("n_query", [1, 9, 33])
 def test_without_a_table_its_term_is_left_out(n_query: int, bits: int) -> None:
     Case(bits, 24, n_query, table=False).check()
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 def test_cells_may_be_four_bytes_wide(bits: int) -> None:
     Case(bits, 24, 9, cells=np.uint32).check()
 
@@ -114,22 +113,22 @@ def test_the_largest_sums_of_eight_bits_do_not_overflow(sign: int) -> None:
     case.check()
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 def test_a_document_scores_the_same_alone_as_among_others(bits: int) -> None:
     case = Case(bits, 96, 22)
     begins, ends = case.offsets[:-1].copy(), case.offsets[1:].copy()
-    together = integer.residual_maxsim(case.query(), case.rows(), begins, ends)
+    together = residual.residual_maxsim(case.query(), case.rows(), begins, ends)
     order = np.random.default_rng(1).permutation(len(begins))
-    same_bits(integer.residual_maxsim(case.query(), case.rows(), begins[order], ends[order]), together[order])
-    alone = [integer.residual_maxsim(case.query(), case.rows(), begins[i : i + 1], ends[i : i + 1])[0] for i in order]
+    same_bits(residual.residual_maxsim(case.query(), case.rows(), begins[order], ends[order]), together[order])
+    alone = [residual.residual_maxsim(case.query(), case.rows(), begins[i : i + 1], ends[i : i + 1])[0] for i in order]
     same_bits(np.array(alone, np.float32), together[order])
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
+@pytest.mark.parametrize("bits", residual.BITS)
 def test_nothing_to_score_gives_nothing(bits: int) -> None:
     case, none = Case(bits, 24, 9), np.zeros(0, np.int64)
-    assert integer.residual_maxsim(case.query(), case.rows(), none, none).shape == (0,)
-    assert integer.residual_scores(case.query(), case.rows(), none).shape == (0, 16)
+    assert residual.residual_maxsim(case.query(), case.rows(), none, none).shape == (0,)
+    assert residual.residual_scores(case.query(), case.rows(), none).shape == (0, 16)
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])
@@ -144,54 +143,52 @@ def test_unaligned_and_read_only_rows_are_scored_in_place(shift: int) -> None:
 
     rows = case.rows()
     assert rows.cells is not None
-    there = replace(
+    unaligned = replace(
         rows, codes=moved(rows.codes), cells=moved(rows.cells), lengths=moved(rows.lengths), factors=moved(rows.factors)
     )
     begins, ends = case.offsets[:-1].copy(), case.offsets[1:].copy()
-    expected = integer.residual_maxsim(case.query(), rows, begins, ends)
-    same_bits(integer.residual_maxsim(case.query(), there, begins, ends), expected)
+    expected = residual.residual_maxsim(case.query(), rows, begins, ends)
+    same_bits(residual.residual_maxsim(case.query(), unaligned, begins, ends), expected)
 
 
 def numbered(n_docs: int) -> NDArray[np.int64]:
-    """Some documents, in no order, one of them twice."""
+    """All documents in random order, one of them twice."""
     order = np.random.default_rng(n_docs).permutation(n_docs)
     return np.append(order, order[0])
 
 
-@pytest.mark.parametrize("bits", integer.BITS)
-@pytest.mark.parametrize("stride", [1, 5, 23, 115])
+@pytest.mark.parametrize("bits", residual.BITS)
+@pytest.mark.parametrize("stride", grid([1, 23], rest=[5, 115]))
 @pytest.mark.parametrize(("dim", "n_query"), [(8, 1), (24, 9), (128, 24), (128, 33)])
-def test_documents_of_as_many_rows_score_the_same_without_bounds(
-    dim: int, n_query: int, stride: int, bits: int
-) -> None:
+def test_strided_documents_score_the_same_as_ranges(dim: int, n_query: int, stride: int, bits: int) -> None:
     case = Case(bits, dim, n_query)  # of 115 rows
     items = numbered(len(case.codes) // stride)
-    found = integer.residual_maxsim_strided(case.query(), case.rows(), stride, items)
-    same_bits(found, integer.residual_maxsim(case.query(), case.rows(), items * stride, (items + 1) * stride))
+    found = residual.residual_maxsim_strided(case.query(), case.rows(), stride, items)
+    same_bits(found, residual.residual_maxsim(case.query(), case.rows(), items * stride, (items + 1) * stride))
     same_bits(found, reference.residual_maxsim(case.expected(), items * stride, (items + 1) * stride))
 
 
 @pytest.mark.parametrize("cells", [np.uint16, np.uint32])
-def test_many_documents_of_as_many_rows_are_checked_in_stretches(cells: type) -> None:
+def test_many_strided_documents_are_checked_in_stretches(cells: type) -> None:
     case = Case(2, 24, 9, cells=cells)
     items = np.random.default_rng(0).integers(0, 23, 5000)
-    found = integer.residual_maxsim_strided(case.query(), case.rows(), 5, items)
+    found = residual.residual_maxsim_strided(case.query(), case.rows(), 5, items)
     same_bits(found, reference.residual_maxsim(case.expected(), np.arange(23) * 5, np.arange(1, 24) * 5)[items])
     case.cells[112] = N_CELLS
     with pytest.raises(InputError, match="row 112 names a cell"):
-        integer.residual_maxsim_strided(case.query(), case.rows(), 5, items)
-    integer.residual_maxsim_strided(case.query(), case.rows(), 5, items[items != 22])
+        residual.residual_maxsim_strided(case.query(), case.rows(), 5, items)
+    residual.residual_maxsim_strided(case.query(), case.rows(), 5, items[items != 22])
     without = Case(2, 24, 9, table=False)
-    assert len(integer.residual_maxsim_strided(without.query(), without.rows(), 5, items)) == 5000
+    assert len(residual.residual_maxsim_strided(without.query(), without.rows(), 5, items)) == 5000
 
 
 @pytest.mark.parametrize(
     ("stride", "items"), [(0, [0]), (-1, [0]), (4, [0]), (116, [0]), (5, [23]), (5, [-1]), (5, [2**62])]
 )
-def test_documents_that_do_not_exist_are_refused(stride: int, items: list[int]) -> None:
+def test_documents_out_of_range_are_refused(stride: int, items: list[int]) -> None:
     case = Case(2, 24, 9)
     with pytest.raises(InputError):
-        integer.residual_maxsim_strided(case.query(), case.rows(), stride, np.array(items))
+        residual.residual_maxsim_strided(case.query(), case.rows(), stride, np.array(items))
 
 
 def test_cells_beyond_the_table_are_refused() -> None:
@@ -199,24 +196,24 @@ def test_cells_beyond_the_table_are_refused() -> None:
     case.cells[30] = N_CELLS
     begins, ends = case.offsets[:-1].copy(), case.offsets[1:].copy()
     with pytest.raises(InputError, match="row 30 names a cell"):
-        integer.residual_maxsim(case.query(), case.rows(), begins, ends)
+        residual.residual_maxsim(case.query(), case.rows(), begins, ends)
     with pytest.raises(InputError, match="row 30 names a cell"):
-        integer.residual_scores(case.query(), case.rows(), np.array([2, 30]))
-    integer.residual_scores(case.query(), case.rows(), np.array([2, 31]))
+        residual.residual_scores(case.query(), case.rows(), np.array([2, 30]))
+    residual.residual_scores(case.query(), case.rows(), np.array([2, 31]))
 
 
 @pytest.mark.parametrize(("begin", "end"), [(-1, 3), (0, 2**40), (4, 3), (2**62, 2**63 - 1)])
-def test_rows_that_do_not_exist_are_refused(begin: int, end: int) -> None:
+def test_rows_out_of_range_are_refused(begin: int, end: int) -> None:
     case = Case(2, 24, 9)
     with pytest.raises(InputError):
-        integer.residual_maxsim(case.query(), case.rows(), np.array([begin]), np.array([end]))
+        residual.residual_maxsim(case.query(), case.rows(), np.array([begin]), np.array([end]))
     with pytest.raises(InputError):
-        integer.residual_scores(case.query(), case.rows(), np.array([-1]))
+        residual.residual_scores(case.query(), case.rows(), np.array([-1]))
     with pytest.raises(InputError):
-        integer.residual_scores(case.query(), case.rows(), np.array([len(case.codes)]))
+        residual.residual_scores(case.query(), case.rows(), np.array([len(case.codes)]))
 
 
-def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
+def test_arrays_of_different_sizes_are_refused() -> None:
     case = Case(2, 24, 9)
     query, rows = case.query(), case.rows()
     assert query.table is not None
@@ -243,9 +240,9 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
     ]
     for bad_query, bad_rows in wrong:
         with pytest.raises(InputError):
-            integer.residual_maxsim(bad_query, bad_rows, np.array([0]), np.array([1]))
+            residual.residual_maxsim(bad_query, bad_rows, np.array([0]), np.array([1]))
         with pytest.raises(InputError):
-            integer.residual_scores(bad_query, bad_rows, np.array([0]))
+            residual.residual_scores(bad_query, bad_rows, np.array([0]))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
@@ -255,7 +252,7 @@ def test_listed_rows_score_as_documents_of_those_rows(bits: int, n_query: int) -
     rng = np.random.default_rng(3)
     numbers = rng.integers(0, int(case.offsets[-1]), 90)
     stops = np.array([0, 1, 30, 30, 89, 90], np.int64)
-    found = integer.residual_maxsim_listed(case.query(), case.rows(), numbers, stops)
+    found = residual.residual_maxsim_listed(case.query(), case.rows(), numbers, stops)
     begins = np.concatenate([[0], stops[:-1]])
     expected = reference.residual_maxsim(case.expected()[numbers], begins, stops)
     np.testing.assert_array_equal(found, expected)
@@ -267,4 +264,4 @@ def test_listed_rows_score_as_documents_of_those_rows(bits: int, n_query: int) -
 def test_lists_out_of_range_are_refused(numbers: list[int], stops: list[int]) -> None:
     case = Case(2, 16, 3)
     with pytest.raises(InputError):
-        integer.residual_maxsim_listed(case.query(), case.rows(), np.array(numbers), np.array(stops))
+        residual.residual_maxsim_listed(case.query(), case.rows(), np.array(numbers), np.array(stops))

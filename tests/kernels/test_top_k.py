@@ -1,4 +1,4 @@
-"""The k best scores, in an order that two runs agree on."""
+"""The k largest scores, in a reproducible order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_top_k_equals_its_reference(scores: list[float], k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 10, 999, 5000, 6000])
-def test_equal_scores_go_by_position(k: int) -> None:
+def test_equal_scores_are_ordered_by_position(k: int) -> None:
     scores = np.random.default_rng(4).integers(0, 20, 5000).astype(np.float32)
     np.testing.assert_array_equal(top_k(scores, k), reference.top_k(scores, k))
 
@@ -29,7 +29,7 @@ def test_zero_and_minus_zero_are_equal() -> None:
     assert top_k(np.array([-0.0, 0.0, -0.0], np.float32), 3).tolist() == [0, 1, 2]
 
 
-def test_a_kernel_that_is_given_nan_stays_within_its_output() -> None:
+def test_a_kernel_given_nan_stays_within_its_output() -> None:
     best = np.empty(900, np.int64)
     _core.top_k(np.full(1000, np.nan, np.float32), best)
     assert best.tolist() == list(range(900))

@@ -1,4 +1,4 @@
-"""Rows of cells scored by the bytes of their codes: equal to the sum over dimensions, whatever the bits."""
+"""WARP scores from tables of bytes equal the sum over dimensions, for all numbers of bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plait.scoring.warp import score_probed_rows
 N_ROWS, N_CELLS, N_ITEMS = 300, 9, 40
 
 
-def made(dim: int, bits: int, seed: int = 0) -> tuple[CodedRows, NDArray[np.uint8], RowPostings]:
+def random_case(dim: int, bits: int, seed: int = 0) -> tuple[CodedRows, NDArray[np.uint8], RowPostings]:
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 2**bits, (N_ROWS, dim), np.uint8)
     cells = rng.integers(0, N_CELLS - 1, N_ROWS).astype(np.uint16)  # the last cell is empty
@@ -39,7 +39,7 @@ def made(dim: int, bits: int, seed: int = 0) -> tuple[CodedRows, NDArray[np.uint
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("dim", [8, 24, 32, 128])
 def test_scores_equal_their_reference(bits: int, dim: int) -> None:
-    coded, codes, postings = made(dim, bits)
+    coded, codes, postings = random_case(dim, bits)
     rng = np.random.default_rng(1)
     query = rng.standard_normal((5, dim), np.float32) / np.float32(2**bits)
     cells = np.array([rng.permutation(N_CELLS)[:4] for _ in query], np.int32)
@@ -48,16 +48,16 @@ def test_scores_equal_their_reference(bits: int, dim: int) -> None:
         query, coded, cells, bases, postings.offsets, postings.rows, postings.items
     )
     for row in range(len(query)):
-        own = slice(starts[row], starts[row + 1])
+        entries = slice(starts[row], starts[row + 1])
         numbers, owners, lengths = postings.of_cells(cells[row])
-        scaled = coded.length_table[coded.lengths[numbers]] * reference.implicit_score(query[row], codes[numbers], bits)
+        scaled = coded.length_table[coded.lengths[numbers]] * reference.warp_score(query[row], codes[numbers], bits)
         wanted = np.repeat(bases[row], lengths) + scaled
-        np.testing.assert_array_equal(items[own], owners)
-        np.testing.assert_allclose(scores[own], wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(items[entries], owners)
+        np.testing.assert_allclose(scores[entries], wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_filtered_postings_hold_what_is_kept_in_the_same_order() -> None:
-    _, _, postings = made(8, 2)
+def test_filtered_postings_keep_the_order() -> None:
+    _, _, postings = random_case(8, 2)
     keep = np.arange(N_ITEMS) % 3 == 0
     kept = postings.only(keep)
     for cell in range(N_CELLS):
@@ -66,8 +66,8 @@ def test_filtered_postings_hold_what_is_kept_in_the_same_order() -> None:
         np.testing.assert_array_equal(kept.of_cells(np.array([cell]))[1], owners[keep[owners]])
 
 
-def right() -> list[Any]:
-    coded, _, postings = made(16, 2)
+def valid_arguments() -> list[Any]:
+    coded, _, postings = random_case(16, 2)
     cells = np.array([[0, 1], [2, 3]], np.int32)
     sizes = postings.sizes[cells].sum(axis=1)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -108,16 +108,16 @@ def right() -> list[Any]:
         (12, lambda scores: scores[:3]),
     ],
 )
-def test_hostile_input_is_refused_by_the_core(place: int, change: Any) -> None:
-    arguments = right()
+def test_invalid_arguments_are_refused_by_the_core(place: int, change: Any) -> None:
+    arguments = valid_arguments()
     _core.score_probed_rows(*arguments)
     arguments[place] = change(arguments[place])
     with pytest.raises(ValueError, match=r"\w"):
         _core.score_probed_rows(*arguments)
 
 
-def test_arrays_that_do_not_fit_are_the_callers_error() -> None:
-    coded, _, postings = made(16, 2)
+def test_wrong_arrays_are_input_errors() -> None:
+    coded, _, postings = random_case(16, 2)
     query, bases = np.ones((1, 16), np.float32), np.zeros((1, 1), np.float32)
     for cell in (N_CELLS, -N_CELLS - 5):
         with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Items from rows that were found one by one, and the room for it, which every query leaves as it found it."""
+"""Items from retrieved rows; the tally is zero after every query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plait.errors import ConfigError, InputError
 from plait.scoring.xtr import ItemTally, RetrievedRows
 
 
-def random_found(n_items: int, n_query: int, most: int, seed: int, *, n_levels: int = 1000) -> RetrievedRows:
+def random_retrieved(n_items: int, n_query: int, most: int, seed: int, *, n_levels: int = 1000) -> RetrievedRows:
     rng = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, n_query))])
     scores = rng.integers(-n_levels, n_levels + 1, starts[-1]).astype(np.float32) / np.float32(64)
@@ -33,26 +33,26 @@ def random_found(n_items: int, n_query: int, most: int, seed: int, *, n_levels: 
     seed=st.integers(0, 10000),
 )
 def test_items_equal_their_reference(n_items: int, n_query: int, most: int, k: int, n_levels: int, seed: int) -> None:
-    found = random_found(n_items, n_query, most, seed, n_levels=n_levels)
-    sums = reference.impute(found.items, found.scores, found.starts, found.missing)
+    retrieved = random_retrieved(n_items, n_query, most, seed, n_levels=n_levels)
+    sums = reference.xtr_scores(retrieved.items, retrieved.scores, retrieved.starts, retrieved.missing)
     wanted = sorted(sums, key=lambda item: (-sums[item], item))[:k]
     tally = ItemTally(n_items)
-    for _ in range(2):  # the second time finds the room as empty as the first
-        items, scores, n_met = tally.best_items(found, k)
-        # Steps of 1/64 are exact in both, so the order is too.
+    for _ in range(2):  # the tally is zero again the second time
+        items, scores, n_met = tally.best_items(retrieved, k)
+        # Multiples of 1/64 are exact in both, so the order is the same.
         assert (items.tolist(), scores.tolist(), n_met) == (wanted, [sums[item] for item in wanted], len(sums))
         assert not tally._words.any()
 
 
-def test_many_items_are_cut_to_the_best() -> None:
-    found = random_found(20_000, 8, 5000, 3)
-    sums = reference.impute(found.items, found.scores, found.starts, found.missing)
+def test_the_best_of_many_items_are_kept() -> None:
+    retrieved = random_retrieved(20_000, 8, 5000, 3)
+    sums = reference.xtr_scores(retrieved.items, retrieved.scores, retrieved.starts, retrieved.missing)
     for k in (1, 100, 15_000):
-        items, _, _ = ItemTally(20_000).best_items(found, k)
+        items, _, _ = ItemTally(20_000).best_items(retrieved, k)
         assert items.tolist() == sorted(sums, key=lambda item: (-sums[item], item))[:k]
 
 
-def found_of(items: Any, scores: Any, starts: Any, missing: Any) -> RetrievedRows:
+def retrieved_rows(items: Any, scores: Any, starts: Any, missing: Any) -> RetrievedRows:
     return RetrievedRows(
         np.asarray(items, np.uint32),
         np.asarray(scores, np.float32),
@@ -80,16 +80,16 @@ def found_of(items: Any, scores: Any, starts: Any, missing: Any) -> RetrievedRow
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_and_leaves_the_room_empty(wrong: Any) -> None:
+def test_invalid_retrieved_rows_are_refused_and_the_tally_stays_zero(wrong: Any) -> None:
     tally = ItemTally(5)
     with pytest.raises(InputError):
-        tally.best_items(found_of(*wrong), 3)
+        tally.best_items(retrieved_rows(*wrong), 3)
     assert not tally._words.any()
 
 
-def test_arrays_that_do_not_fit_are_refused_by_the_core() -> None:
-    found = found_of([0, 1], [1, 2], [0, 2], [0])
-    right: list[Any] = [found.items, found.scores, found.starts, found.missing]
+def test_wrong_arrays_are_refused_by_the_core() -> None:
+    retrieved = retrieved_rows([0, 1], [1, 2], [0, 2], [0])
+    right: list[Any] = [retrieved.items, retrieved.scores, retrieved.starts, retrieved.missing]
     right += [np.zeros((5, 2), np.uint64), np.empty(5, np.uint32), np.empty(3, np.uint32), np.empty(3, np.float32)]
     assert _core.xtr_top_items(*right) == (2, 2)
     changes: list[tuple[int, Any]] = [(4, np.zeros((5, 3), np.uint64)), (5, np.empty(4, np.uint32))]
@@ -105,7 +105,7 @@ def test_arrays_that_do_not_fit_are_refused_by_the_core() -> None:
             _core.xtr_top_items(*arguments)
 
 
-def test_no_query_rows_find_nothing_and_a_negative_k_is_refused() -> None:
-    assert ItemTally(3).best_items(found_of([], [], [0], []), 2)[0].tolist() == []
+def test_no_query_rows_retrieve_nothing_and_a_negative_k_is_refused() -> None:
+    assert ItemTally(3).best_items(retrieved_rows([], [], [0], []), 2)[0].tolist() == []
     with pytest.raises(ConfigError, match="k is -1"):
-        ItemTally(3).best_items(found_of([], [], [0], []), -1)
+        ItemTally(3).best_items(retrieved_rows([], [], [0], []), -1)

@@ -12,7 +12,7 @@ from plait.errors import ConfigError
 from plait.scoring.cpu import available_targets, current_target, force_target
 
 
-def test_scalar_is_always_there() -> None:
+def test_scalar_is_always_available() -> None:
     assert available_targets()[0] == "scalar"
 
 
@@ -30,13 +30,13 @@ def test_a_forced_target_ends_with_an_error_in_its_block() -> None:
     assert current_target() == before
 
 
-def test_an_unknown_target_is_refused_with_those_there_are() -> None:
+def test_an_unknown_target_is_refused_with_the_available_ones() -> None:
     with pytest.raises(ConfigError, match=r"'abacus'.*scalar"), force_target("abacus"):
         pass
 
 
-def in_a_process_of_its_own(script: str, target: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Of two processes one is the test's, which has used kernels already; the variable is read at first use."""
+def run_in_new_process(script: str, target: str | None = None) -> subprocess.CompletedProcess[str]:
+    """PLAIT_TARGET is read when a kernel is first used, and this process has used kernels already."""
     environment = {name: value for name, value in os.environ.items() if name != "PLAIT_TARGET"}
     if target is not None:
         environment["PLAIT_TARGET"] = target
@@ -48,17 +48,17 @@ SHOW = "from plait.scoring.cpu import current_target; print(current_target())"
 
 @pytest.mark.parametrize("target", available_targets())
 def test_the_environment_names_the_target(target: str) -> None:
-    assert in_a_process_of_its_own(SHOW, target).stdout.split() == [target]
+    assert run_in_new_process(SHOW, target).stdout.split() == [target]
 
 
 @pytest.mark.parametrize("target", [None, ""])
 def test_without_a_name_in_the_environment_the_best_is_in_use(target: str | None) -> None:
-    assert in_a_process_of_its_own(SHOW, target).stdout.split() == available_targets()[-1:]
+    assert run_in_new_process(SHOW, target).stdout.split() == available_targets()[-1:]
 
 
-def test_an_unknown_target_in_the_environment_is_refused_by_the_first_kernel_with_those_there_are() -> None:
+def test_an_unknown_target_in_the_environment_is_refused_at_first_use() -> None:
     script = "import numpy as np; from plait.scoring import residual; residual.pack_query(np.zeros((1, 8), np.int8))\n"
     script += "residual.narrow_table(np.zeros((1, 8), np.int16), np.zeros(8, np.int16), 1)"
-    done = in_a_process_of_its_own(script, "abacus")
+    done = run_in_new_process(script, "abacus")
     assert done.returncode != 0
     assert f'ConfigError: PLAIT_TARGET is "abacus"; this machine has {", ".join(available_targets())}.' in done.stderr

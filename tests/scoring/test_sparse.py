@@ -1,4 +1,4 @@
-"""Sparse search against its slow twin: the same rows, the same bits."""
+"""Sparse search against its reference: the same rows and the same bits."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ WEIGHTS = st.floats(0.0625, 128, width=32)
 
 
 def corpus(n_rows: int, n_terms: int, seed: int = 0, per_row: int = 12) -> SparseVectors:
-    """Common terms are in most rows, rare ones in few, as words are."""
+    """Term frequencies follow Zipf's law."""
     rng = np.random.default_rng(seed)
-    habits = 1 / np.arange(1, n_terms + 1)
+    frequencies = 1 / np.arange(1, n_terms + 1)
     rows = []
     for _ in range(n_rows):
-        terms = np.unique(rng.choice(n_terms, per_row, p=habits / habits.sum()))
+        terms = np.unique(rng.choice(n_terms, per_row, p=frequencies / frequencies.sum()))
         rows.append(dict(zip(terms.tolist(), rng.gamma(2, np.log1p(terms + 1)).tolist(), strict=True)))
     return SparseVectors.from_items(rows)
 
 
 def query(n_terms: int, n_asked: int, seed: int) -> SparseQuery:
     rng = np.random.default_rng(seed)
-    habits = 1 / np.arange(1, n_terms + 1)
-    terms = np.unique(rng.choice(n_terms, n_asked, p=habits / habits.sum())).astype(np.int32)
+    frequencies = 1 / np.arange(1, n_terms + 1)
+    terms = np.unique(rng.choice(n_terms, n_asked, p=frequencies / frequencies.sum())).astype(np.int32)
     return SparseQuery(terms, rng.gamma(2, 1, len(terms)).astype(np.float32))
 
 
@@ -51,7 +51,7 @@ def assert_same(index: Impacts, asked: SparseQuery, k: int, allowed: NDArray[np.
 @pytest.mark.parametrize("target", available_targets())
 @pytest.mark.parametrize("window_rows", [1, 3, 64, 67, 4096])
 @pytest.mark.parametrize("k", [1, 10, 5000])
-def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: int, k: int) -> None:
+def test_best_rows_equal_their_reference(target: str, window_rows: int, k: int) -> None:
     index = invert(corpus(2000, 300), window_rows=window_rows)
     with force_target(target):
         for seed, n_asked in enumerate((1, 3, 12, 40, 200)):
@@ -60,27 +60,27 @@ def test_the_best_rows_are_those_of_the_plain_product(target: str, window_rows: 
 
 
 @pytest.mark.parametrize("target", available_targets())
-def test_sums_past_31_bits_are_compared_rightly(target: str) -> None:
+def test_sums_above_31_bits_are_compared_correctly(target: str) -> None:
     index = invert(SparseVectors.from_items([dict.fromkeys(range(size), 1.0) for size in range(200, 257)]))
     asked = SparseQuery(np.arange(257, dtype=np.int32), np.ones(257, np.float32))
     with force_target(target):
         assert_same(index, asked, 20)
 
 
-def test_terms_that_many_rows_have_get_a_column_when_they_are_asked_for() -> None:
+def test_frequent_terms_get_a_column_on_first_use() -> None:
     rows = SparseVectors.from_items(
         [{0: 1.0, 1: 2.0} if row % COLUMN_ONE_IN == 0 else {0: 3.0, 2 + row: 1.0} for row in range(40)]
     )
     index = invert(rows)
     best_rows(index, SparseQuery(np.array([1, 3], np.int32), np.ones(2, np.float32)), 5)
     assert list(index.columns) == [1]
-    own = slice(index.offsets[1], index.offsets[2])
+    entries = slice(index.offsets[1], index.offsets[2])
     expected = np.zeros(40, np.uint8)
-    expected[index.rows[own]] = index.impacts[own]
+    expected[index.rows[entries]] = index.impacts[entries]
     np.testing.assert_array_equal(index.columns[1], expected)
 
 
-def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
+def test_postings_out_of_range_are_left_out_of_columns() -> None:
     index = invert(SparseVectors.from_items([{0: 1.0}] * 8))
     rows = index.rows.copy()
     rows[3] = 4_000_000_000
@@ -89,7 +89,7 @@ def test_postings_of_rows_that_do_not_exist_get_into_no_column() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
-def test_rows_that_are_not_allowed_are_passed_over(share: float) -> None:
+def test_rows_that_are_not_allowed_are_skipped(share: float) -> None:
     index = invert(corpus(1500, 200, seed=1), window_rows=128)
     allowed = np.random.default_rng(2).random(1500) < share
     for seed in range(5):
@@ -103,7 +103,7 @@ def test_rows_that_are_not_allowed_are_passed_over(share: float) -> None:
     st.integers(1, 12),
     st.integers(1, 7),
 )
-def test_any_small_corpus_gives_the_plain_product(
+def test_any_small_corpus_equals_its_reference(
     rows: list[dict[int, float]], asked: dict[int, float], k: int, window_rows: int
 ) -> None:
     index = invert(SparseVectors.from_items(rows), window_rows=window_rows)
@@ -111,22 +111,23 @@ def test_any_small_corpus_gives_the_plain_product(
     assert_same(index, SparseQuery(terms, np.array([asked[term] for term in terms.tolist()], np.float32)), k)
 
 
-def test_equal_scores_stand_in_the_order_of_rows() -> None:
+def test_equal_scores_are_in_the_order_of_rows() -> None:
     index = invert(SparseVectors.from_items([{1: 2.0}] * 50), window_rows=8)
     found = best_rows(index, SparseQuery(np.array([1], np.int32), np.ones(1, np.float32)), 7)
     assert found.rows.tolist() == list(range(7))
 
 
-def test_impacts_come_within_half_a_step_of_their_weights() -> None:
+def test_impacts_are_within_half_a_step_of_their_weights() -> None:
     rows = corpus(300, 100, seed=3)
     kept, impacts, scales = quantize(rows)
-    own = np.repeat(scales, np.diff(kept.offsets))
-    assert np.all(np.abs(impacts * own - kept.weights) <= own * 0.5001 + (impacts == 1) * own * 0.5001)
+    entry_scales = np.repeat(scales, np.diff(kept.offsets))
+    errors = np.abs(impacts * entry_scales - kept.weights)
+    assert np.all(errors <= entry_scales * 0.5001 + (impacts == 1) * entry_scales * 0.5001)
     assert impacts.min() >= 1
     assert set(np.maximum.reduceat(impacts, kept.offsets[:-1]).tolist()) == {255}
 
 
-def test_a_score_comes_near_the_product_of_the_weights_as_they_were() -> None:
+def test_a_score_is_close_to_the_product_of_the_original_weights() -> None:
     rows = corpus(500, 100, seed=4)
     asked = query(100, 10, 5)
     dense = np.zeros((500, 100))
@@ -149,7 +150,7 @@ def test_the_product_is_symmetric_and_zero_without_a_shared_term() -> None:
     assert len(best_rows(invert(SparseVectors.from_items([a, b])), asked, 5).rows) == 0
 
 
-def test_shared_terms_have_the_weights_that_are_scored() -> None:
+def test_shared_terms_have_the_scored_weights() -> None:
     index = invert(SparseVectors.from_items([{1: 1.0, 5: 0.5}, {5: 2.0, 9: 4.0}]))
     asked = SparseQuery(np.array([5, 9, 70], np.int32), np.array([1.0, 3.0, 2.0], np.float32))
     shared = shared_terms(index, asked, 1)
@@ -178,12 +179,12 @@ def test_a_query_of_many_terms_does_not_overflow() -> None:
 @pytest.mark.parametrize(
     ("terms", "weights"), [([3, 3], [1, 1]), ([4, 3], [1, 1]), ([-1], [1]), ([1], [0]), ([1], [-2]), ([1], [np.nan])]
 )
-def test_queries_that_cannot_be_are_refused(terms: list[int], weights: list[float]) -> None:
+def test_invalid_queries_are_refused(terms: list[int], weights: list[float]) -> None:
     with pytest.raises(InputError):
         SparseQuery(np.array(terms, np.int32), np.array(weights, np.float32))
 
 
-def test_settings_that_mean_nothing_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     index = invert(SparseVectors.from_items([{1: 1.0}]))
     asked = SparseQuery(np.array([1], np.int32), np.ones(1, np.float32))
     with pytest.raises(ConfigError, match="k is 0"):

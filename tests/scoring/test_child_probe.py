@@ -1,4 +1,4 @@
-"""The child process in which instructions are tried that may fault. It must not disturb the process that it serves."""
+"""run_in_child: the child process that tries instructions which may fault. It must not disturb the host process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from plait import _core
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(_core, "probe_outcome"), reason="instructions are tried in builds with AMX alone: Linux on x86-64"
+    not hasattr(_core, "probe_outcome"), reason="only builds with AMX have the probe: Linux on x86-64"
 )
 
 OUTCOMES = {
@@ -26,7 +26,7 @@ OUTCOMES = {
 
 @pytest.fixture
 def busy_threads() -> Iterator[None]:
-    """Threads that allocate and lock all the time, as a server's do."""
+    """Threads that allocate and lock all the time, as those of a server."""
     done = threading.Event()
 
     def work() -> None:
@@ -44,12 +44,12 @@ def busy_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy_threads")
 @pytest.mark.parametrize(("case", "outcome"), OUTCOMES.items())
-def test_every_end_of_a_trial_is_distinguished(case: str, outcome: str) -> None:
+def test_every_outcome_of_a_probe_is_reported(case: str, outcome: str) -> None:
     for _ in range(5):
         assert _core.probe_outcome(case, 50 if case == "timeout" else 10_000) == outcome
 
 
-def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
+def test_a_fault_in_a_probe_reaches_no_handler_of_the_process() -> None:
     seen: list[int] = []
     watched = [signal.SIGCHLD, signal.SIGILL, signal.SIGUSR1]
     before = [signal.signal(each, lambda number, _: seen.append(number)) for each in watched]
@@ -62,14 +62,14 @@ def test_a_fault_in_a_trial_reaches_no_handler_of_the_process() -> None:
     assert seen == [signal.SIGUSR1]
 
 
-def test_a_trial_says_nothing_and_leaves_no_child(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_probe_prints_nothing_and_leaves_no_child(capfd: pytest.CaptureFixture[str]) -> None:
     assert _core.probe_outcome("bad address", 10_000) == "fault"
     assert capfd.readouterr() == ("", "")
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
-def test_a_process_that_waits_for_any_child_does_not_take_the_trial_for_its_own() -> None:
+def test_a_process_that_waits_for_any_child_does_not_see_the_probe() -> None:
     taken: list[int] = []
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Kernels that building asks for: listed rows to their nearest centroids, and rows to codes."""
+"""The kernels that build an index: assignment of listed rows, and encoding."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 import reference
 from plait import _core
 from plait.codec.packing import unpack
-from plait.scoring import residual as integer
+from plait.scoring import residual
 
 
 @pytest.mark.parametrize("dim", [8, 40, 128])
 @pytest.mark.parametrize("n_listed", [0, 1, 7, 96, 97, 250])
-def test_listed_rows_find_what_all_rows_find(dim: int, n_listed: int) -> None:
+def test_listed_rows_are_assigned_as_all_rows_are(dim: int, n_listed: int) -> None:
     rng = np.random.default_rng(dim + n_listed)
     numbers = rng.integers(-127, 128, (300, dim)).astype(np.int8)
     centroids = rng.integers(0, 128, (33, dim)).astype(np.uint8)
     listed = rng.permutation(300)[:n_listed].astype(np.int32)
-    best, which = np.full(300, integer.NO_SCORE, np.int32), np.full(300, -1, np.int32)
-    integer.assign_rows(numbers, listed, centroids[:20], best, which)
-    integer.assign_rows(numbers, listed, centroids[20:], best, which, first_row=20)
+    best, which = np.full(300, residual.NO_SCORE, np.int32), np.full(300, -1, np.int32)
+    residual.assign_rows(numbers, listed, centroids[:20], best, which)
+    residual.assign_rows(numbers, listed, centroids[20:], best, which, first_row=20)
     expected_best, expected_which = reference.nearest_centroids(numbers, centroids)
     np.testing.assert_array_equal(best[listed], expected_best[listed])
     np.testing.assert_array_equal(which[listed], expected_which[listed])
@@ -46,7 +46,7 @@ def bad_lists() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("arguments", bad_lists())
-def test_lists_that_do_not_fit_are_refused(arguments: tuple[Any, ...]) -> None:
+def test_assign_rows_refuses_wrong_arrays(arguments: tuple[Any, ...]) -> None:
     with pytest.raises((ValueError, TypeError)):
         _core.assign_rows(*arguments)
 
@@ -54,7 +54,7 @@ def test_lists_that_do_not_fit_are_refused(arguments: tuple[Any, ...]) -> None:
 def encoded_plainly(
     row: NDArray[np.float64], centroid: NDArray[np.float64], steps: NDArray[np.float64], bits: int
 ) -> tuple[NDArray[np.float64], float, float]:
-    """Codes of one row, its length and its factor, as encode.h says."""
+    """Codes, length and factor of one row, by the definition in encode.h."""
     residual, largest = row - centroid, 2**bits - 1
     unit = residual / np.linalg.norm(residual)
     codes = np.clip(np.floor(unit / steps) + 2 ** (bits - 1), 0, largest)
@@ -74,37 +74,37 @@ def encoded_plainly(
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("dim", [8, 24, 128])
-def test_rows_are_coded_as_their_reference_codes_them(bits: int, dim: int) -> None:
+def test_encoded_rows_equal_their_reference(bits: int, dim: int) -> None:
     rng = np.random.default_rng(dim + bits)
     centroids = rng.integers(0, 128, (5, dim)).astype(np.uint8)
     rows, cells = rng.standard_normal((40, dim), np.float32), rng.integers(0, 5, 40).astype(np.int32)
     steps = rng.uniform(0.5, 1.5, dim).astype(np.float32) / np.float32(np.sqrt(dim) * 2 ** (bits - 1))
-    codes, lengths, factors = integer.encode_rows(rows, cells, centroids, 0.02, steps, bits)
+    codes, lengths, factors = residual.encode_rows(rows, cells, centroids, 0.02, steps, bits)
     spread = unpack(codes, bits)
     n_other = 0
     for number, (row, cell) in enumerate(zip(rows.astype(np.float64), cells, strict=True)):
         centroid = (centroids[cell].astype(np.float64) - 64) * np.float32(0.02)
         expected, length, factor = encoded_plainly(row, centroid, steps.astype(np.float64), bits)
-        n_other += int((expected != spread[number]).any())  # a tie that float32 breaks the other way
+        n_other += int((expected != spread[number]).any())  # a tie that float32 breaks differently
         assert lengths[number] == pytest.approx(length, rel=0.05)
         assert factors[number] == pytest.approx(factor, rel=0.05)
     assert n_other <= 2
 
 
-def test_lengths_are_brought_to_the_nearest_of_the_table() -> None:
+def test_lengths_are_rounded_to_the_table() -> None:
     rng = np.random.default_rng(0)
     rows, cells = rng.standard_normal((50, 16), np.float32), np.zeros(50, np.int32)
     centroids, steps = np.full((1, 16), 64, np.uint8), np.full(16, 0.2, np.float32)
     table = np.linspace(0.5, 8, 256, dtype=np.float32)
-    _, exact, _ = integer.encode_rows(rows, cells, centroids, 0.1, steps, 2)
-    _, found, _ = integer.encode_rows(rows, cells, centroids, 0.1, steps, 2, table)
+    _, exact, _ = residual.encode_rows(rows, cells, centroids, 0.1, steps, 2)
+    _, found, _ = residual.encode_rows(rows, cells, centroids, 0.1, steps, 2, table)
     np.testing.assert_array_equal(found, table[np.abs(table[:, None] - exact).argmin(axis=0)])
 
 
-def test_a_row_that_is_its_centroid_and_a_row_of_zeros_are_coded() -> None:
+def test_a_row_equal_to_its_centroid_and_a_row_of_zeros_are_encoded() -> None:
     centroids, steps = np.array([[70] * 8, [64] * 8], np.uint8), np.full(8, 0.3, np.float32)
     rows = np.array([[0.6] * 8, [0.0] * 8], np.float32)
-    _, lengths, factors = integer.encode_rows(rows, np.array([0, 1], np.int32), centroids, 0.1, steps, 2)
+    _, lengths, factors = residual.encode_rows(rows, np.array([0, 1], np.int32), centroids, 0.1, steps, 2)
     assert np.isfinite(lengths).all()
     assert factors[0] == pytest.approx(1, abs=0.01)
     assert factors[1] == 0
@@ -128,6 +128,6 @@ def bad_rows() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("arguments", bad_rows())
-def test_rows_that_do_not_fit_are_not_coded(arguments: tuple[Any, ...]) -> None:
+def test_encode_rows_refuses_wrong_arrays(arguments: tuple[Any, ...]) -> None:
     with pytest.raises((ValueError, TypeError)):
         _core.encode_rows(*arguments)

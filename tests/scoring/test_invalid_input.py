@@ -1,4 +1,4 @@
-"""What plait.scoring refuses, with a message that says what was seen."""
+"""Arguments that plait.scoring refuses, with a message that names the wrong value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def documents(dim: int = 4) -> MultiVectors:
         (np.full((3, 4), np.nan, np.float32), "NaN"),
     ],
 )
-def test_a_query_that_cannot_be_scored_is_refused(query: Any, message: str) -> None:
+def test_an_invalid_query_is_refused(query: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         maxsim(query, documents())
     with pytest.raises(InputError, match=message):
@@ -51,7 +51,7 @@ def test_rows_are_never_converted(values: Any) -> None:
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("changed", [-1, 11, 3], ids=["negative", "beyond the end", "decreasing"])
-def test_offsets_that_were_changed_after_their_check_are_refused(changed: int, n_threads: int) -> None:
+def test_offsets_changed_after_their_check_are_refused(changed: int, n_threads: int) -> None:
     batch = MultiVectors(np.ones((10, 4), np.float32), np.array([0, 4, 6, 10]))
     batch.offsets[2] = changed
     for items in (None, np.arange(3)):
@@ -61,7 +61,7 @@ def test_offsets_that_were_changed_after_their_check_are_refused(changed: int, n
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("items", [np.array([0, 2]), np.array([-1, 0])])
-def test_items_that_do_not_exist_are_refused(items: Any, n_threads: int) -> None:
+def test_items_out_of_range_are_refused(items: Any, n_threads: int) -> None:
     with pytest.raises(InputError, match="of 2"):
         maxsim(QUERY, documents(), items=items, n_threads=n_threads)
 
@@ -71,7 +71,7 @@ def test_items_of_another_type_are_refused() -> None:
         maxsim(QUERY, documents(), items=np.array([0], np.int32))
 
 
-def test_no_threads_are_refused() -> None:
+def test_zero_threads_are_refused() -> None:
     with pytest.raises(ConfigError, match="n_threads is 0"):
         maxsim(QUERY, documents(), n_threads=0)
 
@@ -85,7 +85,7 @@ def test_top_k_refuses_nan_and_negative_k() -> None:
         top_k(np.ones(3), 1)  # type: ignore[arg-type]
 
 
-def test_a_checksum_of_what_is_not_bytes_is_refused() -> None:
+def test_invalid_arguments_of_a_checksum_are_refused() -> None:
     with pytest.raises(InputError, match="not str"):
         crc32c("text")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not contiguous"):
