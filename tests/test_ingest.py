@@ -11,6 +11,7 @@ from typing import Any
 
 import plait
 from encoders import WordEncoder
+from plait.encode.chunking import WholeDocument
 from plait.ingest import add_documents
 from plait.storage.check import check
 
@@ -37,6 +38,14 @@ def test_an_ingest_resumes_after_a_kill_without_encoding_committed_documents_aga
         report = index.add({"id": f"d{number}", "text": f"word{number} and others"} for number in range(100))
         assert (report.added, report.unchanged, encoder.n_encoded, len(index)) == (50, 50, 50, 100)
     assert check(tmp_path / "index").problems == []
+
+
+def test_the_caller_may_choose_the_chunker(tmp_path: Path) -> None:
+    document = {"id": "long", "text": "word " * 200}
+    with plait.open(tmp_path / "index", create=True, encoder=WordEncoder(window=50)) as index:
+        assert index.add([document]).passages > 1
+        index.delete(["long"])
+        assert index.add([document], chunker=WholeDocument()).passages == 1
 
 
 class ConstantEncoder:

@@ -19,6 +19,7 @@ from plait.storage.info import StoreInfo, info
 from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, refuse_other_language, refuse_other_pooling
 
 if TYPE_CHECKING:
+    from plait.encode.chunking import Chunker
     from plait.encode.preload import ModelPreload
     from plait.ingest import AddProgress, AddReport
     from plait.storage.compaction import CompactionReport
@@ -217,14 +218,16 @@ class Index:
         documents: Iterable[Document | Mapping[str, Any]],
         *,
         commit_every: int = 2000,
+        chunker: Chunker | None = None,
         merge: bool = True,
         on_progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Adds documents; a document whose id exists is replaced, or skipped without encoding if it did not change.
 
         A document is a mapping with `id` and `text`, optionally `title`; all other fields are metadata. Every
-        `commit_every` documents are one commit: an error or Ctrl-C leaves the commits before it in place. `merge`
-        allows small segments to be merged after each commit.
+        `commit_every` documents are one commit: an error or Ctrl-C leaves the commits before it in place. `chunker`
+        splits long documents into passages; None uses the one that fits the encoder. `merge` allows small segments to
+        be merged after each commit.
         """
         if isinstance(documents, Mapping | str):
             raise ConfigError("add takes a sequence of documents; put a single document in a list")
@@ -237,6 +240,7 @@ class Index:
                     self._source.get(),
                     documents,
                     commit_every=commit_every,
+                    chunker=chunker,
                     merge=merge,
                     on_progress=on_progress,
                 )
