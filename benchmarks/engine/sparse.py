@@ -270,8 +270,8 @@ RIVALS: dict[str, Callable[[Impacts, int], Callable[[SparseQuery], Found]]] = {
 }
 
 
-def report(*told: object) -> None:
-    print(*told, flush=True)
+def report(*values: object) -> None:
+    print(*values, flush=True)
 
 
 if __name__ == "__main__":

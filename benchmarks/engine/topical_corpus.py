@@ -55,7 +55,7 @@ class Passages:
             for first in range(0, len(self), BATCH):
                 numbers = range(first, min(first + BATCH, len(self)))
                 documents = [self._document(*one) for one in zip(numbers, islice(lines, len(numbers)), strict=True)]
-                index.add_embeddings(documents, self._strands(numbers), merge=False)
+                index.add_embeddings(documents, self._embeddings(numbers), merge=False)
             for field in ("place", *(f"topic{n}" for n in self._topics)):
                 index.create_field_index(field)
             index.compact()
@@ -66,7 +66,7 @@ class Passages:
         title, text = line.get("title") or "", line["text"]
         return {"id": f"p{number}", "title": title, "text": text, "place": bucket, **topics}
 
-    def _strands(self, numbers: range) -> Embeddings:
+    def _embeddings(self, numbers: range) -> Embeddings:
         offsets = self._vectors.offsets[numbers.start : numbers.stop + 1]
         values = self._vectors.values[offsets[0] : offsets[-1]].astype(np.float32)
         return Embeddings(

@@ -147,7 +147,7 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         "flood", "row", n_rows, cells.itemsize, lambda: integer.centroid_maxsim(narrow, cells, begins, ends), None
     )
 
-    def numpy_flood() -> object:
+    def numpy_centroid_maxsim() -> object:
         rows = narrow[cells[: ends[sample][-1]]]
         return np.maximum.reduceat(rows, begins[sample], axis=0).sum(axis=1)
 
@@ -157,7 +157,7 @@ def document_tasks(sizes: Sizes, rng: np.random.Generator) -> Iterator[Task]:
         len(begins[sample]) * sizes.rows_per_doc,
         cells.itemsize,
         lambda: integer.centroid_maxsim(narrow, cells, begins[sample].copy(), ends[sample].copy()),
-        numpy_flood,
+        numpy_centroid_maxsim,
     )
 
     chosen = np.sort(rng.choice(sizes.n_docs, sizes.n_candidates, replace=False))

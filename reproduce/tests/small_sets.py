@@ -43,7 +43,7 @@ def sets(*names: str) -> dict[str, Cut]:
 
 
 class Counted:
-    """Arms that count how often they were run, and stop when they are told to."""
+    """Arms that count how often they were run, and stop on request."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []

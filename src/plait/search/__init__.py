@@ -1,1 +1,1 @@
-"""Finding: generators that propose documents, fusion that weaves their lists, plans that put them together."""
+"""Searching: modes that build plans of retrievers, fusion and rescoring, and plans that run on a snapshot."""

@@ -52,7 +52,7 @@ BATCH_TEXTS = 64  # texts that are tokenized together to count their tokens
 
 @dataclass(frozen=True, slots=True)
 class RunCallbacks:
-    """Functions that are told how a run goes."""
+    """Functions that are called while a run goes on."""
 
     on_step: Callable[[StepReport], None] = lambda _: None
     on_measure: Callable[[int, str, float, bool], None] = lambda *_: None  # step, measure, value, is the best so far

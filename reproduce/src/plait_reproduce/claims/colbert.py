@@ -161,7 +161,7 @@ def _mask_arms(_tier: str) -> list[Arm]:
 def _judge_masks(outcomes: Outcomes) -> Judgement:
     trainings, name = Trainings(outcomes), "nDCG@10"
     same = trainings.less(("with", f"own/{name}"), ("with", f"bare/{name}"))
-    anew = trainings.less(("with", f"own/{name}"), ("without", f"own/{name}"))
+    trained_gain = trainings.less(("with", f"own/{name}"), ("without", f"own/{name}"))
     rows = [
         [label, *(f"{trainings.mean(key.partition('/')[0], key.partition('/')[2] + '/' + own_name).value:.3f}"
                   for own_name in (name, "R@100"))]
@@ -169,10 +169,10 @@ def _judge_masks(outcomes: Outcomes) -> Judgement:
     ]  # fmt: skip
     return Judgement(
         f"[MASK] rows are worth {points(same)} points of nDCG@10 to a model that was trained with them, and "
-        f"{points(anew)} against one that was trained without",
+        f"{points(trained_gain)} against one that was trained without",
         [
             Check("a model that was trained with them needs them: with - without, same weights", same, unit="points"),
-            Check("training with them is worth it: with - a model trained without", anew, unit="points"),
+            Check("training with them is worth it: with - a model trained without", trained_gain, unit="points"),
         ],
         [Table("Queries with [MASK] rows and without", ["", name, "R@100"], rows)],
         [Figure(title="Queries with [MASK] rows and without", y_label=name, groups=["SQuAD"],

@@ -47,7 +47,7 @@ from plait.storage.snapshot import Snapshot
 T = TypeVar("T", bound=np.generic)
 
 MIN_PROBED = 1024  # passages up to which all are scored: measured, see the tuning page
-CANDIDATES_PER_PASSAGE = 4  # at least so many candidates for each passage that is wanted
+CANDIDATES_PER_PASSAGE = 4  # at least, for each passage to return
 
 
 @dataclass(frozen=True, slots=True, eq=False)

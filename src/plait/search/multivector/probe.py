@@ -92,7 +92,7 @@ def resolve_probe(
 ) -> ResolvedProbe:
     """The parameters of a search for k documents: each from `params`, else from the tuned plan, else by size.
 
-    `list_depth` is for a list of so many documents beside other lists, of which the first k matter most.
+    `list_depth` is the depth of this list when it is fused with other lists; its first k documents matter most.
     """
     if tuned is not None:
         resolved = scale_for_k(_from_tuned(tuned), k / tuned.k)

@@ -28,7 +28,7 @@ class BatchingConfig:
     ] = ()  # rising lengths in tokens at which buckets begin; empty: buckets of equal counts
     bucket_sizes: tuple[int, ...] = ()  # queries of a batch for each bucket; empty: `size` for all
     n_buckets: int = 8  # buckets of equal counts, if there are no bucket_edges; 1: no grouping by length
-    n_negatives: int = 0  # for each query, drawn anew each epoch; passages of other queries are negatives as well
+    n_negatives: int = 0  # for each query, drawn again each epoch; passages of other queries are negatives as well
     split: str = "none"  # how a batch passes the model: whole, in gradient-checkpointed microbatches, or by GradCache
     microbatch: int = 32  # texts in one pass, if the batch is split
     shuffle: bool = True  # False keeps the order of the data within buckets

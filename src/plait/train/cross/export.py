@@ -36,7 +36,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
 MAX_DIFFERENCE = 1e-3  # between graph and model, relative to the standard deviation of the scores
 PROBES: tuple[Pair, ...] = (
-    ("how are vectors combined", "Vectors are woven into strands, and strands into a plait."),
+    ("how are vectors combined", "Vectors are woven into threads, and threads into a plait."),
     ("who wrote it", "Nobody knows."),
     ("what is a cross-encoder", "It reads a query and a document together. " * 12),
     ("colours of the sea at night", "The price of copper fell."),
