@@ -82,7 +82,7 @@ class Session:
 
     def _console(self, body: str) -> str:
         commands = [line[2:] for line in body.splitlines() if line.startswith("$ ")]
-        return "".join(f"$ {command}\n{self._run(command)}" for command in commands)
+        return "\n".join(f"$ {command}\n{self._run(command)}" for command in commands)
 
     def _run(self, command: str) -> str:
         words = shlex.split(command)
@@ -100,7 +100,7 @@ class Session:
         )
         if done.returncode:
             raise SystemExit(f"{command!r} exited with {done.returncode}:\n{done.stdout}")
-        return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+        return "".join(f"{line.rstrip()}\n" for line in done.stdout.rstrip().splitlines())
 
     def _python(self, code: str) -> str | None:
         printed = io.StringIO()

@@ -93,4 +93,85 @@ colour and no progress bar.
 | 130 | stopped by Ctrl-C |"""
 
 
-PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page}
+def modes_page() -> str:
+    """docs/reference/modes.md: every mode of the registry with its parameters."""
+    import plait.searcher  # declares the modes that ask a cross-encoder
+    from plait.search.modes import all_modes
+
+    assert plait.searcher
+    modes = all_modes()
+    rows = [(f"`{mode.name}`", mode.summary, ", ".join(mode.needs), params_link(mode.params)) for mode in modes]
+    parts = [MODES_HEAD, table(["mode", "what it does", "needs", "parameters"], rows)]
+    for params in dict.fromkeys(mode.params for mode in modes if dataclasses.fields(mode.params)):
+        users = ", ".join(f"`{mode.name}`" for mode in modes if mode.params is params)
+        text = (inspect.getdoc(params) or "").strip()
+        parts.append(f"## {params.__name__}\n\nFor {users}. {text}")
+        parts.append(table(["parameter", "default", "meaning"], [(f"`{n}`", d, m) for n, d, m in fields_of(params)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def params_link(params: type) -> str:
+    return f"[{params.__name__}](#{params.__name__.lower()})" if dataclasses.fields(params) else ""
+
+
+MODES_HEAD = """# Modes and parameters
+
+This page is made from the registry of modes (`make docs`). A mode is a named way to search; its parameters are a frozen
+dataclass, checked when it is made.
+
+```sh
+plait search my-index "how are vectors combined" --mode plaid --param n_probe=4 --param t_cs=0.4
+```
+
+<!-- not run: an example of the call -->
+```python
+index.search("how are vectors combined", mode="plaid", params=plait.PlaidParams(n_probe=4, t_cs=0.4))
+```
+
+A parameter without a default is settled when the search is planned: first what the caller set, then what `plait tune`
+saved in the index, then a value by the size of the index."""
+
+
+def recipes_page() -> str:
+    """docs/reference/recipes.md: every section and key of a training recipe."""
+    from plait.train import loss as losses
+    from plait.train import model_config
+    from plait.train.batching.plan import BatchingConfig
+    from plait.train.cross.config import CrossConfig, CrossEntropyConfig
+    from plait.train.data.sources import SourceConfig
+    from plait.train.mining.config import MiningConfig
+    from plait.train.optimiser import OptimiserConfig
+    from plait.train.recipe import EvaluationConfig, RunConfig
+
+    sections: list[tuple[str, type]] = [
+        ("[model]", model_config.ModelConfig),
+        ("[model.dense]", model_config.DenseHeadConfig),
+        ("[model.sparse]", model_config.SparseHeadConfig),
+        ("[model.multi]", model_config.MultiHeadConfig),
+        ("[model.multi.fixed]", model_config.FixedConfig),
+        ("[model.token_adapter]", model_config.TokenAdapterConfig),
+        ("[model] of a cross-encoder", CrossConfig),
+        *((f"[loss] {name}", config) for name, config in losses.CONFIGS.items()),
+        ("[loss] of a cross-encoder", CrossEntropyConfig),
+        ("[[data]]", SourceConfig),
+        ("[mining]", MiningConfig),
+        ("[batching]", BatchingConfig),
+        ("[optimiser]", OptimiserConfig),
+        ("[evaluation]", EvaluationConfig),
+        ("[run]", RunConfig),
+    ]
+    parts = [RECIPES_HEAD]
+    for name, config in sections:
+        rows = [(f"`{key}`", default, meaning) for key, default, meaning in fields_of(config)]
+        parts.append(f"## {name}\n\n{inspect.getdoc(config) or ''}\n\n" + table(["key", "default", "meaning"], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+RECIPES_HEAD = """# Recipes
+
+This page is made from the code (`make docs`). A recipe is a TOML file with the sections below. An unknown section or key
+is an error that names the line and the likely name; it comes before anything is loaded. Paths are relative to the folder
+where the command runs. `recipes/` has a miniature of each system."""
+
+
+PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page, "modes.md": modes_page, "recipes.md": recipes_page}
