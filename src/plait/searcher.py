@@ -1,5 +1,5 @@
-"""`Searcher` answers a `SearchRequest`: from queries to hits on one snapshot. It holds the encoder, the rerankers and what
-modes keep between searches.
+"""`Searcher` answers a `SearchRequest`: from queries to hits on one snapshot. It holds the encoder, the rerankers and
+what modes keep between searches.
 
 Importing this module declares the modes that ask a cross-encoder, which live above `plait.search`.
 """

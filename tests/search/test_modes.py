@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 import plait
+from plait.cli.app import app
 from plait.codec.codebook import CentroidQuery, Codebook
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, QueryError
+from plait.rerank.reranker import Reranker
+from plait.search.filtering import DocFilter, live_documents
 from plait.search.hybrid import HybridParams
-from plait.search.modes import BUILT_IN, PlanContext, find_mode, parse_params, resolve
+from plait.search.modes import (
+    BUILT_IN,
+    Mode,
+    PlanContext,
+    find_mode,
+    mode_names,
+    parse_params,
+    register,
+    resolve,
+    unregister,
+)
 from plait.search.multivector.plaid import PlaidParams
 from plait.search.multivector.plait import ProbedMulti
 from plait.search.multivector.probe import ProbeParams
 from plait.search.multivector.warp import WarpParams
+from plait.search.params import check_types
+from plait.search.plan import Plan
 from plait.search.query import MAX_SHARED, QueryBatch
+from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.search.rescoring import RescoreParams
 from plait.search.retriever import Retriever
 from plait.search.trace import Trace
+from plait.searcher import SearchRequest
+from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.storage.store import Store
 from search.plans import plan_for
 from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
@@ -103,7 +123,7 @@ def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
 
 
 def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.Index) -> None:
-    def finders(**settings: object) -> list[str]:
+    def finders(**settings: Any) -> list[str]:
         return [retriever.name for retriever in plan_for("hybrid", index.spec, **settings).retrievers]
 
     assert finders() == ["bm25", "dense"]
@@ -285,3 +305,117 @@ def test_the_trace_has_the_stages_of_a_method_under_its_name(index: plait.Index)
     stages = {stage.name: stage.counts for stage in trace.stages}
     assert {"warp: centroids", "warp: cells", "warp: codes", "warp: impute"} <= set(stages)
     assert stages["warp: codes"]["bytes"] > stages["warp: codes"]["rows"] > 0
+
+
+# -- the registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestParams:
+    least: int = 0  # documents with a smaller number are left out
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
+@dataclass(frozen=True)
+class Newest:
+    """A retriever that knows only document numbers: the newest first."""
+
+    least: int
+    name: str = "newest"
+    needs_encoder: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = False
+
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[Ranking]:
+        del trace
+        docs = live_documents(snapshot) if doc_filter is None or doc_filter.docs is None else doc_filter.docs
+        docs = docs[docs >= self.least][::-1][:k]
+        return [Ranking(docs, docs.astype(np.float32), np.full(len(docs), UNKNOWN_ROW, np.int64)) for _ in batch.texts]
+
+
+@pytest.fixture
+def newest() -> Iterator[Mode]:
+    """All that a new mode takes: a params class, a retriever and one call of `register`."""
+    mode = Mode(
+        name="newest",
+        summary="the newest documents, whatever the query",
+        params=NewestParams,
+        build=lambda context, params: Plan((Newest(params.least),), context.k or 10),
+    )
+    yield register(mode)
+    unregister(mode.name)
+
+
+def test_a_mode_that_is_registered_can_be_searched(index: plait.Index, newest: Mode) -> None:
+    assert [hit.id for hit in index.search("anything", 3, mode="newest")] == ["d239", "d238", "d237"]
+    assert [hit.id for hit in index.search("anything", 2, mode="newest", filter="n < 100")] == ["d99", "d98"]
+    assert index.search("anything", 3, mode="newest", params=NewestParams(least=1000)) == []
+    assert index.search("anything", 1, mode="newest", explain=True)[0].explanation is not None
+    assert newest.name in mode_names()
+
+
+def test_a_mode_that_is_registered_is_known_to_the_command_line(index: plait.Index, newest: Mode) -> None:
+    command = ["search", str(index.path), "anything", "-k", "2", "--mode", newest.name, "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["d239", "d238"]
+    assert CliRunner().invoke(app, [*command, "-o", "least=1000"]).exit_code == 1  # nothing found
+    wrong = CliRunner().invoke(app, [*command, "-o", "leest=1"])
+    assert wrong.exit_code == 2
+    assert "did you mean 'least'?" in wrong.output
+
+
+def test_params_of_another_mode_are_refused(index: plait.Index) -> None:
+    with pytest.raises(ConfigError, match="the params of mode 'dense' are a DenseParams; got ProbeParams"):
+        index.search_embeddings(asked(), mode="dense", params=ProbeParams(n_probe=2))
+
+
+@pytest.mark.parametrize("mode", [*BUILT_IN, "anncur", "adacur", "axn"])
+def test_every_mode_says_what_it_does_and_needs(mode: str) -> None:
+    found = find_mode(mode)
+    assert found.name == mode
+    assert found.summary
+    assert set(found.needs) <= {"bm25", "dense", "sparse", "multi"}
+    assert found.params() == find_mode(mode).params()
+    assert parse_params(mode, {}) == found.params()
+
+
+def test_a_plan_is_described_with_all_its_numbers(index: plait.Index) -> None:
+    plan = index.searcher.plan(index.snapshot, SearchRequest(k=5, params=HybridParams(dense=0.4, search_multi=True)))
+    lines = plan.describe()
+    assert [line.split()[0] for line in lines] == ["retrieve"] * 3 + ["rescore"] * 3 + ["fuse", "smooth", "return"]
+    assert "n_candidates=700" in lines[2]
+    assert "'dense': 0.4" in lines[6]
+    assert lines[-1] == "return 5 documents"
+
+
+# -- documents are fetched once
+
+
+def test_reranking_and_explaining_fetch_each_document_once(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    fetch = Snapshot.fetch
+
+    def counting(snapshot: Snapshot, docs: Sequence[int]) -> list[StoredDocument]:
+        fetched.extend(docs)
+        return fetch(snapshot, docs)
+
+    monkeypatch.setattr(Snapshot, "fetch", counting)
+    reranker = Reranker(LengthScorer(), depth=7)
+    few = plait.Embeddings(dense=np.ones((1, 4), np.float32))
+    hits = index.search_embeddings(few, 3, texts=["word1"], mode="dense", rerank=reranker, explain=True)[0]
+    assert len(hits) == 3
+    assert hits[0].explanation is not None
+    assert len(fetched) == len(set(fetched)) == 7
+
+
+class LengthScorer:
+    """A cross-encoder that prefers long passages."""
+
+    fingerprint = "length"
+
+    def score(self, pairs: Sequence[tuple[str, str]], **_: Any) -> NDArray[np.float32]:
+        return np.asarray([len(passage) for _, passage in pairs], np.float32)

@@ -131,7 +131,7 @@ class Explainer:
     # -- terms
 
     def _terms(self, document: StoredDocument) -> tuple[TermMatch, ...]:
-        """The terms that the query shares with the best passage by sparse score; their products add up to that score."""
+        """The terms that the query shares with the best passage by sparse score; their products add up to it."""
         impacts = self._segment(document).sparse
         assert impacts is not None
         assert self._sparse is not None

@@ -14,15 +14,15 @@ from plait.errors import ConfigError
 from plait.search.ranking import UNKNOWN_ROW, Ranking, best_first
 
 NO_LENGTHS: Mapping[str, float] = MappingProxyType({})
-# A list whose scores spread less than this is not stretched to the whole range of 0 to 1: its best document is not good.
-# A BM25 score of 5 is about that of two rare words among some hundred documents.
+# A list whose scores spread less than this is not stretched to the whole range of 0 to 1: its best document is not
+# good. A BM25 score of 5 is about that of two rare words among some hundred documents.
 MIN_SPREADS: Mapping[str, float] = MappingProxyType({"bm25": 5.0})
 
 
 class Fusion(Protocol):
     def fuse(self, rankings: Mapping[str, Ranking], k: int, lengths: Mapping[str, float] = NO_LENGTHS) -> Ranking:
-        """One ranking of the k best documents. The scores of a list are divided by its length, if there is one: MaxSim by
-        the number of query vectors, which makes its sum a mean."""
+        """One ranking of the k best documents. The scores of a list are divided by its length, if there is one: MaxSim
+        by the number of query vectors, which makes its sum a mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class ReciprocalRank:
 class WeightedSum:
     """The sum over lists of weight times score; a document that a list does not have scores 0 in it.
 
-    `scale` is applied to the scores of each list first: "raw" leaves them; "min-max" maps the lowest among all documents
-    to 0 and the highest to 1, or to less if the scores spread less than `min_spreads`; "z" maps the mean to 0 and the
-    standard deviation to 1.
+    `scale` is applied to the scores of each list first: "raw" leaves them; "min-max" maps the lowest among all
+    documents to 0 and the highest to 1, or to less if the scores spread less than `min_spreads`; "z" maps the mean to 0
+    and the standard deviation to 1.
     """
 
     weights: Mapping[str, float] | None = None  # by list; 1 for lists that are not named

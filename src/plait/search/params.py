@@ -38,7 +38,7 @@ class NoParams:
 def check_types(params: object) -> None:
     """Raises ConfigError unless every int, float, bool and str field holds a value of its type. Call it first in
     `__post_init__`: later checks may then compare numbers."""
-    for name, types in _field_types(type(params)).items():
+    for name, types in _field_types(type(params)).items():  # type: ignore[arg-type]
         value = getattr(params, name)
         if not any(_is_instance(value, kind) for kind in types):
             raise _wrong_type(name, value, types)
@@ -59,7 +59,7 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 def parse_fields(params_class: type[P], words: Mapping[str, object], *, mode: str) -> P:
     """The params with values parsed from words of a command line: parse_fields(DenseParams, {"n_probe": "4"})."""
-    all_types = _field_types(params_class)
+    all_types = _field_types(params_class)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, value in words.items():
         if name not in all_types:
@@ -88,7 +88,7 @@ def _is_instance(value: object, kind: type) -> bool:
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     return isinstance(value, kind) if kind in (bool, str, NoneType) else True
 
 

@@ -44,7 +44,8 @@ class Plan:
 
     @property
     def needs_encoder(self) -> bool:
-        return any(stage.needs_encoder for stage in (*self.retrievers, *self.rescorers))
+        retrieval = any(retriever.needs_encoder for retriever in self.retrievers)
+        return retrieval or any(rescorer.needs_encoder for rescorer in self.rescorers)
 
     def describe(self) -> list[str]:
         """The plan in lines, for people."""

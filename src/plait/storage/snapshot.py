@@ -74,7 +74,6 @@ class Snapshot(Closing):
         self.catalogue = view  # one read transaction
         self._living = not_deleted(view.count("format"))
         self._filtered: dict[str, NDArray[np.int64]] = {}
-        self.kept_rows: dict[int, tuple[Any, Any]] = {}  # for `plait.search.filtering`: it lasts as long as this does
 
     @classmethod
     def open(cls, path: Path, spec: EmbeddingSpec) -> Snapshot:

@@ -147,8 +147,8 @@ def tune_fusion_weights(
     n_threads: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> tuple[Fitted, FittedWeights | None]:
-    """Fits weights on the newest commit. They are saved, and returned second, if they beat the default weights on queries
-    that took no part in choosing. The write lock is held, so that the commit stays.
+    """Fits weights on the newest commit. They are saved, and returned second, if they beat the default weights on
+    queries that took no part in choosing. The write lock is held, so that the commit stays.
 
     Kinds that the model excludes from hybrid search are fitted too: judged queries show what they are worth here.
     """

@@ -1,4 +1,4 @@
-"""Tuning of multi-vector search: the fastest probing parameters that reach a recall, measured on this index and machine.
+"""Tuning of multi-vector search: the fastest probing parameters that reach a recall, measured on index and machine.
 
 Half of the queries choose: exhaustive search gives their true answers, `stages` the recall and the time of every
 combination of parameters. The other half tests the choice with real searches; a choice that misses the recall there is

@@ -1,10 +1,10 @@
 """The recall and the time of every combination of probing parameters, from a few searches.
 
-Recall: a search keeps the best of each stage, so a true answer is found if its rank is below what every stage keeps. One
-pass for each number of cells gives these ranks, and with them the recall of every combination.
+Recall: a search keeps the best of each stage, so a true answer is found if its rank is below what every stage keeps.
+One pass for each number of cells gives these ranks, and with them the recall of every combination.
 
-Time: reading cells is timed for each number of cells. The later stages cost a constant and so much for each passage; two
-sizes give both. Medians over queries are used: other programs make some searches slow, and none fast.
+Time: reading cells is timed for each number of cells. The later stages cost a constant plus an amount for each passage;
+two sizes give both. Medians over queries are used: other programs make some searches slow, and none fast.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def tuning_queries(
     n_queries: int,
     seed: int,
 ) -> Queries:
-    """`n_queries` of those that are given, else synthetic ones: of words if the index has an encoder, else of vectors."""
+    """`n_queries` of the given ones, else synthetic ones: of words if the index has an encoder, else of vectors."""
     if isinstance(given, Embeddings):
         given = Queries.of("given", given.multi)
     if isinstance(given, Queries):

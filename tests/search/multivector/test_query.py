@@ -82,8 +82,8 @@ def exhaustive(
     return found.items, found.scores
 
 
-def probe_of(**params: int) -> ResolvedProbe:
-    return resolve_probe(ProbeParams(**params), n_passages=1000, k=10)
+def probe_of(n_probe: int | None = None) -> ResolvedProbe:
+    return resolve_probe(ProbeParams(n_probe=n_probe), n_passages=1000, k=10)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])

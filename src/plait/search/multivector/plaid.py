@@ -5,7 +5,7 @@
 3. The same with all centroids; a quarter of `n_docs` goes on.
 4. MaxSim over the codes, each row scaled to its original length.
 
-Centroid scores are compared in 254 steps over their whole range: centroids are not more accurate than that. Mode `plaid`.
+Centroid scores are compared in 254 steps over their whole range: centroids are not more accurate. Mode `plaid`.
 """
 
 from __future__ import annotations
