@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-
-import numpy as np
+from math import isnan
+from typing import NamedTuple
 
 from plait.encode.chunking import with_title
 from plait.records import Hit, Span
@@ -18,8 +17,7 @@ from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.text.analyser import Analyser
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDocument:
+class FoundDocument(NamedTuple):
     """A stored document, and the span of the passage that was found."""
 
     stored: StoredDocument
@@ -48,19 +46,19 @@ def fetch_documents(snapshot: Snapshot, query: str, ranking: Ranking) -> dict[in
 
 def make_hits(ranking: Ranking, documents: Mapping[int, FoundDocument]) -> list[Hit]:
     """The hits of one query, best first, from its documents by number."""
+    parts = [(name, part.tolist()) for name, part in ranking.parts.items()]
     hits = []
-    for position, doc in enumerate(ranking.docs.tolist()):
-        stored, span = documents[doc].stored, documents[doc].span
-        parts = {name: part[position] for name, part in ranking.parts.items()}
+    for position, (doc, score) in enumerate(zip(ranking.docs.tolist(), ranking.scores.tolist(), strict=True)):
+        stored, span = documents[doc]
         hits.append(
             Hit(
                 id=stored.id,
-                score=float(ranking.scores[position]),
+                score=score,
                 text=stored.text,
                 title=stored.title,
                 metadata=stored.metadata,
                 span=span,
-                scores={name: float(score) for name, score in parts.items() if not np.isnan(score)},
+                scores={name: values[position] for name, values in parts if not isnan(values[position])},
             )
         )
     return hits

@@ -17,7 +17,7 @@ from plait.search.fusion import Fusion, ReciprocalRank, WeightedSum
 from plait.search.modes import Mode, PlanContext, register
 from plait.search.multivector.passages import ExactMulti, MultiRescorer
 from plait.search.multivector.plait import ProbedMulti
-from plait.search.multivector.probe import ProbeParams, resolve_probe
+from plait.search.multivector.probe import DEFAULT_PROBE_PARAMS, resolve_probe
 from plait.search.params import check_choice, check_counts, check_types
 from plait.search.plan import DEFAULT_DEPTH, Plan
 from plait.search.retriever import MAX, PASSAGES, TOP3, Rescorer, Retriever
@@ -151,12 +151,12 @@ def build_hybrid(context: PlanContext, params: HybridParams) -> Plan:
         k = context.k or DEFAULT_DEPTH
         return Plan((_retriever(weighted[0], context, k),), k)
     k = context.k or params.depth
-    retrievers = {kind: _list_retriever(kind, context, max(k, params.depth), params) for kind in weighted}
     rescored = weighted if params.rescores else []
-    if rescored and not params.search_multi and not context.exact and "dense" in weighted:
-        retrievers.pop("multi", None)
+    multi_rescores_only = bool(rescored) and not params.search_multi and not context.exact and "dense" in weighted
+    retrieved = [kind for kind in weighted if kind != "multi" or not multi_rescores_only]
+    depth = max(k, params.depth)
     return Plan(
-        tuple(retrievers.values()),
+        tuple(_list_retriever(kind, context, depth, params) for kind in retrieved),
         k,
         params.resolve_fusion(fitted),
         params.depth,
@@ -175,7 +175,9 @@ def _retriever(kind: str, context: PlanContext, k: int, list_depth: int | None =
         return ExactDense() if context.exact else ProbedDense()
     if context.exact:
         return ExactMulti(n_threads=context.n_threads)
-    probe = resolve_probe(ProbeParams(), n_passages=context.n_passages, k=k, tuned=context.tuned, list_depth=list_depth)
+    probe = resolve_probe(
+        DEFAULT_PROBE_PARAMS, n_passages=context.n_passages, k=k, tuned=context.tuned, list_depth=list_depth
+    )
     return ProbedMulti(probe, n_threads=context.n_threads)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,12 @@ def parse_params(mode: str, words: Mapping[str, object]) -> Any:
     return parse_fields(find_mode(mode).params, words, mode=mode)
 
 
+@cache
+def _default_params(params_class: type) -> Any:
+    """Checking the values of every field again for each search would cost more than the rest of making a plan."""
+    return params_class()
+
+
 def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
     """The plan of a mode, with every number settled: set by the caller, else tuned or fitted for the index, else the
     default for its size."""
@@ -142,7 +149,7 @@ def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
         raise ConfigError(
             f"the params of mode {name!r} are a {mode.params.__name__}; got {type(params).__name__}: {params!r:.80}"
         )
-    if context.exact and (not mode.exact or (params is not None and params != mode.params())):
+    if context.exact and (not mode.exact or (params is not None and params != _default_params(mode.params))):
         exact_modes = ", ".join(one.name for one in all_modes() if one.exact)
         raise ConfigError(
             f"exact search has no parameters and is for the modes {exact_modes}; leave out exact, or mode {name!r} or "
@@ -155,4 +162,4 @@ def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
                 f"mode {name!r} needs {kind} embeddings, which this index does not have; it can be searched as "
                 f"{', '.join(['hybrid', *kinds])}"
             )
-    return mode.build(context, mode.params() if params is None else params)
+    return mode.build(context, _default_params(mode.params) if params is None else params)

@@ -57,6 +57,9 @@ class ProbeParams:
         return {name: value for name, value in values.items() if value is not None}
 
 
+DEFAULT_PROBE_PARAMS = ProbeParams()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedProbe:
     """How far to look in each stage; see `plait.search.multivector.plait`."""
