@@ -18,11 +18,11 @@ def documents() -> dict[str, str]:
 
 def queries() -> dict[str, tuple[str, str]]:
     """Query id -> (text, the id of the document that answers)."""
-    found = {}
+    result = {}
     for number, (id, text) in enumerate(documents().items()):
         words = text.split()
-        found[f"q{number}"] = (f"which {words[1]} {' '.join(words[4:8])}", id)
-    return found
+        result[f"q{number}"] = (f"which {words[1]} {' '.join(words[4:8])}", id)
+    return result
 
 
 def write_beir(folder: Path, *, splits: tuple[str, ...] = ("train", "dev")) -> Path:

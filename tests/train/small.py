@@ -20,7 +20,7 @@ WORD = re.compile(r"\w+")
 
 
 class SmallTexts:
-    """At most `length` words a text; id 0 is padding."""
+    """At most `length` words of a text; id 0 is padding."""
 
     def __init__(self, length: int = 24) -> None:
         self._length = length
@@ -34,8 +34,8 @@ class SmallTexts:
     def _read(self, texts: Sequence[str]) -> Tokens:
         words = [WORD.findall(text.casefold())[: self._length] or ["?"] for text in texts]
         ids = torch.zeros(len(texts), max(map(len, words)), dtype=torch.int64)
-        for row, own in enumerate(words):
-            ids[row, : len(own)] = torch.tensor([1 + zlib.crc32(word.encode()) % (N_IDS - 1) for word in own])
+        for row, of_text in enumerate(words):
+            ids[row, : len(of_text)] = torch.tensor([1 + zlib.crc32(word.encode()) % (N_IDS - 1) for word in of_text])
         return Tokens(ids, ids > 0, ids > 0)
 
 
@@ -66,7 +66,7 @@ class SmallBackbone(nn.Module):
 
 
 class SmallModel(nn.Module):
-    """dense = mean, sparse = a weight a token, multi = a row a token."""
+    """dense: the mean; sparse: a weight for each token; multi: a row for each token."""
 
     def __init__(self, dim: int = 16, *, dropout: float = 0.0) -> None:
         super().__init__()

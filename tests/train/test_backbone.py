@@ -7,8 +7,7 @@ import torch
 
 from plait.errors import ConfigError, ModelError
 from plait.train.backbone import Backbone, load_backbone
-from plait.train.optimiser import OptimiserConfig, parameter_groups
-from train.tiny import HIDDEN, KINDS, tiny_backbone, tiny_model, tokens_of
+from train.tiny import HIDDEN, KINDS, tiny_backbone, tokens_of
 
 TOKENS = tokens_of([9, 4, 12])
 
@@ -42,7 +41,7 @@ def test_padding_does_not_change_states(kind: str) -> None:
     torch.testing.assert_close(backbone(longer)[longer.mask], backbone(TOKENS)[TOKENS.mask], rtol=1e-5, atol=1e-5)
 
 
-def test_kept_states_have_no_dropout_and_leave_the_mode_as_it_was() -> None:
+def test_states_have_no_dropout_and_restore_the_mode() -> None:
     backbone = tiny_backbone().train()
     first, second = backbone.states(TOKENS, upto=2), backbone.states(TOKENS, upto=2)
     torch.testing.assert_close(first, second, rtol=0, atol=0)
@@ -63,32 +62,12 @@ def test_freezing_takes_the_named_layers_out_of_training(kind: str) -> None:
     assert all(parameter.requires_grad for parameter in backbone.parameters())
 
 
-def test_lower_layers_learn_slower_and_heads_at_their_own_rate() -> None:
-    model = tiny_model()
-    groups = parameter_groups(model, OptimiserConfig(lr=1.0, layer_decay=0.5, head_lr=3.0, weight_decay=0.1))
-    rates = {group["name"]: (group["lr"], group["weight_decay"]) for group in groups}
-    assert rates == {
-        "embeddings": (0.25, 0.1), "embeddings, no decay": (0.25, 0.0),
-        "layer 0": (0.5, 0.1), "layer 0, no decay": (0.5, 0.0),
-        "layer 1": (1.0, 0.1), "layer 1, no decay": (1.0, 0.0),
-        "heads": (3.0, 0.1), "heads, no decay": (3.0, 0.0),
-    }  # fmt: skip
-    grouped = [id(parameter) for group in groups for parameter in group["params"]]
-    assert sorted(grouped) == sorted(id(parameter) for parameter in model.parameters())
-
-
-def test_frozen_parameters_are_in_no_group() -> None:
-    model = tiny_model()
-    model.backbone.freeze(embeddings=True, layers=2)
-    assert {group["name"].split(",")[0] for group in parameter_groups(model, OptimiserConfig(lr=1.0))} == {"heads"}
-
-
-def test_a_layer_that_is_not_there_is_refused() -> None:
+def test_a_layer_number_beyond_the_last_is_refused() -> None:
     with pytest.raises(ConfigError, match="has 3 layers"):
         tiny_backbone().states(TOKENS, upto=4)
 
 
-def test_an_encoder_of_unknown_layers_says_which_are_known() -> None:
+def test_an_unknown_family_lists_the_known_ones() -> None:
     backbone = tiny_backbone()
     backbone.encoder.config.model_type = "other"
     with pytest.raises(ModelError, match="modernbert"):
@@ -109,7 +88,7 @@ def test_a_saved_encoder_loads_with_the_same_weights(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "modernbert", "mpnet"])
-def test_dropout_is_set_everywhere_in_the_place_of_the_makers_own(tmp_path: object, family: str) -> None:
+def test_dropout_replaces_every_dropout_of_the_config(tmp_path: object, family: str) -> None:
     tiny_backbone(family).encoder.save_pretrained(str(tmp_path))
     plain, wild = (load_backbone(str(tmp_path), dropout=share).train() for share in (0.0, 0.5))
     torch.testing.assert_close(plain(TOKENS), plain(TOKENS))

@@ -53,7 +53,7 @@ def test_epochs_and_seeds_differ_and_the_same_ones_agree(tmp_path: Path) -> None
     assert first != plan_epoch(pool, config, seed=2, epoch=0)
 
 
-def test_the_parts_of_all_processes_make_up_the_batch(tmp_path: Path) -> None:
+def test_the_slices_of_all_processes_are_the_batch(tmp_path: Path) -> None:
     pool = make(tmp_path)
     for batch in plan_epoch(pool, BatchingConfig(size=7, n_buckets=2), seed=0, epoch=0, n_processes=3):
         parts = [batch[process_slice(len(batch), process, 3)] for process in range(3)]
@@ -61,12 +61,12 @@ def test_the_parts_of_all_processes_make_up_the_batch(tmp_path: Path) -> None:
         assert [example for part in parts for example in part] == batch
 
 
-def test_edges_and_sizes_are_those_of_the_recipe() -> None:
+def test_bucket_edges_and_sizes_of_the_recipe_are_used() -> None:
     config = BatchingConfig(bucket_edges=(0, 500, 1000), bucket_sizes=(48, 32, 20))
     assert bucket_numbers(np.array([0, 499, 500, 999, 1000, 9000]), config).tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_weight_repeats_a_source_or_takes_a_part_that_moves(tmp_path: Path) -> None:
+def test_a_weight_repeats_a_source_or_takes_a_moving_part(tmp_path: Path) -> None:
     pool, config = make(tmp_path, n_passages=60), BatchingConfig(size=1, n_buckets=1)
     parts = []
     for epoch in range(2):
@@ -78,7 +78,7 @@ def test_a_weight_repeats_a_source_or_takes_a_part_that_moves(tmp_path: Path) ->
     assert parts[0].isdisjoint(parts[1])
 
 
-def test_a_stream_goes_on_from_its_position(tmp_path: Path) -> None:
+def test_a_stream_resumes_from_its_position(tmp_path: Path) -> None:
     pool, config = make(tmp_path), BatchingConfig(size=4, n_negatives=1)
     stream = Stream(pool, config, Position(3))
     seen = [stream.next() for _ in range(2 * len(stream))]
@@ -87,8 +87,8 @@ def test_a_stream_goes_on_from_its_position(tmp_path: Path) -> None:
         halfway.next()
     again = Stream(pool, config, halfway.position)
     for batch in seen[5:]:
-        found = again.next()
-        assert (found.queries, found.documents) == (batch.queries, batch.documents)
+        result = again.next()
+        assert (result.queries, result.documents) == (batch.queries, batch.documents)
 
 
 def test_data_without_negatives_is_refused_before_the_first_step(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_data_without_negatives_is_refused_before_the_first_step(tmp_path: Path)
         Stream(pool, BatchingConfig(n_negatives=2), Position(0))
 
 
-def test_an_impossible_plan_says_why(tmp_path: Path) -> None:
+def test_a_plan_without_batches_says_why(tmp_path: Path) -> None:
     pool = make(tmp_path, n_examples=3)
     with pytest.raises(ConfigError, match="no batch can be made of 3 examples in 4 processes"):
         plan_epoch(pool, BatchingConfig(size=8), seed=0, epoch=0, n_processes=4)

@@ -31,7 +31,7 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_model_gives_the_same_strands(kind: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_loaded_model_gives_the_same_embeddings(kind: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     multi = MultiHeadConfig(dim=8, bias=True, special_rows=False, skip=(), fixed=FixedConfig(n_vectors=4))
     model = tiny_model(kind, multi=multi, **READING)
     save(model, tokenizer, tmp_path / "saved")
@@ -45,25 +45,25 @@ def test_a_loaded_model_gives_the_same_strands(kind: str, tmp_path: Path, tokeni
             torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=0, atol=0)
 
 
-def test_a_description_survives_json() -> None:
+def test_a_model_config_survives_json() -> None:
     multi = MultiHeadConfig(dim=8, skip=(".", ","), first_row=False)
     config = ModelConfig(backbone="x", sparse=SparseHeadConfig(zero_ids=(0, 1)), multi=multi, **READING)
     assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-def test_building_begins_with_the_weights_of_the_backbone(tmp_path: Path) -> None:
+def test_building_starts_with_the_backbones_weights(tmp_path: Path) -> None:
     saved = tiny_backbone()
     saved.encoder.save_pretrained(str(tmp_path))
     model = build(ModelConfig(backbone=str(tmp_path), multi=MultiHeadConfig())).eval()
     torch.testing.assert_close(model.backbone(TOKENS), saved(TOKENS))
 
 
-def test_no_checkpoint_is_written_over_another(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_checkpoint_is_never_overwritten(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="exists"):
         save(tiny_model(), tokenizer, tmp_path)
 
 
-def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         save(tiny_model(), None, tmp_path / "saved")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +82,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         (lambda folder: (folder / "model.json").write_text('{"format": 9}'), "has format 9"),
     ],
 )
-def test_damage_is_named(damage: object, said: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_damaged_file_is_named(damage: object, said: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     save(tiny_model(), tokenizer, tmp_path / "saved")
     damage(tmp_path / "saved")  # type: ignore[operator]
     with pytest.raises(ModelError, match=said):

@@ -29,14 +29,14 @@ def test_a_beir_split_gives_each_query_with_its_judged_documents(tmp_path: Path)
     assert examples[0].positives[0].text.startswith("the loom number 0")
 
 
-def test_documents_judged_zero_are_negatives_and_a_query_without_a_positive_is_passed_over(tmp_path: Path) -> None:
+def test_zero_judgements_are_negatives_and_queries_without_positives_are_skipped(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "set", splits=())
     written(folder / "qrels" / "train.tsv", "q0\td0\t1", "q0\td3\t0", "q1\td3\t0")
     (example,) = read_beir(folder)
     assert [passage.id for passage in example.negatives] == ["d3"]
 
 
-def test_a_judged_document_that_the_corpus_lacks_is_named(tmp_path: Path) -> None:
+def test_a_judged_document_missing_in_the_corpus_is_named(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "set", splits=())
     written(folder / "qrels" / "train.tsv", "q0\tgone\t1")
     with pytest.raises(InputError, match=r"corpus\.jsonl: there is no document 'gone' .*query 'q0'"):
@@ -60,7 +60,7 @@ def test_a_triple_with_two_columns_is_refused_with_its_line(tmp_path: Path) -> N
         list(read_triples(file))
 
 
-def test_an_id_that_stands_for_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_an_unknown_id_is_refused_with_its_line(tmp_path: Path) -> None:
     file = written(tmp_path / "ids.tsv", "what\t7\t9")
     collection = written(tmp_path / "collection.tsv", "7\tthis")
     with pytest.raises(SourceError, match=r"ids\.tsv, line 1: there is no passage '9' among the 1"):
@@ -129,7 +129,7 @@ def test_columns_take_any_number_of_negatives(tmp_path: Path) -> None:
     assert [passage.text for passage in example.negatives] == ["a", "b", "c"]
 
 
-def test_unlabelled_documents_give_texts_titles_and_neighbours(tmp_path: Path) -> None:
+def test_unlabelled_documents_give_texts_titles_and_adjacent_sentences(tmp_path: Path) -> None:
     fields = {
         "id": "1",
         "title": "Looms",
@@ -166,7 +166,7 @@ def test_a_text_store_gives_texts_in_the_order_asked() -> None:
         assert len(store) == 1200
 
 
-def test_a_pool_gives_back_what_went_in_and_knows_equal_passages(tmp_path: Path) -> None:
+def test_the_store_returns_its_examples_and_merges_equal_passages(tmp_path: Path) -> None:
     one = Example("q", (Passage("same  text"),), (Passage("n"), Passage("same text")), (1.0,), (0.5, 0.9), "a")
     two = Example("r", (Passage("same text"), Passage("p")), source="b")
     pool = build_example_store(tmp_path / "pool.sqlite", [one, two])
@@ -180,7 +180,7 @@ def test_a_pool_gives_back_what_went_in_and_knows_equal_passages(tmp_path: Path)
     pool.close()
 
 
-def test_an_empty_pool_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_empty_store_is_refused_and_removed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing to train on"):
         build_example_store(tmp_path / "pool.sqlite", [])
     assert list(tmp_path.iterdir()) == []

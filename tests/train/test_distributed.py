@@ -55,7 +55,7 @@ def both(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_train_as_one_with_the_whole_batch(store: Path, both: Path, split: str) -> None:
     alone = two_processes.train(store, split).state_dict()
     for rank in range(2):
-        found = load_file(str(both / f"{split}-{rank}.safetensors"))
-        assert found.keys() == alone.keys()
+        result = load_file(str(both / f"{split}-{rank}.safetensors"))
+        assert result.keys() == alone.keys()
         for name, tensor in alone.items():
-            torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-9)
+            torch.testing.assert_close(result[name], tensor, rtol=0, atol=1e-9)

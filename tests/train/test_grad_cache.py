@@ -27,8 +27,8 @@ def gradients(step: Step, *, dropout: float = 0.0) -> tuple[float, list[Tensor]]
     model = SmallModel(dropout=dropout)
     torch.manual_seed(1)
     loss = step(model, all_kinds, *batch())
-    found = [parameter.grad for parameter in model.parameters()]
-    return float(loss.total.detach()), [gradient for gradient in found if gradient is not None]
+    result = [parameter.grad for parameter in model.parameters()]
+    return float(loss.total.detach()), [gradient for gradient in result if gradient is not None]
 
 
 def in_parts(
@@ -37,7 +37,7 @@ def in_parts(
     """Parts of three, all in one graph: what the split steps must equal when there is dropout."""
 
     def encoded(tokens: Tokens, *, is_query: bool) -> Encoded:
-        return concat_encoded([model(own, is_query=is_query) for own in split_tokens(tokens, 3)])
+        return concat_encoded([model(part, is_query=is_query) for part in split_tokens(tokens, 3)])
 
     loss = objective(encoded(queries, is_query=True), encoded(documents, is_query=False), targets)
     loss.total.backward()
@@ -48,18 +48,18 @@ def in_parts(
 @pytest.mark.parametrize("make", [checkpointed_step, gradcache_step])
 def test_a_split_batch_has_the_loss_and_the_gradient_of_the_whole(make: object, part: int) -> None:
     loss, expected = gradients(whole_step)
-    found_loss, found = gradients(make(part))  # type: ignore[operator]
+    found_loss, result = gradients(make(part))  # type: ignore[operator]
     assert found_loss == pytest.approx(loss, rel=1e-6)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("step", [checkpointed_step(3), gradcache_step(3)])
-def test_both_passes_of_a_split_batch_drop_the_same(step: Step) -> None:
+def test_both_passes_of_a_split_batch_have_the_same_dropout(step: Step) -> None:
     loss, expected = gradients(in_parts, dropout=0.5)  # type: ignore[arg-type]
-    found_loss, found = gradients(step, dropout=0.5)
+    found_loss, result = gradients(step, dropout=0.5)
     assert found_loss == pytest.approx(loss, rel=1e-6)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
@@ -70,17 +70,17 @@ def test_gradcache_leaves_the_random_state_where_one_pass_would() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_parts_are_cut_to_their_longest_text_and_joined_with_zeros() -> None:
+def test_microbatches_are_trimmed_and_joined_with_zeros() -> None:
     tokens = SmallTexts().documents(["a", "a b", "a b c d"])
     parts = split_tokens(tokens, 2)
     assert [part.ids.shape for part in parts] == [(2, 2), (1, 4)]
     model = SmallModel()
     whole = model(tokens, is_query=False)
-    found = concat_encoded([model(part, is_query=False) for part in parts])
+    result = concat_encoded([model(part, is_query=False) for part in parts])
     for name in ("dense", "sparse", "sparse_ids", "multi", "multi_mask"):
-        torch.testing.assert_close(getattr(found, name), getattr(whole, name))
+        torch.testing.assert_close(getattr(result, name), getattr(whole, name))
 
 
-def test_one_process_gathers_what_it_has() -> None:
+def test_gather_is_the_identity_with_one_process() -> None:
     encoded = SmallModel()(SmallTexts().queries(QUERIES), is_query=True)
     assert gather(encoded) is encoded

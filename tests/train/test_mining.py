@@ -52,7 +52,7 @@ def test_a_copy_of_the_positive_under_another_id_is_no_negative(beir: Path, tmp_
     assert "copy" not in [passage.id for passage in example.negatives]
 
 
-def test_negatives_at_random_come_from_the_whole_corpus_and_beside_the_ranked(beir: Path, tmp_path: Path) -> None:
+def test_random_negatives_come_from_the_whole_corpus(beir: Path, tmp_path: Path) -> None:
     ranked = MiningConfig(n_negatives=4, last_rank=4)
     alone = mined(beir, tmp_path, ranked, encoder=None, mode="bm25")
     both = mined(beir, tmp_path, replace(ranked, n_random=3), encoder=None, mode="bm25")
@@ -67,7 +67,7 @@ def test_negatives_at_random_come_from_the_whole_corpus_and_beside_the_ranked(be
     assert len(random_ids) > 25  # of 50 documents, by 150 draws
 
 
-def test_ranks_are_those_that_were_asked_for(beir: Path, tmp_path: Path) -> None:
+def test_negatives_come_from_the_configured_ranks(beir: Path, tmp_path: Path) -> None:
     whole = mined(beir, tmp_path, MiningConfig(n_negatives=50, last_rank=10), encoder=None, mode="bm25")[3]
     later = mined(beir, tmp_path, MiningConfig(n_negatives=50, first_rank=6, last_rank=10), encoder=None, mode="bm25")[
         3
@@ -76,7 +76,7 @@ def test_ranks_are_those_that_were_asked_for(beir: Path, tmp_path: Path) -> None
     assert len(later.negatives) == 5
 
 
-def test_a_corpus_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no corpus .*none"):
         corpus_path(tmp_path / "none")
 
@@ -90,7 +90,7 @@ class Counting:
         return np.array([len(passage) for _, passage in pairs], np.float32)
 
 
-def test_scores_are_asked_for_once_and_known_to_the_next_run(tmp_path: Path) -> None:
+def test_scores_are_computed_once_and_cached_for_the_next_run(tmp_path: Path) -> None:
     examples = [Example("q", (Passage("four"),), (Passage("a"), Passage("three"))), Example("r", (Passage("four"),))]
     for n_expected in (4, 0):
         scorer = CachedScorer(Counting(), tmp_path / "scores.sqlite")
@@ -101,7 +101,7 @@ def test_scores_are_asked_for_once_and_known_to_the_next_run(tmp_path: Path) -> 
         scorer.close()
 
 
-def test_another_teacher_has_scores_of_its_own(tmp_path: Path) -> None:
+def test_each_teacher_has_its_cached_scores(tmp_path: Path) -> None:
     CachedScorer(Counting(), tmp_path / "scores.sqlite").score([("q", "p")])
     other = Counting()
     other.fingerprint = "another"
@@ -119,15 +119,15 @@ def test_an_encoder_teaches_by_inner_products() -> None:
 @pytest.mark.parametrize(
     ("margin", "kind", "kept"), [(0.0, "absolute", "bcd"), (2.0, "absolute", "cd"), (0.5, "percent", "d")]
 )
-def test_negatives_too_near_the_positive_are_dropped(margin: float, kind: str, kept: str) -> None:
+def test_negatives_scored_close_to_the_positive_are_dropped(margin: float, kind: str, kept: str) -> None:
     example = Example("q", (Passage("p"),), tuple(Passage(name) for name in "abcd"), (10.0,), (11.0, 9.0, 8.0, 2.0))
-    found = drop_false_negatives(example, margin=margin, kind=kind)
-    assert "".join(passage.text for passage in found.negatives) == kept
-    assert found.negative_scores is not None
-    assert len(found.negative_scores) == len(kept)
+    result = drop_false_negatives(example, margin=margin, kind=kind)
+    assert "".join(passage.text for passage in result.negatives) == kept
+    assert result.negative_scores is not None
+    assert len(result.negative_scores) == len(kept)
 
 
-def test_a_percentage_of_a_score_below_zero_goes_down() -> None:
+def test_a_percent_margin_works_for_negative_scores() -> None:
     example = Example("q", (Passage("p"),), (Passage("a"), Passage("b")), (-10.0,), (-10.5, -12.0))
-    found = drop_false_negatives(example, margin=0.1, kind="percent")
-    assert [passage.text for passage in found.negatives] == ["b"]
+    result = drop_false_negatives(example, margin=0.1, kind="percent")
+    assert [passage.text for passage in result.negatives] == ["b"]

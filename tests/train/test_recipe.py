@@ -1,4 +1,4 @@
-"""Recipes: what is wrong is told with its line before anything is loaded, and what was used is written down."""
+"""Recipes: mistakes are reported with their line before anything is loaded; a recipe is saved with its defaults."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def test_a_recipe_is_read_with_its_defaults_and_written_with_every_number() -> N
         ("[run", r"is not valid TOML"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(more: str, message: str) -> None:
+def test_a_mistake_is_reported_with_its_line(more: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_recipe(LEAST + more + "\n")
 
 
 @pytest.mark.parametrize("section", ["model", "loss", "data"])
-def test_a_recipe_without_a_section_it_needs_is_refused(section: str) -> None:
+def test_a_recipe_without_a_required_section_is_refused(section: str) -> None:
     text = LEAST.replace(f"[{section}]", "[run]\nseed = 1\n[other]" if section == "data" else "[run]")
     with pytest.raises(ConfigError):
         parse_recipe(text)
 
 
-def test_values_are_set_from_outside() -> None:
+def test_set_changes_values() -> None:
     changes = [
         "optimiser.lr=1e-3",
         "model.multi.dim=64",
@@ -103,7 +103,7 @@ def test_a_bad_change_is_refused(change: str, message: str) -> None:
         parse_recipe(LEAST, changes=[change])
 
 
-def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_recipe_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the recipe .*none\.toml: No such file"):
         read_recipe(tmp_path / "none.toml")
 

@@ -1,4 +1,4 @@
-"""The recipes that come with plait: each is a valid one, and the tiny one trains."""
+"""The recipes of the repository: all are valid, and the tiny one trains."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_there_is_a_recipe_for_each_system() -> None:
         ("model.random={hidden_size = 3}", r"random must be a table with model_type"),
     ],
 )
-def test_a_wrong_model_or_objective_is_told_before_anything_is_loaded(change: str, message: str) -> None:
+def test_a_wrong_model_or_loss_is_an_error_before_anything_is_loaded(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_plan(read_recipe(RECIPES / "tiny.toml", [change]))
 
 
-def test_an_objective_without_its_head_is_refused() -> None:
+def test_a_loss_without_its_head_is_refused() -> None:
     text = '[model]\nbackbone = "x"\n[model.dense]\n[loss]\nname = "xtr"\n[[data]]\npath = "y"\n'
     with pytest.raises(ConfigError, match=r"trains the multi head, and the model has none; add \[model\.multi\]"):
         read_plan(parse_recipe(text))
@@ -105,13 +105,13 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_each_objective_trains_on_a_real_backbone(tmp_path: Path, name: str) -> None:
+def test_each_loss_trains_on_a_real_backbone(tmp_path: Path, name: str) -> None:
     plain = ["mining.corpus=''", "batching.n_negatives=0", "evaluation.data=''", "optimiser.steps=2"]
     folder = trained(tmp_path, "run", *plain, *LOSSES[name])
     assert (folder / "final" / "model.safetensors").is_file()
 
 
-def test_a_teacher_is_asked_and_learned_from(tmp_path: Path) -> None:
+def test_a_teacher_scores_mined_lists_and_is_learned_from(tmp_path: Path) -> None:
     corpus = RECIPES / "tiny-data"
     changes = [
         "mining.rounds=1",

@@ -1,4 +1,4 @@
-"""The loop: it learns, and a run that is killed and goes on ends with the weights of one that was not."""
+"""A run learns, and a run that is killed and resumed ends with the weights of one that was not."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def unbroken(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     return trained(recipe, tmp_path_factory.mktemp("unbroken") / "run")
 
 
-def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: RunResult) -> None:
+def test_the_loss_falls_and_the_best_weights_are_saved(unbroken: RunResult) -> None:
     lines = [json.loads(line) for line in (unbroken.folder / "curves.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if "loss" in line]
     assert len(losses) == 24
@@ -104,9 +104,7 @@ def test_the_loss_falls_and_the_best_weights_are_kept(unbroken: RunResult) -> No
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
-    recipe: Recipe, unbroken: RunResult, tmp_path: Path, step: int
-) -> None:
+def test_a_killed_run_resumes_to_the_same_bits(recipe: Recipe, unbroken: RunResult, tmp_path: Path, step: int) -> None:
     with pytest.raises(KilledError):
         trained(recipe, tmp_path / "run", kill_at(step))
     again = trained(recipe, tmp_path / "run", resumed=True)
@@ -120,7 +118,7 @@ def test_a_killed_run_that_goes_on_ends_with_the_same_bits(
     assert curves[0] == curves[1]
 
 
-def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
+def test_ctrl_c_finishes_the_step_saves_it_and_the_run_resumes_from_it(
     recipe: Recipe, unbroken: RunResult, tmp_path: Path
 ) -> None:
     n_read = 0
@@ -145,12 +143,12 @@ def test_ctrl_c_ends_the_step_saves_it_and_the_run_goes_on_from_there(
     assert equal(weights(tmp_path / "run"), weights(unbroken.folder))
 
 
-def test_a_folder_says_what_it_was_made_with(unbroken: RunResult, recipe: Recipe) -> None:
+def test_a_run_folder_records_recipe_and_versions(unbroken: RunResult, recipe: Recipe) -> None:
     assert parse_recipe((unbroken.folder / "recipe.toml").read_text()) == recipe
     assert json.loads((unbroken.folder / "versions.json").read_text())["torch"] == torch.__version__
 
 
-def test_a_folder_is_neither_begun_twice_nor_gone_on_with_by_another_recipe(
+def test_a_run_is_not_started_twice_nor_resumed_with_another_recipe(
     unbroken: RunResult, recipe: Recipe, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="already holds a run; resume it with --resume"):
@@ -162,7 +160,7 @@ def test_a_folder_is_neither_begun_twice_nor_gone_on_with_by_another_recipe(
         start_folder(tmp_path / "none", recipe, resumed=True)
 
 
-def test_a_run_that_cannot_be_built_leaves_its_folder_free(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_built_removes_its_folder(recipe: Recipe, tmp_path: Path) -> None:
     def fails(*_: object) -> Trainable:
         raise ConfigError("the pair is too short")
 
@@ -172,7 +170,7 @@ def test_a_run_that_cannot_be_built_leaves_its_folder_free(recipe: Recipe, tmp_p
         assert not (tmp_path / "run").exists()
 
 
-def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_nan_loss_stops_the_run(recipe: Recipe, tmp_path: Path) -> None:
     def nothing(*_: object) -> SumLoss:
         return SumLoss(torch.tensor(float("nan"), requires_grad=True), {})
 
@@ -182,7 +180,7 @@ def test_a_loss_that_is_no_number_ends_the_run(recipe: Recipe, tmp_path: Path) -
         ).train()
 
 
-def test_negatives_are_mined_before_each_round_with_the_model_as_it_is(recipe: Recipe, tmp_path: Path) -> None:
+def test_negatives_are_mined_before_each_round_with_the_current_model(recipe: Recipe, tmp_path: Path) -> None:
     mining = replace(recipe.mining, corpus=recipe.data[0].path, rounds=2, n_negatives=3, last_rank=8, mode="dense")
     two_rounds = replace(
         recipe,

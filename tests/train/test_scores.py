@@ -79,7 +79,7 @@ def test_the_order_of_document_rows_does_not_matter_and_a_new_row_never_lowers_a
     assert score >= fewer
 
 
-def test_a_document_without_rows_scores_nothing_and_learns_nothing() -> None:
+def test_a_document_without_rows_scores_zero_without_gradient() -> None:
     values = torch.randn(1, 2, 4, requires_grad=True)
     document = Encoded(multi=values, multi_mask=torch.zeros(1, 2, dtype=torch.bool))
     score = maxsim_scores(multi_of([[1.0, 0, 0, 0]]), document)
@@ -90,10 +90,10 @@ def test_a_document_without_rows_scores_nothing_and_learns_nothing() -> None:
 
 
 def test_token_similarities_have_all_four_axes() -> None:
-    found = token_similarities(multi_of([[1.0, 0.0], [0.0, 1.0]]), multi_of([[0.6, 0.8]], [[1.0, 0.0]]))
-    torch.testing.assert_close(found, torch.tensor([[[[0.6], [1.0]], [[0.8], [0.0]]]]))
+    result = token_similarities(multi_of([[1.0, 0.0], [0.0, 1.0]]), multi_of([[0.6, 0.8]], [[1.0, 0.0]]))
+    torch.testing.assert_close(result, torch.tensor([[[[0.6], [1.0]], [[0.8], [0.0]]]]))
 
 
-def test_a_strand_that_the_model_does_not_have_is_named() -> None:
+def test_a_missing_head_is_named() -> None:
     with pytest.raises(InputError, match="no sparse head"):
         sparse_scores(Encoded(), Encoded())

@@ -42,7 +42,7 @@ def cross_encoder(folder: Path, n_labels: int) -> Path:
     return folder
 
 
-def test_a_cross_encoder_scores_a_pair_alike_whatever_is_scored_beside_it(tmp_path: Path) -> None:
+def test_a_pairs_score_does_not_depend_on_its_batch(tmp_path: Path) -> None:
     teacher = open_teacher(MiningConfig(teacher=str(cross_encoder(tmp_path / "cross", 1)), teacher_length=32))
     together = teacher.score(PAIRS)
     alone = [float(teacher.score([pair])[0]) for pair in PAIRS]

@@ -67,7 +67,7 @@ def multi_of(*items: list[list[float]]) -> Encoded:
 
 
 def gradients(loss: Tensor, model: torch.nn.Module) -> list[Tensor]:
-    """Of every parameter, zeros where there is none."""
+    """The gradient of every parameter; zeros if it has none."""
     parameters = list(model.parameters())
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    result = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, result, strict=True)]

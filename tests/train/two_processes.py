@@ -1,4 +1,4 @@
-"""What each process of test_distributed.py runs: some steps on its part of each batch, its weights to a file."""
+"""The program of each process in test_distributed.py: a few steps on its slice of each batch; saves the weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPLITS = ("none", "checkpoint", "gradcache")
 
 
 def train(store_path: Path, split: str) -> SmallModel:
-    """`N_STEPS` steps of batches of eight queries, over however many processes there are."""
+    """`N_STEPS` steps of batches of eight queries, over all processes."""
     # Each process begins elsewhere: the first one's weights must win.
     torch.manual_seed(process())
     model, texts = SmallModel().double(), SmallTexts()  # twice the digits: Adam makes noise of the last ones large

@@ -1,4 +1,4 @@
-"""Cross-encoders from recipe to folder: both heads learn, are exported, and score as the model that was trained."""
+"""Training, evaluation and export of cross-encoders."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_the_exported_folder_scores_as_the_model_does(trained: Path, tmp_path: P
     assert exported.differences["fp32"] < 1e-3
     model, tokenizer = load(trained / "final")
     wanted = TorchPairScorer(model, PairTokenizer(tokenizer, model.config.pair_input)).score(PROBES)
-    found = load_cross(tmp_path / "out", precision="fp32", n_threads=1)
-    np.testing.assert_allclose(found.score(PROBES), wanted, atol=1e-4)
-    assert load_cross(tmp_path / "out", n_threads=1).fingerprint == found.fingerprint
+    result = load_cross(tmp_path / "out", precision="fp32", n_threads=1)
+    np.testing.assert_allclose(result.score(PROBES), wanted, atol=1e-4)
+    assert load_cross(tmp_path / "out", n_threads=1).fingerprint == result.fingerprint
     with pytest.raises(ConfigError, match="exists"):
         export_cross(trained / "final", tmp_path / "out")
 
@@ -81,7 +81,7 @@ def test_an_exported_folder_is_a_teacher(trained: Path, tmp_path: Path) -> None:
     assert scores.shape == (1,)
 
 
-def test_a_reranker_of_transformers_becomes_a_folder(trained: Path, tmp_path: Path) -> None:
+def test_a_transformers_classifier_is_exported(trained: Path, tmp_path: Path) -> None:
     from transformers import BertForSequenceClassification
 
     _, tokenizer = load(trained / "final")
@@ -92,22 +92,22 @@ def test_a_reranker_of_transformers_becomes_a_folder(trained: Path, tmp_path: Pa
     model.save_pretrained(str(tmp_path / "hf"))
     tokenizer.save(str(tmp_path / "hf" / "tokenizer.json"))
     export_cross(tmp_path / "hf", tmp_path / "out", length=80, query_length=20, int8=False)
-    found = load_cross(tmp_path / "out", n_threads=1)
-    assert found.card.head == "classifier"
+    result = load_cross(tmp_path / "out", n_threads=1)
+    assert result.card.head == "classifier"
     ids = tokenizer.encode("a query", "a text")
     with torch.no_grad():
         logits = model(torch.tensor([ids.ids]), token_type_ids=torch.tensor([ids.type_ids])).logits
-    np.testing.assert_allclose(found.score([("a query", "a text")]), logits[:, 0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(result.score([("a query", "a text")]), logits[:, 0].numpy(), atol=1e-5)
 
 
-def test_what_is_no_cross_encoder_is_not_exported(tmp_path: Path) -> None:
+def test_only_cross_encoders_are_exported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match="neither a cross-encoder"):
         export_cross(tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_parts_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
     changes = ["optimiser.steps=1", "evaluation.data=''", "model.dropout=0.0"]
     sizes = "hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32"
     random = f"model.random={{model_type='bert', {sizes}, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0}}"
@@ -166,16 +166,16 @@ def test_any_backbone_scores_pairs(kind: str) -> None:
 def test_the_loss_is_cross_entropy_of_the_first() -> None:
     scores = torch.tensor([[2.0, 0.0, 9.0], [1.0, 1.0, 1.0]])
     known = torch.tensor([[True, True, False], [True, True, True]])
-    found = list_loss(scores, known, None, CrossEntropyConfig())
+    result = list_loss(scores, known, None, CrossEntropyConfig())
     expected = (np.log1p(np.exp(-2.0)) + np.log(3.0)) / 2
-    assert float(found.total) == pytest.approx(expected, rel=1e-5)
+    assert float(result.total) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_teacher_that_agrees_costs_nothing() -> None:
+def test_a_teacher_that_agrees_adds_no_loss() -> None:
     scores = torch.tensor([[2.0, 0.0, 1.0]])
     known = torch.ones(1, 3, dtype=torch.bool)
-    found = list_loss(scores, known, scores.clone(), CrossEntropyConfig(teacher_weight=1.0))
-    assert float(found.total) == pytest.approx(0.0, abs=1e-6)
+    result = list_loss(scores, known, scores.clone(), CrossEntropyConfig(teacher_weight=1.0))
+    assert float(result.total) == pytest.approx(0.0, abs=1e-6)
     with pytest.raises(InputError, match="no teacher's scores"):
         list_loss(scores, known, None, CrossEntropyConfig(teacher_weight=0.5))
 
@@ -196,6 +196,6 @@ def test_a_teacher_that_agrees_costs_nothing() -> None:
         ("mining.first_searcher=model", "cannot search for its own"),
     ],
 )
-def test_a_recipe_that_cannot_work_is_refused_before_anything_is_loaded(change: str, message: str) -> None:
+def test_an_invalid_recipe_is_refused_before_anything_is_loaded(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_plan(recipe_of("cross-emb", change))

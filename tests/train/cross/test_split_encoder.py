@@ -1,4 +1,4 @@
-"""Cross-encoders over an encoder that is left as it is: texts are read apart below, and together above."""
+"""Cross-encoders with split layers: the lower layers encode the two texts separately, the upper ones together."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def wide_backbone(n_ids: int) -> Backbone:
     return make_backbone(settings)
 
 
-def test_a_text_read_apart_has_the_states_that_it_has_alone() -> None:
+def test_split_layers_give_the_states_of_single_texts() -> None:
     backbone = tiny_backbone("bert", 2).eval()
-    found = SplitEncoder(backbone, 2).states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
+    result = SplitEncoder(backbone, 2).states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
     for pair, text in [(0, slice(0, 4)), (0, slice(4, 9)), (1, slice(0, 3)), (1, slice(3, 6))]:
         alone = backbone.encoder(input_ids=TOKENS.ids[pair : pair + 1, text]).last_hidden_state[0]
-        torch.testing.assert_close(found[pair, text], alone, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(result[pair, text], alone, atol=1e-5, rtol=1e-4)
 
 
-def test_kept_states_are_those_of_a_fresh_pass_and_are_computed_once() -> None:
+def test_cached_states_equal_a_fresh_pass_and_are_computed_once() -> None:
     split = SplitEncoder(tiny_backbone("bert", 2).train(), 2)
     fresh = split.states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
     for _ in range(2):
@@ -61,14 +61,14 @@ def test_kept_states_are_those_of_a_fresh_pass_and_are_computed_once() -> None:
     assert len(split._cache) == 4
 
 
-def test_what_is_kept_stays_within_its_room() -> None:
+def test_the_cache_stays_within_its_bytes() -> None:
     backbone = tiny_backbone("bert", 2)
     split = SplitEncoder(backbone, 2, cache_bytes=6 * backbone.hidden * 2)
     split.cached_states(TOKENS.ids, TOKENS.mask, TOKENS.type_ids)
     assert split._n_bytes <= 6 * backbone.hidden * 2
 
 
-def test_only_what_is_above_learns() -> None:
+def test_only_layers_above_the_split_learn() -> None:
     model = CrossModel(config(joint_dim=8), tiny_backbone("bert", 2), None)
     learning = {name.split(".")[0] for name, value in model.named_parameters() if value.requires_grad}
     assert learning == {"joint", "weigh"}
@@ -77,13 +77,13 @@ def test_only_what_is_above_learns() -> None:
     assert model.joint.up.weight.grad is not None
 
 
-def test_a_joint_layer_begins_as_nothing() -> None:
+def test_a_joint_layer_adds_nothing_at_first() -> None:
     backbone = tiny_backbone("bert", 2)
     with_layer, without = (CrossModel(config(joint_dim=joint), backbone, None).eval() for joint in (8, 0))
     torch.testing.assert_close(with_layer(TOKENS), without(TOKENS))
 
 
-def test_the_score_is_the_mean_of_the_nearest_tokens() -> None:
+def test_the_score_is_the_mean_of_the_best_similarities() -> None:
     states = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0))
     tokens = PairTokens(torch.zeros(1, 4), torch.tensor([[1, 1, 1, 0]]), torch.tensor([[0, 0, 1, 0]]))
     unit = states[0] / states[0].norm(dim=1, keepdim=True)
@@ -91,7 +91,7 @@ def test_the_score_is_the_mean_of_the_nearest_tokens() -> None:
     torch.testing.assert_close(weighted_maxsim(states, torch.zeros(1, 4), tokens)[0], expected)
 
 
-def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
+def test_a_split_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(joint_dim=8, length=80, query_length=24), backbone, None).eval()
@@ -104,7 +104,7 @@ def test_such_a_model_is_exported_and_scores_the_same(tmp_path: Path) -> None:
     )
 
 
-def test_in_training_it_scores_as_it_does_later() -> None:
+def test_scores_in_training_equal_scores_in_evaluation() -> None:
     tokenizer = load_tokenizer(find_model())
     backbone = wide_backbone(tokenizer.get_vocab_size())
     model = CrossModel(config(length=80, query_length=24), backbone, None)
@@ -112,7 +112,7 @@ def test_in_training_it_scores_as_it_does_later() -> None:
     torch.testing.assert_close(model.train()(pairs), model.eval()(pairs), atol=2e-2, rtol=1e-2)
 
 
-def test_a_bridge_keeps_texts_apart_in_the_upper_layers_as_far_as_it_is_low() -> None:
+def test_a_lower_cross_attention_bias_separates_the_texts_more() -> None:
     backbone = tiny_backbone("bert", 2).eval()
 
     def states(split_layers: int, bias: float) -> torch.Tensor:
@@ -125,7 +125,7 @@ def test_a_bridge_keeps_texts_apart_in_the_upper_layers_as_far_as_it_is_low() ->
     assert gaps[3] < 1e-5
 
 
-def test_a_bridge_is_exported(tmp_path: Path) -> None:
+def test_a_cross_attention_bias_is_exported(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(find_model())
     changes = {"split_layers": 1, "cross_attention_bias": -3.0, "length": 80, "query_length": 24}
     save(
@@ -134,14 +134,14 @@ def test_a_bridge_is_exported(tmp_path: Path) -> None:
     assert export_cross(tmp_path / "r", tmp_path / "out").differences["fp32"] < 1e-3
 
 
-def test_a_bridge_with_nothing_above_is_refused() -> None:
+def test_a_cross_attention_bias_without_joint_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"cross_attention_bias is -3\.0, and split_layers is 0"):
         config(split_layers=0, cross_attention_bias=-3.0)
     with pytest.raises(ConfigError, match="all 2 layers are split"):
         CrossModel(config(split_layers=2, cross_attention_bias=-3.0), tiny_backbone("bert", 2), None)
 
 
-def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None:
+def test_only_a_bert_is_split_and_not_beyond_its_layers() -> None:
     with pytest.raises(ConfigError, match="only a bert can be split"):
         SplitEncoder(tiny_backbone("mpnet", 2), 1)
     with pytest.raises(ConfigError, match="the backbone has 2 layers"):
@@ -151,7 +151,7 @@ def test_only_berts_read_apart_and_not_with_more_layers_than_there_are() -> None
 
 
 @pytest.mark.parametrize("head", ["cls", "emb", "maxsim"])
-def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
+def test_row_scores_equal_pair_scores(head: str) -> None:
     tokenizer = with_markers(load_tokenizer(find_model()), ("[unused0]", "[unused1]"))
     changes = {"head": head, "joint_dim": 8, "joint_layers": 2, "length": 60, "query_length": 8, "document_length": 16}
     reader = PairTokenizer(tokenizer, config(**changes).pair_input)
@@ -165,20 +165,20 @@ def test_a_row_of_scores_is_that_of_its_pairs(head: str) -> None:
         np.testing.assert_allclose(scorer.score(query), wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_rows_are_refused_where_a_document_is_cut_by_the_query_beside_it() -> None:
+def test_row_scoring_needs_a_document_length() -> None:
     model = CrossModel(config(head="cls", joint_dim=8), tiny_backbone("bert", 2), None)
     with pytest.raises(ConfigError, match="RowScorer needs a model with joint_dim"):
         RowScorer(model, PairTokenizer(load_tokenizer(find_model()), model.config.pair_input), [])
 
 
-def test_a_layer_asked_for_some_tokens_gives_what_it_gives_them_among_all() -> None:
+def test_a_layer_at_some_positions_equals_the_full_layer_there() -> None:
     torch.manual_seed(0)
     layer, rows, mask = AdapterLayer(8), torch.randn(2, 5, 8), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     at = torch.tensor([[0, 3], [2, 1]])
     torch.testing.assert_close(layer(rows, mask, at), gather_rows(layer(rows, mask), at))
 
 
-def test_a_graph_gives_the_states_where_all_layers_read_apart() -> None:
+def test_a_graph_gives_the_states_if_all_layers_are_split() -> None:
     backbone = tiny_backbone("bert", 2)
 
     class Ones:

@@ -1,4 +1,4 @@
-"""From a recipe to a model folder: what is loaded gives the strands that torch gives, and what is wrong is told."""
+"""Export of a run: the model folder gives the embeddings of torch, and wrong options are errors."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def assert_equal(one: Embeddings, other: Embeddings) -> None:
     [(), FIXED, MARKED, IDF, ADAPTER, STEMMED, WEIGHTED],
     ids=["plain", "fixed", "marked", "idf", "token adapter", "stemmed", "weighted"],
 )
-def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_path: Path, changes: list[str]) -> None:
+def test_the_exported_model_gives_the_embeddings_of_torch(train: Train, tmp_path: Path, changes: list[str]) -> None:
     folder = train(*changes)
     export_run(folder, tmp_path / "model", ExportConfig(precision="fp32", n_threads=1))
     encoder, twin = load_model(tmp_path / "model", n_threads=1), torch_encoder(read_trained(folder))
@@ -113,7 +113,7 @@ def test_what_is_loaded_gives_the_strands_that_torch_gives(train: Train, tmp_pat
     assert (set(n_rows.tolist()) == {4}) == (changes is FIXED)
 
 
-def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, run: Path) -> None:
+def test_sparse_terms_equal_torchs_token_weights(exported: Exported, run: Path) -> None:
     model = read_trained(run).model
     texts = TextTokenizer(read_trained(run).tokenizer, model.config)
     sparse = embeddings(load_model(exported.folder, precision="fp32", n_threads=1).encode_documents(TEXTS))[1]
@@ -124,22 +124,22 @@ def test_terms_are_those_that_torch_weighs_token_by_token(exported: Exported, ru
         for term, weight in zip(tokens.ids[0].tolist(), weights, strict=True):
             if weight > 0:
                 best[term] = max(weight, best.get(term, 0.0))
-        own = slice(sparse.offsets[item], sparse.offsets[item + 1])
-        assert sparse.terms[own].tolist() == sorted(best)
-        assert sparse.weights[own].tolist() == pytest.approx([best[term] for term in sorted(best)], abs=1e-5)
+        span = slice(sparse.offsets[item], sparse.offsets[item + 1])
+        assert sparse.terms[span].tolist() == sorted(best)
+        assert sparse.weights[span].tolist() == pytest.approx([best[term] for term in sorted(best)], abs=1e-5)
 
 
-def test_forms_of_a_word_are_one_term(train: Train, tmp_path: Path) -> None:
+def test_words_of_one_stem_are_one_term(train: Train, tmp_path: Path) -> None:
     export_run(train(*STEMMED), tmp_path / "model", ExportConfig(n_threads=1))
     encoder = load_model(tmp_path / "model", n_threads=1)
     rows = embeddings(encoder.encode_documents(["many cells", "a cell", "the cell of cells", "one wall"]))[1]
-    own = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
-    named = [{encoder.term(number) for number in terms} for terms in own]
+    term_sets = [set(rows.terms[rows.offsets[item] : rows.offsets[item + 1]].tolist()) for item in range(4)]
+    named = [{encoder.term(number) for number in terms} for terms in term_sets]
     assert all("cells" not in terms for terms in named)
     assert {item for item, terms in enumerate(named) if "cell" in terms} == {0, 1, 2}
 
 
-def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(train: Train, tmp_path: Path) -> None:
+def test_excluded_sparse_vectors_join_hybrid_search_only_with_a_weight(train: Train, tmp_path: Path) -> None:
     folder = train(*STEMMED)
     included = export_run(folder, tmp_path / "included", ExportConfig(n_threads=1))
     excluded = export_run(folder, tmp_path / "excluded", ExportConfig(n_threads=1, exclude_sparse_from_hybrid=True))
@@ -154,9 +154,7 @@ def test_a_sparse_strand_that_stands_apart_is_in_a_hybrid_only_with_a_weight(tra
         assert ("excluded from hybrid search" in shown) != is_used
 
 
-def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
-    exported: Exported, tmp_path: Path
-) -> None:
+def test_a_card_with_forms_needs_a_graph_with_terms(exported: Exported, tmp_path: Path) -> None:
     shutil.copytree(exported.folder, tmp_path / "model")
     card = json.loads((tmp_path / "model" / CARD_NAME).read_text())
     card["embeddings"]["sparse"]["forms"] = True
@@ -165,7 +163,7 @@ def test_a_card_that_promises_forms_which_the_graph_does_not_give_is_refused(
         load_model(tmp_path / "model", n_threads=1)
 
 
-def test_the_folder_says_what_it_is_and_loads_in_either_precision(exported: Exported) -> None:
+def test_an_exported_folder_loads_in_either_precision(exported: Exported) -> None:
     assert verify_model(exported.folder) == ["tokenizer.json", "model.int8.onnx", "model.onnx"]
     encoder = load_model(exported.folder, n_threads=1)
     assert encoder.name == "woven"
@@ -186,7 +184,7 @@ def test_the_page_is_written_from_the_run(exported: Exported) -> None:
         assert said in page
 
 
-def test_one_precision_leaves_one_graph_and_needs_no_name_to_load(train: Train, tmp_path: Path) -> None:
+def test_one_precision_writes_one_graph(train: Train, tmp_path: Path) -> None:
     folder = train("model.sparse={}", "model.dense={pooling = 'cls'}")
     export_run(folder, tmp_path / "small", ExportConfig(n_threads=1))
     assert sorted(path.name for path in (tmp_path / "small").iterdir()) == [
@@ -210,7 +208,7 @@ def test_an_exported_model_indexes_and_searches(tmp_path: Path) -> None:
             assert rank_queries(index, ["the loom is made of oak"], 1, mode=mode)[0][0][0] == "1"
 
 
-def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_path: Path) -> None:
+def test_mcls_pools_every_cls_token(train: Train, tmp_path: Path) -> None:
     run = train("model.dense={pooling = 'cls'}", "model.document={length = 40, prefix = '', overlap = 8}")
     folders = {mcls: tmp_path / f"model-{mcls}" for mcls in (None, 8)}
     for mcls, folder in folders.items():
@@ -236,12 +234,12 @@ def test_a_first_token_every_few_is_pooled_with_the_others(train: Train, tmp_pat
     assert marked.fingerprint != plain.fingerprint
 
 
-def test_a_model_that_pools_by_the_mean_has_no_first_tokens_to_pool(run: Path, tmp_path: Path) -> None:
+def test_mcls_needs_cls_pooling(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mcls needs a model"):
         export_run(run, tmp_path / "model", ExportConfig(mcls=8))
 
 
-def test_ranks_of_both_precisions_are_measured_on_a_collection(run: Path, tmp_path: Path) -> None:
+def test_both_precisions_are_measured_on_a_dataset(run: Path, tmp_path: Path) -> None:
     data = write_beir(tmp_path / "set")
     config = ExportConfig(data=str(data), split="dev", n_threads=1)
     ranking = export_run(run, tmp_path / "model", config).checks.ranking
@@ -253,7 +251,7 @@ def test_ranks_of_both_precisions_are_measured_on_a_collection(run: Path, tmp_pa
     assert "nDCG@10 on set (dev, 50 queries)" in (tmp_path / "model" / "README.md").read_text()
 
 
-def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(run: Path, tmp_path: Path) -> None:
+def test_force_replaces_model_folders_only(run: Path, tmp_path: Path) -> None:
     model, other = tmp_path / "model", tmp_path / "other"
     export_run(run, model, ExportConfig(n_threads=1))
     with pytest.raises(ConfigError, match="exists; name another folder, or replace it with --force"):
@@ -280,7 +278,7 @@ def test_a_graph_that_differs_from_torch_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_hold_for_numbers_that_are_none() -> None:
+def test_nan_exceeds_every_limit() -> None:
     with pytest.raises(ModelError, match="the dense vectors of the graph differ from torch's by nan"):
         check_fp32(Parity({"dense": Difference(float("nan"), 1.0)}, 1))
     with pytest.raises(ModelError, match=r"the int8 multi vectors have a mean cosine of 0.500"):
@@ -305,19 +303,19 @@ def test_a_backbone_of_pre_training_is_refused(train: Train, tmp_path: Path) -> 
         export_run(folder, tmp_path / "model")
 
 
-def test_texts_longer_than_the_positions_of_the_backbone_are_told(train: Train, tmp_path: Path) -> None:
+def test_texts_longer_than_the_backbones_positions_are_refused(train: Train, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the encoder has 64 positions, and a text has 100"):
         export_run(train("model.document={length = 100, overlap = 8}"), tmp_path / "model")
 
 
-def test_what_cannot_be_asked_for_is_told_first(run: Path, tmp_path: Path) -> None:
+def test_invalid_options_are_refused_before_the_export(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="precision is 'int4'; choose one of int8, fp32, both"):
         ExportConfig(precision="int4")
     with pytest.raises(InputError, match="there is no folder"):
         export_run(run, tmp_path / "model", ExportConfig(data=str(tmp_path / "none")))
 
 
-def test_the_weights_of_a_run_may_be_exported_by_their_own_folder(run: Path, tmp_path: Path) -> None:
+def test_a_saved_model_is_exported_without_its_run(run: Path, tmp_path: Path) -> None:
     exported = export_run(run / "final", tmp_path / "model", ExportConfig(n_threads=1))
     assert exported.card.name == "tiny"
     assert "There are no records of the run" in (tmp_path / "model" / "README.md").read_text()

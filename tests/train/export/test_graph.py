@@ -46,18 +46,18 @@ def outputs_of(graph: bytes, lengths: list[int]) -> dict[str, Any]:
 
 
 def largest_gap(model: Model, graph: bytes, lengths: list[int]) -> float:
-    """Over every strand of queries and documents, where there are tokens."""
-    found, tokens = outputs_of(graph, lengths), tokens_of(lengths)
+    """Over every kind of embedding of queries and documents, at attended tokens."""
+    result, tokens = outputs_of(graph, lengths), tokens_of(lengths)
     with torch.no_grad():
         query, document = model(tokens, is_query=True), model(tokens, is_query=False)
     mask, length = tokens.mask.numpy(), max(lengths)
     pairs = [
-        (found["dense"], query.dense.numpy()),
-        (found["sparse"][:, :length], query.sparse.numpy()),
-        (found["multi"][:, :length][mask], query.multi.numpy()[mask]),
+        (result["dense"], query.dense.numpy()),
+        (result["sparse"][:, :length], query.sparse.numpy()),
+        (result["multi"][:, :length][mask], query.multi.numpy()[mask]),
     ]
-    if "fixed" in found:
-        pairs.append((found["fixed"], document.multi.numpy()))
+    if "fixed" in result:
+        pairs.append((result["fixed"], document.multi.numpy()))
     assert all(one.shape == other.shape for one, other in pairs)
     return max(float(np.abs(one - other).max()) for one, other in pairs)
 

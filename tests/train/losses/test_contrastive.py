@@ -25,7 +25,7 @@ def test_a_temperature_of_a_half_squares_the_odds() -> None:
     assert loss.item() == pytest.approx(-math.log(9 / 10))
 
 
-def test_the_same_passage_in_another_place_is_no_negative() -> None:
+def test_a_copy_of_the_positive_is_no_negative() -> None:
     passages, positive = torch.tensor([7, 8, 7, 9]), torch.tensor([0, 1, 2])
     excluded = same_passage(passages, positive)
     assert excluded.tolist() == [[False, False, True, False], [False] * 4, [True, False, False, False]]
@@ -62,17 +62,17 @@ def test_distillation_by_hand() -> None:
     assert loss.item() == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5))
 
 
-def test_distillation_is_nothing_when_the_student_agrees_up_to_a_shift() -> None:
+def test_distillation_is_zero_if_the_student_agrees_up_to_a_shift() -> None:
     teacher = torch.tensor([[2.0, -1.0, 0.5]])
     assert distillation(teacher + 3, teacher).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_temperature_and_alpha_act_on_their_own_side() -> None:
+def test_temperature_and_teacher_scale_act_on_one_side_each() -> None:
     student, teacher = torch.tensor([[1.0, 0.0]]), torch.tensor([[4.0, 0.0]])
     assert distillation(student, teacher, temperature=0.5, teacher_scale=0.5).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_passages_that_are_not_there_change_nothing() -> None:
+def test_padding_of_lists_changes_nothing() -> None:
     torch.manual_seed(0)
     scores, teacher = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
     wider = torch.nn.functional.pad(scores, (0, 2), value=9.0), torch.nn.functional.pad(teacher, (0, 2), value=9.0)
@@ -88,9 +88,9 @@ def test_passages_that_are_not_there_change_nothing() -> None:
 def test_the_teacher_gets_no_gradient() -> None:
     scores, teacher = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True)
     for loss in (distillation(scores, teacher), margin_mse(scores, teacher)):
-        found = torch.autograd.grad(loss, (scores, teacher), allow_unused=True)
-        assert found[0] is not None
-        assert found[1] is None
+        result = torch.autograd.grad(loss, (scores, teacher), allow_unused=True)
+        assert result[0] is not None
+        assert result[1] is None
 
 
 def test_lists_of_other_shapes_are_refused() -> None:
@@ -100,7 +100,7 @@ def test_lists_of_other_shapes_are_refused() -> None:
         margin_mse(torch.zeros(2, 3), torch.zeros(2, 2))
 
 
-def test_the_rest_of_the_own_list_is_left_out_and_all_other_passages_stay() -> None:
+def test_other_passages_of_the_list_are_excluded() -> None:
     assert other_passages_of_list(2, 3).tolist() == [
         [False, True, True, False, False, False],
         [False] * 4 + [True, True],
@@ -120,7 +120,7 @@ def test_margin_mse_by_hand() -> None:
     assert loss.item() == pytest.approx(2.5)
 
 
-def test_margin_mse_does_not_mind_a_shift_of_either_side() -> None:
+def test_margin_mse_ignores_a_shift_of_either_side() -> None:
     torch.manual_seed(0)
     scores, teacher = torch.randn(3, 4), torch.randn(3, 4)
     torch.testing.assert_close(margin_mse(scores, teacher), margin_mse(scores + 5, teacher - 7))

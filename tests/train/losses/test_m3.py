@@ -1,4 +1,4 @@
-"""M3's loss, worked out by hand, and who learns from whom."""
+"""The loss of M3 by hand, and which parts get gradients."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def test_after_self_distillation_by_hand() -> None:
 
 def test_the_temperature_comes_before_the_sum() -> None:
     scores = by_hand()
-    halved = {name: found / 2 for name, found in scores.items()}
+    halved = {name: result / 2 for name, result in scores.items()}
     hot = M3Config(temperature=0.5, start_step=0)
     loss, _ = m3(halved, FIRST, hot, step=1)
     wanted, _ = m3(scores, FIRST, M3Config(temperature=1.0, start_step=0), step=1)
     assert loss.item() == pytest.approx(wanted.item())
 
 
-def test_the_teacher_learns_nothing_from_its_pupils() -> None:
+def test_the_ensemble_gets_no_gradient_from_soft_losses() -> None:
     student, teacher = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True)
-    found = torch.autograd.grad(soft_cross_entropy(student, teacher), (student, teacher), allow_unused=True)
-    torch.testing.assert_close(found[0], (student.softmax(1) - teacher.softmax(1)) / 2)
-    assert found[1] is None
+    result = torch.autograd.grad(soft_cross_entropy(student, teacher), (student, teacher), allow_unused=True)
+    torch.testing.assert_close(result[0], (student.softmax(1) - teacher.softmax(1)) / 2)
+    assert result[1] is None
 
 
 def test_a_pair_that_is_left_out_gets_no_gradient_and_no_nan() -> None:
@@ -60,20 +60,20 @@ def test_a_pair_that_is_left_out_gets_no_gradient_and_no_nan() -> None:
     loss, _ = m3(scores, torch.tensor([0, 1]), config, step=1, excluded=excluded)
     loss.backward()
     assert torch.isfinite(loss)
-    for found in scores.values():
-        assert found.grad is not None
-        assert torch.isfinite(found.grad).all()
-        assert found.grad[0, 3] == 0
+    for result in scores.values():
+        assert result.grad is not None
+        assert torch.isfinite(result.grad).all()
+        assert result.grad[0, 3] == 0
 
 
-def test_fewer_strands_are_averaged_over_what_is_there() -> None:
+def test_fewer_kinds_are_averaged_over_their_number() -> None:
     scores = {"dense": by_hand()["dense"]}
     loss, parts = m3(scores, FIRST, PLAIN, step=0)
     assert loss.item() == pytest.approx(-math.log(3 / 4))
     assert set(parts) == {"dense", "ensemble"}
 
 
-def test_strands_and_weights_that_are_unknown_are_refused() -> None:
+def test_unknown_kinds_and_weights_are_refused() -> None:
     with pytest.raises(InputError, match="any of dense"):
         m3({"lexical": torch.zeros(1, 2)}, FIRST, PLAIN, step=0)
     with pytest.raises(ConfigError, match="loss_weights"):

@@ -32,8 +32,8 @@ def parts(queries: Encoded, documents: Encoded) -> tuple[torch.Tensor, torch.Ten
 
 def test_scores_by_hand() -> None:
     # The best two of row 0 are 0.9 (document 0) and 0.5 (1); of row 1, 0.7 (1) and 0.6 (0). Document 2 has none.
-    found = xtr_scores(BY_HAND, *EVERY, k=2)
-    torch.testing.assert_close(found, torch.tensor([[(0.9 + 0.6) / 2, (0.5 + 0.7) / 2, 0.0]]))
+    result = xtr_scores(BY_HAND, *EVERY, k=2)
+    torch.testing.assert_close(result, torch.tensor([[(0.9 + 0.6) / 2, (0.5 + 0.7) / 2, 0.0]]))
 
 
 def test_the_count_is_of_query_rows_that_retrieved_the_document() -> None:
@@ -54,7 +54,7 @@ def test_a_retrieved_negative_is_dropped_or_kept(negatives: str, score: float) -
     assert xtr_scores(similar, *masks, k=1, negatives=negatives).item() == pytest.approx(score)  # type: ignore[arg-type]
 
 
-def test_a_document_of_which_nothing_is_retrieved_scores_nothing_and_gets_no_gradient() -> None:
+def test_a_document_without_retrieved_tokens_scores_zero_without_gradient() -> None:
     similar = BY_HAND.clone().requires_grad_()
     scores = xtr_scores(similar, *EVERY, k=2)
     assert scores[0, 2] == 0
@@ -77,8 +77,8 @@ def test_the_gradient_of_the_positive_is_one_over_z_times_what_is_missing() -> N
 def test_with_every_token_retrieved_it_is_maxsim_over_rows() -> None:
     torch.manual_seed(0)
     queries, documents = random_side(3, 4, positive=True), random_side(5, 6, positive=True)
-    found = xtr_scores(*parts(queries, documents), k=10**6)
-    torch.testing.assert_close(found, maxsim_scores(queries, documents, reduce="mean"))
+    result = xtr_scores(*parts(queries, documents), k=10**6)
+    torch.testing.assert_close(result, maxsim_scores(queries, documents, reduce="mean"))
 
 
 def test_with_every_token_retrieved_z_counts_the_rows_whose_best_is_positive() -> None:
@@ -108,25 +108,27 @@ def test_padding_of_either_side_changes_neither_loss_nor_gradient(k: int) -> Non
         ]
         losses.append(contrastive(xtr_scores(*parts(*padded), k=k), torch.tensor([0, 1, 2])))
     torch.testing.assert_close(*losses)
-    found = [torch.autograd.grad(loss, (queries.multi, documents.multi)) for loss in losses]  # type: ignore[arg-type]
-    torch.testing.assert_close(*found)
+    result = [torch.autograd.grad(loss, (queries.multi, documents.multi)) for loss in losses]  # type: ignore[arg-type]
+    torch.testing.assert_close(*result)
 
 
 def test_the_order_of_documents_moves_the_scores_with_them() -> None:
     torch.manual_seed(0)
     similar, query_mask, document_mask = parts(random_side(3, 4), random_side(5, 6))
     order = torch.randperm(5)
-    found = xtr_scores(similar, query_mask, document_mask, k=7)
-    torch.testing.assert_close(found[:, order], xtr_scores(similar[:, :, order], query_mask, document_mask[order], k=7))
+    result = xtr_scores(similar, query_mask, document_mask, k=7)
+    torch.testing.assert_close(
+        result[:, order], xtr_scores(similar[:, :, order], query_mask, document_mask[order], k=7)
+    )
 
 
 def test_imputed_scores_by_hand() -> None:
     # k = 1: the lowest retrieved of row 0 is 0.9, of row 1 it is 0.7.
-    found = imputed_scores(BY_HAND, *EVERY, k=1)
-    torch.testing.assert_close(found, torch.tensor([[(0.9 + 0.7) / 2, (0.9 + 0.7) / 2, -torch.inf]]))
-    found = imputed_scores(BY_HAND, *EVERY, k=3)
+    result = imputed_scores(BY_HAND, *EVERY, k=1)
+    torch.testing.assert_close(result, torch.tensor([[(0.9 + 0.7) / 2, (0.9 + 0.7) / 2, -torch.inf]]))
+    result = imputed_scores(BY_HAND, *EVERY, k=3)
     # Row 0 gets down to 0.4, row 1 to 0.3; document 2 is still out.
-    torch.testing.assert_close(found, torch.tensor([[(0.9 + 0.6) / 2, (0.5 + 0.7) / 2, -torch.inf]]))
+    torch.testing.assert_close(result, torch.tensor([[(0.9 + 0.6) / 2, (0.5 + 0.7) / 2, -torch.inf]]))
 
 
 def test_imputed_scores_with_every_token_are_mean_maxsim() -> None:
@@ -141,11 +143,11 @@ def test_imputed_scores_with_every_token_are_mean_maxsim() -> None:
 def test_imputed_scores_are_never_below_mean_maxsim(k: int) -> None:
     torch.manual_seed(0)
     queries, documents = random_side(3, 4), random_side(5, 6)
-    found = imputed_scores(*parts(queries, documents), k=k)
+    result = imputed_scores(*parts(queries, documents), k=k)
     exact = maxsim_scores(queries, documents, reduce="mean")
-    candidates = found > -torch.inf
+    candidates = result > -torch.inf
     assert candidates.any()
-    assert (found[candidates] >= exact[candidates] - 1e-6).all()
+    assert (result[candidates] >= exact[candidates] - 1e-6).all()
 
 
 def test_retrieving_nothing_is_refused() -> None:

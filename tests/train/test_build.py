@@ -1,4 +1,4 @@
-"""What a head begins with: how rare ids are, and a projection of another model."""
+"""Building a model from a recipe: IDF and stemming tables, initial weights, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ def texts() -> TextTokenizer:
     )
 
 
-def test_an_id_is_the_rarer_the_fewer_documents_have_it(texts: TextTokenizer, tmp_path: Path) -> None:
+def test_idf_is_higher_in_fewer_documents(texts: TextTokenizer, tmp_path: Path) -> None:
     write_beir(tmp_path / "set")
-    found = inverse_document_frequencies([str(tmp_path / "set")], texts, 30522, limit=0)
+    result = inverse_document_frequencies([str(tmp_path / "set")], texts, 30522, limit=0)
     the, river, unseen = (texts.tokenizer.token_to_id(word) for word in ("the", "river", "guitar"))
-    assert 0 <= found[the] < found[river] < found[unseen] == 1
+    assert 0 <= result[the] < result[river] < result[unseen] == 1
     few = inverse_document_frequencies([str(tmp_path / "set")], texts, 30522, limit=1)
     assert few[the] < few[river] == 1
 
 
-def test_a_form_is_as_rare_as_the_word_that_it_counts_as(texts: TextTokenizer, tmp_path: Path) -> None:
+def test_words_of_one_term_have_one_idf(texts: TextTokenizer, tmp_path: Path) -> None:
     write_beir(tmp_path / "set")
     forms = stemmed_terms(texts.tokenizer.get_vocab(), 30522, "en")
-    found = inverse_document_frequencies([str(tmp_path / "set")], texts, 30522, limit=0, terms=forms)
+    result = inverse_document_frequencies([str(tmp_path / "set")], texts, 30522, limit=0, terms=forms)
     river, rivers = (texts.tokenizer.token_to_id(word) for word in ("river", "rivers"))
-    assert found[river] == found[rivers] < 1
+    assert result[river] == result[rivers] < 1
 
 
 @pytest.mark.parametrize("beginning", ["", "▁", "Ġ"])
-def test_whole_words_of_one_stem_are_the_shortest_of_them(beginning: str) -> None:
+def test_words_of_one_stem_share_the_shortest_words_id(beginning: str) -> None:
     words = ["cells", "cell", "celled", "is", "walls", "##s", "2020s", "[CLS]"]
     vocabulary = {word if word[0] in "#[" else beginning + word: number for number, word in enumerate(words)}
     terms = stemmed_terms(vocabulary | {"##cells": 8}, 9, "en")
     assert terms.tolist() == [1, 1, 1, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_piece_of_a_word_is_its_own_term() -> None:
+def test_a_part_of_a_word_is_its_own_term() -> None:
     assert stemmed_terms({"▁cell": 0, "cells": 1, "▁cells": 2}, 3, "en").tolist() == [0, 1, 0]
 
 
@@ -65,17 +65,17 @@ def test_dropout_that_would_not_be_used_is_refused() -> None:
         read_plan(read_recipe(RECIPES / "encoder.toml", ["model.dropout=1.5"]))
 
 
-def test_forms_are_of_a_language_that_has_a_stemmer() -> None:
+def test_stemming_needs_a_language_with_a_stemmer() -> None:
     with pytest.raises(ConfigError, match="stemming is 'xx'; choose one of ar, "):
         read_plan(read_recipe(RECIPES / "tiny.toml", ["model.sparse={stemming = 'xx'}"]))
 
 
-def test_a_folder_without_documents_has_nothing_to_count(texts: TextTokenizer, tmp_path: Path) -> None:
+def test_idf_needs_a_corpus(texts: TextTokenizer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no corpus\.jsonl"):
         inverse_document_frequencies([str(tmp_path)], texts, 30522, limit=0)
 
 
-def test_a_prior_needs_corpora_and_corpora_need_a_prior() -> None:
+def test_idf_and_idf_corpora_need_each_other() -> None:
     for change in ("model.sparse={idf = true}", "model.idf_corpora=['somewhere']"):
         with pytest.raises(ConfigError, match="set both, or neither"):
             read_plan(read_recipe(RECIPES / "tiny.toml", [change]))
@@ -86,18 +86,18 @@ def test_a_projection_that_does_not_fit_is_refused() -> None:
         initialise_from(tiny_model(), find_model())
 
 
-def test_a_model_that_was_trained_is_gone_on_from_with_all_its_weights(texts: TextTokenizer, tmp_path: Path) -> None:
+def test_all_weights_of_a_trained_model_are_copied(texts: TextTokenizer, tmp_path: Path) -> None:
     before, after = tiny_model(), tiny_model()
-    for own in before.parameters():
-        own.data += 1
+    for parameter in before.parameters():
+        parameter.data += 1
     save(before, texts.tokenizer, tmp_path / "final")
     initialise_from(after, tmp_path / "final")
-    assert all(torch.equal(own, after.state_dict()[name]) for name, own in before.state_dict().items())
+    assert all(torch.equal(value, after.state_dict()[name]) for name, value in before.state_dict().items())
     with pytest.raises(ConfigError, match="a model with other heads or sizes"):
         initialise_from(tiny_model(multi=MultiHeadConfig(dim=8)), tmp_path / "final")
 
 
-def test_a_projection_is_taken_over_and_its_shift_is_nothing() -> None:
+def test_a_projection_is_copied_and_its_bias_is_zero() -> None:
     model = tiny_model(multi=MultiHeadConfig(dim=128, bias=True))
     assert model.multi is not None
     model.multi.project = torch.nn.Linear(384, 128)

@@ -19,7 +19,7 @@ def targets(teacher: torch.Tensor | None) -> BatchTargets:
     return BatchTargets(group=2, allowed=torch.ones(2, 4, dtype=torch.bool), teacher=teacher, step=0)
 
 
-def test_m3_learns_from_a_teachers_lists_beside_its_own_sum() -> None:
+def test_m3_learns_from_a_teacher_and_from_its_ensemble() -> None:
     plain = make_loss(M3LossConfig(temperature=0.1))(QUERIES, DOCUMENTS, targets(TEACHER))
     taught = make_loss(M3LossConfig(temperature=0.1, teacher_weight=0.5, teacher_scale=2.0))(
         QUERIES, DOCUMENTS, targets(TEACHER)
@@ -31,7 +31,7 @@ def test_m3_learns_from_a_teachers_lists_beside_its_own_sum() -> None:
     assert taught.parts["dense from teacher"] == pytest.approx(wanted.item())
 
 
-def test_lists_without_a_teacher_are_told() -> None:
+def test_a_teacher_weight_without_teacher_scores_is_an_error() -> None:
     with pytest.raises(InputError, match="learns from a teacher"):
         make_loss(M3LossConfig(teacher_weight=1.0))(QUERIES, DOCUMENTS, targets(None))
     with pytest.raises(ConfigError, match="teacher_weight is -1"):

@@ -1,4 +1,4 @@
-"""Heads: mask first, normalise second; a fixed number of vectors does not depend on padding."""
+"""Heads mask before they normalise; nothing depends on padding; the token adapter leaves the dense vector alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from plait.encode.model_card import DocumentInput
 from plait.errors import ConfigError, InputError
-from plait.train.model import FixedMixer, MultiHead, SparseHead, pool, segment_means
-from plait.train.model_config import DenseHeadConfig, FixedConfig, ModelConfig, MultiHeadConfig
+from plait.train.model import FixedMixer, Model, MultiHead, SparseHead, pool, segment_means
+from plait.train.model_config import DenseHeadConfig, FixedConfig, ModelConfig, MultiHeadConfig, TokenAdapterConfig
 from plait.train.scores import dense_scores, maxsim_scores, sparse_scores
 from plait.train.tensors import Encoded, Tokens
 from train.tiny import KINDS, gradients, tiny_model, tokens_of
@@ -45,7 +45,7 @@ def test_sparse_weights_are_positive_and_nothing_for_special_and_unattended_toke
     assert weights.tolist() == [[2.5, 0.0, 0.0, 0.0]]
 
 
-def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> None:
+def test_idf_and_hidden_units_are_added_before_relu() -> None:
     head = SparseHead(2, (7,), n_idf=8, units=1)
     assert head.idf is not None
     assert head.up is not None
@@ -58,7 +58,7 @@ def test_rarity_and_hidden_units_are_added_before_weights_are_cut_at_zero() -> N
     torch.testing.assert_close(head(torch.ones(1, 3, 2), ids, mask), torch.tensor([[2.25, 1.5, 0.0]]))
 
 
-def test_rarity_may_count_for_less_at_first() -> None:
+def test_the_initial_idf_gain_scales_the_idf() -> None:
     head = SparseHead(2, (7,), n_idf=8, idf_gain=0.5)
     assert head.idf is not None
     head.idf[5] = 0.25
@@ -90,15 +90,15 @@ def test_a_mixer_starts_as_the_mean_of_segments(mixer: str) -> None:
 @pytest.mark.parametrize("lengths", [[3], [16, 2]])
 @pytest.mark.parametrize("settings", [{}, {"mixer": "flat"}, {"zero_pads": False}])
 def test_every_document_has_the_same_number_of_vectors(lengths: list[int], settings: dict[str, object]) -> None:
-    found = fixed_model(**settings)(tokens_of(lengths), is_query=False)
-    assert found.multi.shape == (len(lengths), 4, 16)
-    assert found.multi_mask.all()
-    torch.testing.assert_close(found.multi.norm(dim=-1), torch.ones(len(lengths), 4))
+    result = fixed_model(**settings)(tokens_of(lengths), is_query=False)
+    assert result.multi.shape == (len(lengths), 4, 16)
+    assert result.multi_mask.all()
+    torch.testing.assert_close(result.multi.norm(dim=-1), torch.ones(len(lengths), 4))
 
 
 def test_queries_of_a_fixed_model_keep_a_row_for_each_token() -> None:
-    found = fixed_model()(tokens_of([3, 5]), is_query=True)
-    assert found.multi_mask.sum(dim=1).tolist() == [3, 5]
+    result = fixed_model()(tokens_of([3, 5]), is_query=True)
+    assert result.multi_mask.sum(dim=1).tolist() == [3, 5]
 
 
 def test_a_document_longer_than_the_mixer_is_refused() -> None:
@@ -123,7 +123,7 @@ def test_padding_that_is_mixed_on_purpose_still_does_not_depend_on_the_batch() -
     torch.testing.assert_close(alone.multi, padded.multi)
 
 
-def test_states_made_apart_give_the_same_strands() -> None:
+def test_states_computed_in_two_parts_give_the_same_embeddings() -> None:
     model, tokens = tiny_model(), tokens_of([7, 3])
     states = model.backbone.finish(model.backbone.states(tokens, upto=1), tokens, start=1)
     torch.testing.assert_close(
@@ -134,10 +134,10 @@ def test_states_made_apart_give_the_same_strands() -> None:
     )
 
 
-def test_only_the_heads_that_were_asked_for_give_strands() -> None:
-    found = tiny_model(sparse=None, multi=None)(tokens_of([4]), is_query=True)
-    assert found.dense is not None
-    assert (found.sparse, found.sparse_ids, found.multi, found.multi_mask) == (None, None, None, None)
+def test_only_configured_heads_give_embeddings() -> None:
+    result = tiny_model(sparse=None, multi=None)(tokens_of([4]), is_query=True)
+    assert result.dense is not None
+    assert (result.sparse, result.sparse_ids, result.multi, result.multi_mask) == (None, None, None, None)
 
 
 def test_unattended_expansion_is_scored_and_does_not_change_other_rows() -> None:
@@ -166,3 +166,58 @@ def test_unattended_expansion_is_scored_and_does_not_change_other_rows() -> None
 def test_a_config_that_cannot_work_says_why(make: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make()  # type: ignore[operator]
+
+
+def embeddings(encoded: Encoded) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    assert encoded.dense is not None
+    assert encoded.sparse is not None
+    assert encoded.multi is not None
+    return encoded.dense, encoded.sparse, encoded.multi
+
+
+def learned() -> Model:
+    """A model whose late layers add something."""
+    model = tiny_model(token_adapter=TokenAdapterConfig(dim=8))
+    assert model.token_adapter is not None
+    torch.nn.init.normal_(model.token_adapter.up.weight)
+    return model
+
+
+def test_a_token_adapter_adds_nothing_at_first() -> None:
+    model, tokens = tiny_model(token_adapter=TokenAdapterConfig(n_layers=2, dim=8)), tokens_of([5, 3])
+    result = embeddings(model(tokens, is_query=False))
+    model.token_adapter = None
+    for mine, plain in zip(result, embeddings(model(tokens, is_query=False)), strict=True):
+        torch.testing.assert_close(mine, plain)
+
+
+def test_a_token_adapter_changes_sparse_and_multi_but_not_dense() -> None:
+    model, tokens = learned(), tokens_of([5, 3])
+    dense, sparse, multi = embeddings(model(tokens, is_query=False))
+    model.token_adapter = None
+    plain = embeddings(model(tokens, is_query=False))
+    torch.testing.assert_close(dense, plain[0])
+    assert not torch.allclose(sparse, plain[1])
+    assert not torch.allclose(multi, plain[2])
+
+
+def test_padding_does_not_change_the_token_adapter() -> None:
+    model = learned()
+    short, padded = tokens_of([4]), tokens_of([4], longest=9)
+    for mine, other in zip(
+        embeddings(model(short, is_query=False)), embeddings(model(padded, is_query=False)), strict=True
+    ):
+        torch.testing.assert_close(mine, other[:, :4] if other.ndim > 2 or other.shape[1] == 9 else other)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"n_layers": 0}, "leave token_adapter out"), ({"dim": 6}, "a multiple of 4")]
+)
+def test_an_invalid_token_adapter_is_refused(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TokenAdapterConfig(**settings)
+
+
+def test_a_dense_model_cannot_have_a_token_adapter() -> None:
+    with pytest.raises(ConfigError, match="the model has neither"):
+        ModelConfig(backbone="x", dense=DenseHeadConfig(), token_adapter=TokenAdapterConfig())

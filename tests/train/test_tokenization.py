@@ -1,4 +1,4 @@
-"""Training reads texts as searching does: the same ids, and rows for the same tokens."""
+"""Tokens in training equal those of search."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ def config_of(card: ModelCard) -> ModelConfig:
 @pytest.mark.parametrize("special_rows", [True, False])
 @pytest.mark.parametrize("is_query", [True, False])
 @pytest.mark.parametrize(("query", "document"), READINGS)
-def test_reading_equals_the_encoders(
+def test_tokens_equal_those_of_the_onnx_encoder(
     tokenizer: Tokenizer, query: QueryInput, document: DocumentInput, is_query: bool, special_rows: bool
 ) -> None:
     card = card_of(query, document, special_rows=special_rows)
     tokens = TextTokenizer(tokenizer, config_of(card)).tokens(SENTENCES, is_query=is_query)
     encoder = OnnxEncoder(card, ModelTokenizer(Tokenizer.from_str(tokenizer.to_str()), card), EchoSession())
-    found = encoder.encode_queries(SENTENCES).multi if is_query else encoder.encode_documents(SENTENCES).multi
-    assert found is not None
+    result = encoder.encode_queries(SENTENCES).multi if is_query else encoder.encode_documents(SENTENCES).multi
+    assert result is not None
     for item in range(len(SENTENCES)):
         rows = tokens.rows[item]
         given = torch.stack([tokens.ids[item][rows], tokens.mask[item][rows].long()], dim=-1).numpy()
-        np.testing.assert_array_equal(given, found[item])
+        np.testing.assert_array_equal(given, result[item])
 
 
 def test_a_colbert_query_always_has_32_rows(tokenizer: Tokenizer) -> None:
@@ -100,7 +100,7 @@ def test_m3_drops_the_first_row_and_keeps_the_last(tokenizer: Tokenizer) -> None
     assert tokens.rows.tolist() == [[False, True, True, True]]
 
 
-def test_ids_kept_from_an_earlier_reading_pad_to_the_same_tokens(tokenizer: Tokenizer) -> None:
+def test_padding_saved_ids_gives_the_same_tokens(tokenizer: Tokenizer) -> None:
     texts = TextTokenizer(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig()))
     ids = texts.read(SENTENCES, is_query=False)
     direct, padded = texts.tokens(SENTENCES, is_query=False), texts.pad(ids, is_query=False, length=200)
@@ -109,20 +109,20 @@ def test_ids_kept_from_an_earlier_reading_pad_to_the_same_tokens(tokenizer: Toke
     assert padded.mask.sum() == direct.mask.sum()
 
 
-def test_reading_leaves_the_given_tokeniser_as_it_was(tokenizer: Tokenizer) -> None:
-    own = Tokenizer.from_str(tokenizer.to_str())
-    own.enable_truncation(5)
-    TextTokenizer(own, ModelConfig(backbone="x", multi=MultiHeadConfig()))
-    assert (own.truncation or {})["max_length"] == 5
+def test_the_given_tokenizer_is_not_changed(tokenizer: Tokenizer) -> None:
+    given = Tokenizer.from_str(tokenizer.to_str())
+    given.enable_truncation(5)
+    TextTokenizer(given, ModelConfig(backbone="x", multi=MultiHeadConfig()))
+    assert (given.truncation or {})["max_length"] == 5
 
 
-def test_special_ids_are_those_whose_weight_is_nothing() -> None:
+def test_special_ids_include_unk_and_mask() -> None:
     tokenizer = load_tokenizer(FOLDER)
     names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     assert [tokenizer.id_to_token(number) for number in special_ids(tokenizer)] == list(names)
 
 
-def test_a_marker_that_would_be_read_as_pieces_is_refused() -> None:
+def test_a_marker_that_would_be_split_is_refused() -> None:
     query, document = READINGS[1]
     config = ModelConfig(backbone="x", multi=MultiHeadConfig(), query=query, document=document)
     with pytest.raises(ModelError, match="splits it into several"):
@@ -131,6 +131,6 @@ def test_a_marker_that_would_be_read_as_pieces_is_refused() -> None:
         with_markers(load_tokenizer(FOLDER), ["[no such]"])
 
 
-def test_a_token_that_the_vocabulary_lacks_is_named(tokenizer: Tokenizer) -> None:
+def test_a_token_missing_in_the_vocabulary_is_named(tokenizer: Tokenizer) -> None:
     with pytest.raises(ModelError, match="no such token"):
         TextTokenizer(tokenizer, ModelConfig(backbone="x", multi=MultiHeadConfig(skip=("no such token",))))
