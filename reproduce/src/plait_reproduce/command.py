@@ -62,9 +62,9 @@ def reproduce(
     if report:
         print(_write(to, html))
         return
-    found = select(claims or [])
+    selected = select(claims or [])
     if listed:
-        _list(found)
+        _list(selected)
         return
     if data is None:
         raise ConfigError("say where the sets are: --data FOLDER")
@@ -76,7 +76,7 @@ def reproduce(
     bench = Workbench(data, work, tier=tier, model=model, n_threads=threads, say=say)
     began = time.perf_counter()
     try:
-        results = run_all(found, bench, to=to, fresh=fresh, say=say)
+        results = run_all(selected, bench, to=to, fresh=fresh, say=say)
     except KeyboardInterrupt:
         raise StoppedError(f"stopped; finished arms are in {work}: the same command goes on from there") from None
     say(f"{len(results)} claims in {(time.perf_counter() - began) / 60:.1f} minutes")
@@ -95,8 +95,8 @@ def _write(folder: Path, html: Path | None) -> Path:
     return overview
 
 
-def _list(found: list[Experiment]) -> None:
+def _list(selected: list[Experiment]) -> None:
     print(f"{'claim':<6} {'quick':>7} {'full':>7}  what is claimed")
-    for experiment in found:
+    for experiment in selected:
         quick, full = (f"{minutes:g} min" if minutes is not None else "-" for minutes in experiment.minutes)
         print(f"{experiment.id:<6} {quick:>7} {full:>7}  {experiment.claim}")

@@ -38,8 +38,8 @@ class Cut:
 
     def sizes(self, tier: str) -> tuple[int, int]:
         """Numbers of documents and queries."""
-        place = TIERS.index(tier)
-        return self.documents[place], self.queries[place]
+        tier_number = TIERS.index(tier)
+        return self.documents[tier_number], self.queries[tier_number]
 
 
 SETS: Mapping[str, Cut] = {
@@ -108,23 +108,23 @@ def load_cut(name: str, cut: Cut, data: Path, tier: str) -> CutSet:
     n_documents, n_queries = cut.sizes(tier)
     documents = {document.id: document for document in judged.documents()}
     if cut.documents_first:
-        drawn = set(in_hash_order(documents)[:n_documents])
-        documents = {id: document for id, document in documents.items() if id in drawn}
-        texts = {id: text for id, text in texts.items() if _answers(judged.qrels[id]) & drawn}
+        drawn_ids = set(in_hash_order(documents)[:n_documents])
+        documents = {id: document for id, document in documents.items() if id in drawn_ids}
+        texts = {id: text for id, text in texts.items() if _answers(judged.qrels[id]) & drawn_ids}
     chosen = in_hash_order(texts)[:n_queries]
     relevant = {id for query in chosen for id in _answers(judged.qrels[query])}
     # Relevant documents first, and all of them, even if they exceed the size.
     order = sorted(relevant & documents.keys()) + [id for id in in_hash_order(documents) if id not in relevant]
-    kept = set(order[: max(n_documents, len(relevant & documents.keys()))])
-    qrels = {query: {id: grade for id, grade in judged.qrels[query].items() if id in kept} for query in chosen}
+    chosen_ids = set(order[: max(n_documents, len(relevant & documents.keys()))])
+    qrels = {query: {id: grade for id, grade in judged.qrels[query].items() if id in chosen_ids} for query in chosen}
     answered = [query for query in chosen if any(grade > 0 for grade in qrels[query].values())]
-    found = CutSet(
+    cut_set = CutSet(
         name,
-        [documents[id] for id in documents if id in kept],
+        [documents[id] for id in documents if id in chosen_ids],
         {query: texts[query] for query in answered},
         {query: qrels[query] for query in answered},
     )
-    return found if cut.joined == 1 else joined(found, cut.joined)
+    return cut_set if cut.joined == 1 else joined(cut_set, cut.joined)
 
 
 def joined(cut: CutSet, size: int) -> CutSet:

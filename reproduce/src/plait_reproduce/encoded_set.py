@@ -53,13 +53,15 @@ class EncodedSet:
         starts = np.searchsorted(self.owners, np.arange(len(self.document_ids)))
         by_document = np.maximum.reduceat(np.asarray(scores, np.float32), starts, axis=1)
         best = [top_k(np.ascontiguousarray(row), k) for row in by_document]
-        return self.run_of_found([(found, row[found]) for found, row in zip(best, by_document, strict=True)])
+        return self.run_of_found(
+            [(documents, row[documents]) for documents, row in zip(best, by_document, strict=True)]
+        )
 
-    def run_of_found(self, found: Sequence[tuple[NDArray[np.integer], NDArray[np.floating]]]) -> Run:
+    def run_of_found(self, rankings: Sequence[tuple[NDArray[np.integer], NDArray[np.floating]]]) -> Run:
         """(document numbers, scores) of each query as a run."""
         return {
             query: [(self.document_ids[int(number)], float(score)) for number, score in zip(*ranking, strict=True)]
-            for query, ranking in zip(self.query_ids, found, strict=True)
+            for query, ranking in zip(self.query_ids, rankings, strict=True)
         }
 
 
@@ -80,13 +82,13 @@ def measured_scores(
     return measured(encoded, encoded.run_of(scores, DEPTH), measures)
 
 
-def shared(encoded: EncodedSet, found: Sequence[Ranked], truth: NDArray[np.floating], k: int) -> dict[str, float]:
+def shared(encoded: EncodedSet, rankings: Sequence[Ranked], truth: NDArray[np.floating], k: int) -> dict[str, float]:
     """For each query, the share of the k best items by `truth` (queries, items) among the first k found; an item that
     ties with the k-th counts as one of them."""
     shares = {}
     for number, query in enumerate(encoded.query_ids):
         exact = np.ascontiguousarray(truth[number], np.float32)
         least = exact[top_k(exact, k)[-1]]
-        items = np.asarray(found[number][0])[:k]
+        items = np.asarray(rankings[number][0])[:k]
         shares[query] = float(np.count_nonzero(exact[items] >= least)) / min(k, len(exact))
     return shares

@@ -134,26 +134,26 @@ class FrozenEncoder:
             ids = [
                 np.concatenate([text_ids, np.full(max(0, self._masks - len(text_ids)), mask_id)]) for text_ids in ids
             ]
-        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(ids)
+        parts: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(ids)
         for items in by_length([len(text_ids) for text_ids in ids], n_tokens=BATCH_TOKENS):
             padded, mask = pad([ids[item] for item in items])
             for row, item in enumerate(items):
                 mask[row, looked_at[item] :] = 0
             states = session.run(None, {"input_ids": padded, "attention_mask": mask})[0]
             for row, item in enumerate(items):
-                found[item] = states[row, : len(ids[item])]
-        return ids, found
+                parts[item] = states[row, : len(ids[item])]
+        return ids, parts
 
     def _encode(self, texts: Sequence[str], *, is_query: bool) -> Arrays:
         _, reader = self._open()
-        ids, found = self._states(texts, is_query=is_query)
+        ids, states = self._states(texts, is_query=is_query)
         together = np.concatenate(ids)
         skipped = (
             [] if is_query or self._card.multi is None else [reader.token_id(token) for token in self._card.multi.skip]
         )
         fills = [reader.token_id("[MASK]")] if is_query and self._masks else []
         return {
-            "values": np.concatenate(found).astype(np.float16),
+            "values": np.concatenate(states).astype(np.float16),
             "ids": together.astype(np.int32),
             "kept": ~np.isin(together, skipped),
             "seen": ~np.isin(together, fills),
@@ -193,14 +193,14 @@ def cut_graph(graph: Path, to: Path, card: ModelCard, layer: int) -> None:
     model = onnx.load(str(graph))
     norms = [node.output[0] for node in model.graph.node if node.op_type == "LayerNormalization"]
     last = len(norms) - 1
-    place = last if layer == -1 else NORMS_A_LAYER * layer
-    if not 0 <= place <= last:
+    norm = last if layer == -1 else NORMS_A_LAYER * layer
+    if not 0 <= norm <= last:
         raise ConfigError(
             f"{card.name} has {last // NORMS_A_LAYER} layers, so it cannot be cut after layer {layer}; "
             "arms that train need a model of the BERT family, such as plait-gte-small"
         )
     del model.graph.output[:]
-    states = onnx.helper.make_tensor_value_info(norms[place], onnx.TensorProto.FLOAT, ["n", "length", None])
+    states = onnx.helper.make_tensor_value_info(norms[norm], onnx.TensorProto.FLOAT, ["n", "length", None])
     model.graph.output.append(states)
     draft = to.with_suffix(".draft")
     onnx.save(model, str(draft))

@@ -77,8 +77,8 @@ def overview(results: Sequence[Result]) -> str:
 def summary(results: Sequence[Result]) -> str:
     """The number of claims by verdict, and when and on which machine they were run."""
     counts = {verdict: sum(result["verdict"] == verdict for result in results) for verdict in VERDICTS}
-    named = {verdict: verdict if n == 1 else verdict.replace("holds", "hold") for verdict, n in counts.items()}
-    counted = ", ".join(f"{n} {named[verdict]}" for verdict, n in counts.items())
+    plural = {verdict: verdict if n == 1 else verdict.replace("holds", "hold") for verdict, n in counts.items()}
+    counted = ", ".join(f"{n} {plural[verdict]}" for verdict, n in counts.items())
     dates = sorted({result["date"] for result in results})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "never"
     on = "; ".join(sorted({result["machine"] for result in results}))
@@ -193,9 +193,9 @@ def _draw(file: Path, figure: dict[str, Any]) -> None:
         with Image.open(file) as image:
             if image.info.get("figure") == figure_hash:
                 return
-    drawn = render(figure, "png", metadata={"Software": None})
+    png = render(figure, "png", metadata={"Software": None})
     # A palette of 64 colours takes a third of the bytes and looks the same.
-    with Image.open(io.BytesIO(drawn)) as image:
+    with Image.open(io.BytesIO(png)) as image:
         info = PngInfo()
         info.add_text("figure", figure_hash)
         image.convert("RGB").quantize(64).save(file, optimize=True, pnginfo=info)
@@ -205,12 +205,12 @@ def render(figure: dict[str, Any], kind: str, *, metadata: dict[str, Any]) -> by
     """A figure of a result as PNG or SVG; the same figure gives the same bytes."""
     if figure["bars"]:
         series = {label: [Mean(**bar) for bar in bars] for label, bars in figure["bars"].items()}
-        drawn = plots.bars(figure["groups"], series, y_label=figure["y_label"])
+        plot = plots.bars(figure["groups"], series, y_label=figure["y_label"])
     else:
         lines = [plots.Curve(**line) for line in figure["lines"]]
         logs = {"log_x": figure["log_x"], "log_y": figure.get("log_y", False)}
-        drawn = plots.curves(lines, x_label=figure["x_label"], y_label=figure["y_label"], **logs)
+        plot = plots.curves(lines, x_label=figure["x_label"], y_label=figure["y_label"], **logs)
     written = io.BytesIO()
     with plots.style():
-        drawn.savefig(written, format=kind, dpi=PLOT_DPI, metadata=metadata, bbox_inches="tight")
+        plot.savefig(written, format=kind, dpi=PLOT_DPI, metadata=metadata, bbox_inches="tight")
     return written.getvalue()

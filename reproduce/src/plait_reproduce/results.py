@@ -58,8 +58,10 @@ def machine() -> str:
     kind = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        named = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        kind = named[0] if named else kind
+        model_names = [
+            line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
+        kind = model_names[0] if model_names else kind
     return f"{kind}, {os.cpu_count()} cores, {available_targets()[-1]}, {platform.system()}"
 
 
@@ -78,10 +80,10 @@ def read_results(folder: Path) -> list[Result]:
     for file in sorted((folder / RESULTS).glob("*.json")):
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
-            known = result["format"] == FORMAT and result["verdict"] in VERDICTS and result["family"] in FAMILIES
+            is_readable = result["format"] == FORMAT and result["verdict"] in VERDICTS and result["family"] in FAMILIES
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is not a result of plait reproduce ({error!r}); run the claim again") from error
-        if not known:
+        if not is_readable:
             raise InputError(f"{file} has another format than this version writes; run the claim again")
         results.append(result)
     families = list(FAMILIES)

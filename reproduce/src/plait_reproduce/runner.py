@@ -33,14 +33,14 @@ def run_experiment(
         raise ConfigError(f"{experiment.id} has no {workbench.tier} tier; it has {', '.join(experiment.tiers)}")
     if reason := lacking(experiment):
         raise ConfigError(f"{experiment.id} cannot be run: {reason}")
-    kept = ArmCache(workbench.work / "arms")
+    cache = ArmCache(workbench.work / "arms")
     outcomes, seconds = {}, {}
     arms = experiment.arms(workbench.tier)
     for number, arm in enumerate(arms, 1):
-        known = not fresh and kept.has(arm, workbench)
-        outcome, took = kept.outcome(arm, workbench, fresh=fresh)
+        is_saved = not fresh and cache.has(arm, workbench)
+        outcome, took = cache.outcome(arm, workbench, fresh=fresh)
         outcomes[arm.name], seconds[arm.name] = outcome, took
-        say(f"{experiment.id} {number}/{len(arms)} {arm.name}: {'known' if known else f'{took:.1f} s'}")
+        say(f"{experiment.id} {number}/{len(arms)} {arm.name}: {'known' if is_saved else f'{took:.1f} s'}")
     result = result_of(
         experiment,
         experiment.judge(outcomes),
@@ -85,13 +85,13 @@ class ArmCache:
     def outcome(self, arm: Arm, workbench: Workbench, *, fresh: bool = False) -> tuple[Outcome, float]:
         """The outcome of an arm, run unless it is saved, and the seconds that running took."""
         file = self.file(arm, workbench)
-        found = None if fresh else _read(file)
-        if found is not None:
-            return Outcome(**found["outcome"]), float(found["seconds"])
+        saved = None if fresh else _read(file)
+        if saved is not None:
+            return Outcome(**saved["outcome"]), float(saved["seconds"])
         began = time.perf_counter()
         outcome = arm.run(workbench, arm.settings)
         seconds = time.perf_counter() - began
-        kept = {
+        record = {
             "key": arm.key(workbench),
             "seconds": seconds,
             "outcome": {"each": outcome.each, "facts": outcome.facts, "series": outcome.series},
@@ -99,7 +99,7 @@ class ArmCache:
         # Written to a draft and renamed: a file is complete, or missing and the arm is run again.
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_suffix(f".{os.getpid()}.draft")
-        draft.write_text(json.dumps(kept), encoding="utf-8")
+        draft.write_text(json.dumps(record), encoding="utf-8")
         draft.replace(file)
         return outcome, seconds
 
@@ -107,7 +107,7 @@ class ArmCache:
 def _read(file: Path) -> dict[str, Any] | None:
     """A saved outcome; None if the file is missing or damaged."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return found if found.keys() >= {"outcome", "seconds"} else None
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        return saved if saved.keys() >= {"outcome", "seconds"} else None
     except (OSError, ValueError, AttributeError):
         return None

@@ -118,8 +118,8 @@ def ratio(arm: Each, base: Each) -> Estimate:
     """The sum of `arm` over that of `base`, with an interval over queries."""
     above, below = _values(arm, base)
     random = np.random.default_rng(0)
-    drawn = random.integers(0, len(above), (N_RESAMPLES, len(above)))
-    ratios = above[drawn].sum(axis=1) / np.maximum(below[drawn].sum(axis=1), 1e-300)
+    resampled = random.integers(0, len(above), (N_RESAMPLES, len(above)))
+    ratios = above[resampled].sum(axis=1) / np.maximum(below[resampled].sum(axis=1), 1e-300)
     low, high = np.quantile(ratios, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return Estimate(float(above.sum() / max(below.sum(), 1e-300)), float(low), float(high), len(above))
 

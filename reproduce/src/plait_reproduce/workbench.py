@@ -108,12 +108,12 @@ class Workbench:
         def make() -> Arrays:
             return _bm25(texts, BM25_DEPTH)
 
-        found = self.arrays.get("bm25", {"set": texts.key, "depth": BM25_DEPTH}, make)
+        saved = self.arrays.get("bm25", {"set": texts.key, "depth": BM25_DEPTH}, make)
         ids = [document.id for document in texts.documents]
-        ends = np.concatenate([[0], np.cumsum(found["sizes"])])
+        ends = np.concatenate([[0], np.cumsum(saved["sizes"])])
         return {
             query: [(ids[number], float(score)) for number, score in zip(
-                found["documents"][begin:end].tolist(), found["scores"][begin:end].tolist(), strict=True)]
+                saved["documents"][begin:end].tolist(), saved["scores"][begin:end].tolist(), strict=True)]
             for query, begin, end in zip(texts.queries, ends[:-1], ends[1:], strict=True)
         }  # fmt: skip
 
@@ -226,8 +226,8 @@ def _bm25(texts: CutSet, depth: int) -> Arrays:
         index = open_index(Path(folder) / "words", create=True, spec=EmbeddingSpec(dense=8))
         with index:
             index.add_embeddings(texts.documents, Embeddings(dense=nothing))
-            asked = Embeddings(dense=np.ones((len(texts.queries), 8), np.float32))
-            found = index.search_embeddings(asked, depth, texts=list(texts.queries.values()), mode="bm25")
+            query_embeddings = Embeddings(dense=np.ones((len(texts.queries), 8), np.float32))
+            found = index.search_embeddings(query_embeddings, depth, texts=list(texts.queries.values()), mode="bm25")
     return {
         "sizes": np.array([len(hits) for hits in found], np.int64),
         "documents": np.array([numbers[hit.id] for hits in found for hit in hits], np.int64),

@@ -27,9 +27,9 @@ def padding(workbench: Workbench, settings: Settings) -> Outcome:
         for document in workbench.texts(name).documents
     ]
     random = np.random.default_rng(0)
-    drawn = [texts[place] for place in random.permutation(len(texts))[: settings["n_texts"]]]
-    lengths = np.array([min(len(encoder.tokens(text, is_query=True)), settings["length"]) for text in drawn])
-    orders = {"random": random.permutation(len(drawn)), "grouped": np.argsort(lengths, kind="stable")}
+    sample = [texts[number] for number in random.permutation(len(texts))[: settings["n_texts"]]]
+    lengths = np.array([min(len(encoder.tokens(text, is_query=True)), settings["length"]) for text in sample])
+    orders = {"random": random.permutation(len(sample)), "grouped": np.argsort(lengths, kind="stable")}
     size = settings["batch"]
     batches = {
         name: [order[start : start + size] for start in range(0, len(order), size)] for name, order in orders.items()
@@ -45,7 +45,7 @@ def padding(workbench: Workbench, settings: Settings) -> Outcome:
     for pair in zip(*batches.values(), strict=True):
         for name, batch in zip(batches, pair, strict=True):
             began = time.process_time()
-            encoder.encode_documents([drawn[place] for place in batch], batch_tokens=WHOLE)
+            encoder.encode_documents([sample[text] for text in batch], batch_tokens=WHOLE)
             seconds[name] += time.process_time() - began
     padded = {name: sum(float(lengths[batch].max() * len(batch)) for batch in all_) for name, all_ in batches.items()}
     facts = {f"{name} padded": tokens / float(lengths.sum()) for name, tokens in padded.items()}

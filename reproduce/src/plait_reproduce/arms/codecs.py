@@ -40,25 +40,25 @@ def coded_rows(workbench: Workbench, rows: MultiVectors, key: str, *, bits: int,
     def make() -> Arrays:
         return _made(rows, bits, cells, workbench.n_threads or 1)
 
-    kept = workbench.arrays.get("codes", {"rows": key, "bits": bits, "cells": cells}, make)
-    codebook = Codebook(kept["centroids"], float(kept["numbers"][0]), float(kept["numbers"][1]))
-    codec = ResidualCodec(codebook, bits, kept["steps"], kept["length_table"], kept["factor_table"])
+    saved = workbench.arrays.get("codes", {"rows": key, "bits": bits, "cells": cells}, make)
+    codebook = Codebook(saved["centroids"], float(saved["numbers"][0]), float(saved["numbers"][1]))
+    codec = ResidualCodec(codebook, bits, saved["steps"], saved["length_table"], saved["factor_table"])
     coded = CodedRows(
-        bits, kept["codes"], kept["cells"], kept["lengths"], codec.lengths, kept["factors"], codec.factors
+        bits, saved["codes"], saved["cells"], saved["lengths"], codec.lengths, saved["factors"], codec.factors
     )
-    postings = Postings.of(kept["cells"], rows.offsets, len(codebook))
+    postings = Postings.of(saved["cells"], rows.offsets, len(codebook))
     items = CodedItems(codec, coded, rows.offsets, postings)
     return Coded(
         items,
-        sum(int(kept[name].nbytes) for name in ("codes", "cells", "lengths", "factors")),
-        int(kept["centroids"].nbytes),
+        sum(int(saved[name].nbytes) for name in ("codes", "cells", "lengths", "factors")),
+        int(saved["centroids"].nbytes),
         int(postings.items.nbytes + postings.offsets.nbytes),
     )
 
 
 def _made(rows: MultiVectors, bits: int, n_cells: int, n_threads: int) -> Arrays:
-    places = sample_rows(len(rows.values), sample_size(len(rows.values), n_cells), seed=0)
-    sample: NDArray[Any] = rows.values[places]
+    sampled_rows = sample_rows(len(rows.values), sample_size(len(rows.values), n_cells), seed=0)
+    sample: NDArray[Any] = rows.values[sampled_rows]
     codec = fit(sample, bits=bits, n_cells=n_cells, n_threads=n_threads).codec
     floats = np.asarray(rows.values, np.float32)
     coded = codec.encode(floats, NearestCentroids.from_codebook(codec.codebook).assign(floats, n_threads=n_threads))

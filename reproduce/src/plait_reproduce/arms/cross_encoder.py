@@ -51,13 +51,13 @@ def heads(workbench: Workbench, settings: Settings) -> Outcome:
     texts, run = workbench.texts(TEST), workbench.bm25(TEST)
     queries, documents = states_of(workbench, TEST, layer=LAYER)
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
-    place = {query: number for number, query in enumerate(texts.queries)}
+    query_number = {query: number for number, query in enumerate(texts.queries)}
     matrix = matrix_of(workbench, settings)
     reciprocal, as_found = {}, {}
     for query in matrix.tested:
         pool = [numbers[id] for id, _ in run[query][:DEPTH]]
-        scores = tower.matrix(queries.some([place[query]]), documents.some(pool))[0]
-        order = [pool[found] for found in np.argsort(-scores, kind="stable")[:10]]
+        scores = tower.matrix(queries.some([query_number[query]]), documents.some(pool))[0]
+        order = [pool[position] for position in np.argsort(-scores, kind="stable")[:10]]
         answers = {numbers[id] for id, grade in texts.qrels[query].items() if grade > 0}
         ranks = [rank for rank, number in enumerate(order, 1) if number in answers]
         reciprocal[query] = 1 / ranks[0] if ranks else 0.0
@@ -82,18 +82,18 @@ def at_equal_calls(workbench: Workbench, settings: Settings) -> Outcome:
     encoded, run = workbench.encoded(TEST), workbench.bm25(TEST)
     assert encoded.queries.dense is not None
     assert encoded.documents.dense is not None
-    place = {query: number for number, query in enumerate(encoded.query_ids)}
+    query_number = {query: number for number, query in enumerate(encoded.query_ids)}
     column = {encoded.document_ids[number]: own_place for own_place, number in enumerate(matrix.documents)}
     others = np.random.default_rng(0).permutation(len(matrix.documents)).tolist()
     recalls, chosen = _anncur(matrix, k=k, budget=budget)
     each: dict[str, dict[str, float]] = {"anncur": recalls, "dense": {}, "bm25": {}}
     for query, row in zip(matrix.tested, matrix.tested_scores, strict=True):
-        near = encoded.documents.dense[matrix.documents] @ encoded.queries.dense[place[query]]
+        near = encoded.documents.dense[matrix.documents] @ encoded.queries.dense[query_number[query]]
         words = dict.fromkeys([*(column[id] for id, _ in run[query] if id in column), *others])
         orders = {"dense": np.argsort(-near, kind="stable"), "bm25": np.fromiter(words, np.int64)}
         for name, order in orders.items():
-            found = retrieve_and_rerank(Calls(row.__getitem__, budget), k, first=order.astype(np.int64))
-            each[name][query] = top_k_recall(found, row, k)
+            top = retrieve_and_rerank(Calls(row.__getitem__, budget), k, first=order.astype(np.int64))
+            each[name][query] = top_k_recall(top, row, k)
     return Outcome(each, chosen)
 
 
@@ -105,14 +105,14 @@ def matrix_of(workbench: Workbench, settings: Settings) -> Matrix:
     texts = workbench.texts(TEST)
     ids = [document.id for document in texts.documents]
     numbers = {id: number for number, id in enumerate(ids)}
-    place = {query: number for number, query in enumerate(texts.queries)}
+    query_number = {query: number for number, query in enumerate(texts.queries)}
     names = in_hash_order(texts.queries)
     chosen = [numbers[id] for id in in_hash_order(numbers)[:N_DOCUMENTS]]
 
     def make() -> Arrays:
         queries, documents = states_of(workbench, TEST, layer=LAYER)
         tower = trained_pairs(workbench, settings["head"], seed=settings["seed"])
-        scores = tower.matrix(queries.some([place[query] for query in names]), documents.some(chosen))
+        scores = tower.matrix(queries.some([query_number[query] for query in names]), documents.some(chosen))
         return {"scores": scores}
 
     key = {**key_of(workbench, settings["head"], settings["seed"]), "test": workbench.key(TEST), "n": N_DOCUMENTS}

@@ -51,12 +51,12 @@ class Bench:
 
     def recalls(self, search: Search, *, budget: int, k: int, queries: list[int] | None = None) -> dict[str, float]:
         """Top-k recall with a budget, for each test query."""
-        found = {}
+        recalls = {}
         for query in self.test if queries is None else queries:
             scores = self.scores[query]
             answer = search(query, Calls(scores.__getitem__, budget), k)
-            found[str(query)] = top_k_recall(answer, scores, k)
-        return found
+            recalls[str(query)] = top_k_recall(answer, scores, k)
+        return recalls
 
 
 def bench(workbench: Workbench) -> Bench:
@@ -70,8 +70,8 @@ def bench(workbench: Workbench) -> Bench:
     for query in encoded.query_ids:
         first = [numbers[id] for id, _ in run[query]]
         words.append(np.fromiter(dict.fromkeys([*first, *everything.tolist()]), np.int64))
-    place = {query: number for number, query in enumerate(encoded.query_ids)}
-    order = [place[query] for query in in_hash_order(encoded.query_ids)]
+    query_number = {query: number for number, query in enumerate(encoded.query_ids)}
+    order = [query_number[query] for query in in_hash_order(encoded.query_ids)]
     return Bench(
         workbench.maxsim(encoded),
         encoded.queries.dense,

@@ -31,7 +31,7 @@ def one_vector(workbench: Workbench, settings: Settings) -> Outcome:
     from plait_reproduce.training.linear_head import STEPS, taught
     from plait_reproduce.training.recipes import seeded
 
-    asked, answers, passage = _learned_from(workbench)
+    questions, answers, passage = _learned_from(workbench)
     texts = workbench.texts(LONG)
     bodies = [with_title(document.title, document.text) for document in texts.documents]
     plain = _reader(workbench)
@@ -47,8 +47,8 @@ def one_vector(workbench: Workbench, settings: Settings) -> Outcome:
 
     seeded(workbench, settings["seed"])
     n_steps, seed = STEPS[workbench.tier], settings["seed"]
-    first = taught(asked.first, answers.first, passage, n_steps=n_steps, seed=seed)
-    mean = taught(asked.mean, answers.mean, passage, n_steps=n_steps, seed=seed)
+    first = taught(questions.first, answers.first, passage, n_steps=n_steps, seed=seed)
+    mean = taught(questions.mean, answers.mean, passage, n_steps=n_steps, seed=seed)
     scores = {way: first.encode(queries.first) @ first.encode(vectors.first).T for way, vectors in documents.items()}
     scores["mean"] = mean.encode(queries.mean) @ mean.encode(documents["cls"].mean).T
     by_passage = first.encode(queries.first) @ first.encode(passages.first).T
@@ -57,10 +57,10 @@ def one_vector(workbench: Workbench, settings: Settings) -> Outcome:
     each: dict[str, dict[str, float]] = {}
     for way, way_scores in scores.items():
         run = {
-            query: [(ids[place], float(row[place])) for place in np.argsort(-row, kind="stable")[:DEPTH]]
+            query: [(ids[number], float(row[number])) for number in np.argsort(-row, kind="stable")[:DEPTH]]
             for query, row in zip(texts.queries, way_scores, strict=True)
         }
-        each.update({f"{way}/{name}": found for name, found in measure_each(run, texts.qrels, USUAL).items()})
+        each.update({f"{way}/{name}": values for name, values in measure_each(run, texts.qrels, USUAL).items()})
     return Outcome(each, {"documents": len(bodies), "passages": len(parts)})
 
 
@@ -78,8 +78,8 @@ def _learned_from(workbench: Workbench) -> tuple[Pooled, Pooled, NDArray[np.int6
     )
     bodies = [with_title(document.title, document.text) for document in texts.documents]
     documents = encoder.pooled(TRAIN, bodies, is_query=False)
-    asked = encoder.pooled(TRAIN, list(texts.queries.values()), is_query=True)
-    return asked, Pooled(documents.first[answer], documents.mean[answer]), answer
+    questions = encoder.pooled(TRAIN, list(texts.queries.values()), is_query=True)
+    return questions, Pooled(documents.first[answer], documents.mean[answer]), answer
 
 
 WAYS = ("none", "mlm", "retromae")
@@ -121,12 +121,12 @@ def dense(workbench: Workbench, settings: Settings) -> Outcome:
     taught = Dense(model, vocabulary)
     teach(taught, training_set, n_steps=after, seed=settings["seed"])
     texts_ = workbench.texts(TEST)
-    places = part_places(texts_, "test")
-    scores = scores_of(taught.eval(), queries.some(places), documents)
+    query_numbers = part_places(texts_, "test")
+    scores = scores_of(taught.eval(), queries.some(query_numbers), documents)
     ids, names = [document.id for document in texts_.documents], list(texts_.queries)
     run = {
-        names[place]: [(ids[number], float(score)) for number, score in zip(*found, strict=True)]
-        for place, found in zip(places, ranked(scores), strict=True)
+        names[row]: [(ids[number], float(score)) for number, score in zip(*ranking, strict=True)]
+        for row, ranking in zip(query_numbers, ranked(scores), strict=True)
     }
     qrels = {query: texts_.qrels[query] for query in run}
     return Outcome(measure_each(run, qrels, USUAL), {"vocabulary": len(vocabulary), "loss": losses[-1]})

@@ -28,8 +28,8 @@ def modes(workbench: Workbench, settings: Settings) -> Outcome:
     combined = {name: weighted_sum(scores, weights) for name, weights in settings["weights"].items()}
     each = {}
     for label, kind_scores_ in {**scores, **combined}.items():
-        found = measured_scores(documents_of(encoded), kind_scores_, MEASURES)
-        each.update({f"{label}/{measure}": values for measure, values in found.items()})
+        measures = measured_scores(documents_of(encoded), kind_scores_, MEASURES)
+        each.update({f"{label}/{measure}": values for measure, values in measures.items()})
     return Outcome(each, {"sparse": float(encoded.queries.sparse is not None)})
 
 
@@ -59,9 +59,9 @@ def sparse_scores(queries: SparseVectors, documents: SparseVectors) -> Scores:
     scores = np.zeros((len(queries), len(documents)), np.float32)
     for number in range(len(queries)):
         terms, weights = queries[number]
-        wanted = np.zeros(n_terms, np.float32)
-        wanted[terms] = weights
-        np.add.at(scores[number], owners, wanted[documents.terms] * documents.weights)
+        query_weights = np.zeros(n_terms, np.float32)
+        query_weights[terms] = weights
+        np.add.at(scores[number], owners, query_weights[documents.terms] * documents.weights)
     return scores
 
 
@@ -81,9 +81,9 @@ def _words(workbench: Workbench, name: str) -> Scores:
     texts = workbench.texts(name)
     numbers = {document.id: number for number, document in enumerate(texts.documents)}
     scores = np.zeros((len(texts.queries), len(numbers)), np.float32)
-    for place, ranking in enumerate(workbench.bm25(name).values()):
+    for row, ranking in enumerate(workbench.bm25(name).values()):
         for id, score in ranking:
-            scores[place, numbers[id]] = score
+            scores[row, numbers[id]] = score
     return scores
 
 

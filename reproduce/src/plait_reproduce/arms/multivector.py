@@ -73,26 +73,26 @@ def by_method(workbench: Workbench, settings: Settings) -> Outcome:
     encoded = workbench.encoded(settings["set"])
     coded = coded_rows(workbench, encoded.document_rows, encoded.key, bits=settings["bits"])
     method = make_method(settings["method"], settings.get("options", {}))
-    found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
-    each = measured(encoded, encoded.run_of_found(found))
-    each["overlap@10"] = shared(encoded, found, workbench.maxsim(encoded), 10)
+    rankings, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
+    each = measured(encoded, encoded.run_of_found(rankings))
+    each["overlap@10"] = shared(encoded, rankings, workbench.maxsim(encoded), 10)
     return Outcome(each, {**counts, "bytes": coded.n_bytes, "cells": len(coded.items.codec.codebook)})
 
 
 def searched(encoded: EncodedSet, coded: Coded, method: Method, k: int) -> tuple[list[Ranked], dict[str, float]]:
     """The hits of the method for each query, and its counts per query ("stage: count")."""
     chosen = ItemFilter(coded.items)
-    found: list[Ranked] = []
+    rankings: list[Ranked] = []
     counts: Counter[str] = Counter()
     for query in range(len(encoded.query_ids)):
         trace = Trace()
         result = method.search(MultiVectorQuery(encoded.query_rows(query), coded.items, trace), k, chosen)
-        found.append((result.items, result.scores))
+        rankings.append((result.items, result.scores))
         for stage in trace.stages:
             for name, count in stage.counts.items():
                 counts[f"{stage.name}: {name}"] += count
     n_queries = len(encoded.query_ids)
-    return found, {name: count / n_queries for name, count in counts.items()}
+    return rankings, {name: count / n_queries for name, count in counts.items()}
 
 
 def _maxsim(encoded: EncodedSet, rows: MultiVectors, n_threads: int) -> NDArray[np.float32]:
@@ -148,9 +148,9 @@ def pooled(workbench: Workbench, encoded: EncodedSet, fixed: int | None) -> tupl
     def make() -> dict[str, NDArray[np.float16]]:
         return {"values": pool(encoded.document_rows, Pooling(fixed=fixed)).values.astype(np.float16)}
 
-    kept = workbench.arrays.get("pooled", {"set": encoded.key, "fixed": fixed}, make)["values"]
+    saved = workbench.arrays.get("pooled", {"set": encoded.key, "fixed": fixed}, make)["values"]
     offsets = np.arange(len(encoded.document_rows) + 1, dtype=np.int64) * fixed
-    return MultiVectors(kept, offsets), f"{encoded.key}/fixed {fixed}"
+    return MultiVectors(saved, offsets), f"{encoded.key}/fixed {fixed}"
 
 
 def sizes(workbench: Workbench, settings: Settings) -> Outcome:
@@ -175,8 +175,8 @@ def by_search(workbench: Workbench, settings: Settings) -> Outcome:
         )
     coded = coded_rows(workbench, rows, key, bits=settings["bits"])
     method = make_method(settings["method"], settings.get("options", {}))
-    found, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
-    return Outcome(measured(encoded, encoded.run_of_found(found)), {**counts, "bytes": coded.n_bytes})
+    rankings, counts = searched(encoded, coded, method, settings.get("k", DEPTH))
+    return Outcome(measured(encoded, encoded.run_of_found(rankings)), {**counts, "bytes": coded.n_bytes})
 
 
 def reranked(workbench: Workbench, settings: Settings) -> Outcome:
@@ -198,11 +198,11 @@ def reranked(workbench: Workbench, settings: Settings) -> Outcome:
 
         scores = [task(number) for number in range(len(candidates))]
         orders = [np.argsort(-row, kind="stable") for row in scores]
-        found = [
+        rankings = [
             (documents[order], score[order]) for documents, score, order in zip(candidates, scores, orders, strict=True)
         ]
         each.update(
-            {f"{name}/{measure}": value for measure, value in measured(encoded, encoded.run_of_found(found)).items()}
+            {f"{name}/{measure}": value for measure, value in measured(encoded, encoded.run_of_found(rankings)).items()}
         )
         tasks[name] = task
     return Outcome({**each, **in_turn(tasks, encoded.query_ids[:N_QUERIES])})

@@ -41,19 +41,19 @@ def tokens(workbench: Workbench, settings: Settings) -> Outcome:
     rows, owners = np.asarray(encoded.document_rows.values, np.float32), owners_of(encoded.document_rows)
     query_tokens, document_tokens = token_ids(workbench, TEST, part="test")
     numbers = {id: number for number, id in enumerate(encoded.document_ids)}
-    found: dict[str, list[Ranked]] = {}
+    rankings: dict[str, list[Ranked]] = {}
     for number, query in enumerate(encoded.query_ids):
         neighbours = nearest(encoded.query_rows(number), rows, owners, max(SIZES))
         for size in SIZES:
             for filling in FILLINGS if size == JUDGED else FILLINGS[:1]:
-                found.setdefault(f"{filling}@{size}", []).append(neighbours.ranked(size, filling, DEPTH))
+                rankings.setdefault(f"{filling}@{size}", []).append(neighbours.ranked(size, filling, DEPTH))
         answers = [numbers[id] for id, grade in encoded.texts.qrels[query].items() if grade > 0]
         marked = {"gold": np.isin(neighbours.owners, answers),
                   "same": document_tokens[neighbours.rows] == query_tokens[number][:, None]}  # fmt: skip
         for kind, marks in marked.items():
             for rank, share in zip(RANKS, shares(marks, RANKS), strict=True):
                 each.setdefault(f"{kind}@{rank}", {})[query] = share
-    for label, ranked_ in found.items():
+    for label, ranked_ in rankings.items():
         each.update(labelled(encoded, label, ranked_))
     return Outcome(each, {**facts, "rows": len(rows)})
 
@@ -126,7 +126,7 @@ def dev_quality(workbench: Workbench, recipe: Recipe, lr: float) -> float:
             ways = [ranked(scores) for scores in _kinds(workbench, tower, "dev").values()]
         else:
             ways = [by_retrieved(encoded) if recipe.objective in ("xtr", "unmasked") else exact(encoded)]
-        values = [value for found in ways for value in labelled(encoded, "dev", found)["dev/nDCG@10"].values()]
+        values = [value for rankings in ways for value in labelled(encoded, "dev", rankings)["dev/nDCG@10"].values()]
         return {"value": np.mean(values, keepdims=True)}
 
     key = {**key_of(workbench, recipe, seed=0, lr=lr), "test": workbench.key(TEST), "share": DEV_SHARE, "by": "own"}
@@ -139,14 +139,14 @@ def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, mask
 
     queries, documents = states_of(workbench, name, masks=masks)
     texts = workbench.texts(name)
-    places = part_places(texts, part)
-    chosen = [list(texts.queries)[place] for place in places]
-    kept = CutSet(name, texts.documents, {id: texts.queries[id] for id in chosen},
+    query_numbers = part_places(texts, part)
+    chosen = [list(texts.queries)[query] for query in query_numbers]
+    part_texts = CutSet(name, texts.documents, {id: texts.queries[id] for id in chosen},
                   {id: texts.qrels[id] for id in chosen})  # fmt: skip
     return EncodedSet(
-        kept,
+        part_texts,
         Embeddings(dense=None, sparse=None, multi=tower.rows(documents, is_query=False)),
-        Embeddings(dense=None, sparse=None, multi=tower.rows(queries.some(places), is_query=True)),
+        Embeddings(dense=None, sparse=None, multi=tower.rows(queries.some(query_numbers), is_query=True)),
         np.arange(len(texts.documents)),
         "",
     )
@@ -155,7 +155,7 @@ def encoded_by(workbench: Workbench, tower: Tower, name: str, *, part: str, mask
 def part_places(texts: CutSet, part: str) -> list[int]:
     """The positions of the queries of a part."""
     dev = set(in_hash_order(texts.queries)[::DEV_SHARE])
-    return [place for place, id in enumerate(texts.queries) if part == "all" or (id in dev) == (part == "dev")]
+    return [number for number, id in enumerate(texts.queries) if part == "all" or (id in dev) == (part == "dev")]
 
 
 def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
@@ -163,7 +163,7 @@ def token_ids(workbench: Workbench, name: str, *, part: str) -> tuple[list[NDArr
     from plait_reproduce.training.questions import states_of
 
     queries, documents = states_of(workbench, name)
-    owned = [queries.of(place) for place in part_places(workbench.texts(name), part)]
+    owned = [queries.of(query) for query in part_places(workbench.texts(name), part)]
     return [queries.ids[rows][queries.kept[rows]] for rows in owned], documents.ids[documents.kept]
 
 
@@ -202,9 +202,9 @@ def reduced(rows: MultiVectors, way: str, n_rows: int) -> MultiVectors:
     return MultiVectors.from_items(items)
 
 
-def labelled(encoded: EncodedSet, label: str, found: list[Ranked]) -> Each:
+def labelled(encoded: EncodedSet, label: str, rankings: list[Ranked]) -> Each:
     """Each query's measures as `label/measure`."""
-    return {f"{label}/{name}": values for name, values in measured(encoded, encoded.run_of_found(found)).items()}
+    return {f"{label}/{name}": values for name, values in measured(encoded, encoded.run_of_found(rankings)).items()}
 
 
 # The value of a similarity that was not retrieved: the last retrieved one; a constant; or none, where a document's
@@ -222,12 +222,12 @@ class Nearest:
 
     def ranked(self, n_tokens: int, filling: str, k: int) -> Ranked:
         """The k best items by scores from each query row's first `n_tokens` rows."""
-        kept, owners = self.similarities[:, :n_tokens], self.owners[:, :n_tokens]
-        items, places = np.unique(owners, return_inverse=True)
-        best = np.full((len(kept), len(items)), -np.inf, np.float32)
-        query_rows = np.repeat(np.arange(len(kept)), kept.shape[1])
-        np.maximum.at(best, (query_rows, places.reshape(-1)), kept.reshape(-1))
-        scores = np.ascontiguousarray(_filled(best, kept[:, -1], filling), np.float32)
+        retrieved, owners = self.similarities[:, :n_tokens], self.owners[:, :n_tokens]
+        items, positions = np.unique(owners, return_inverse=True)
+        best = np.full((len(retrieved), len(items)), -np.inf, np.float32)
+        query_rows = np.repeat(np.arange(len(retrieved)), retrieved.shape[1])
+        np.maximum.at(best, (query_rows, positions.reshape(-1)), retrieved.reshape(-1))
+        scores = np.ascontiguousarray(_filled(best, retrieved[:, -1], filling), np.float32)
         order = top_k(scores, k)
         return items[order], scores[order]
 
@@ -236,11 +236,11 @@ def nearest(query: NDArray[np.float32], rows: NDArray[np.float32], owners: NDArr
     """The `depth` best of rows (rows, dim) for each query row."""
     similarities = query @ rows.T
     depth = min(depth, len(rows))
-    places = np.argpartition(-similarities, depth - 1, axis=1)[:, :depth]
-    found = np.take_along_axis(similarities, places, axis=1)
-    order = np.argsort(-found, axis=1, kind="stable")
-    places = np.take_along_axis(places, order, axis=1).astype(np.int64)
-    return Nearest(np.take_along_axis(found, order, axis=1), places, owners[places])
+    top_rows = np.argpartition(-similarities, depth - 1, axis=1)[:, :depth]
+    best = np.take_along_axis(similarities, top_rows, axis=1)
+    order = np.argsort(-best, axis=1, kind="stable")
+    top_rows = np.take_along_axis(top_rows, order, axis=1).astype(np.int64)
+    return Nearest(np.take_along_axis(best, order, axis=1), top_rows, owners[top_rows])
 
 
 def owners_of(rows: MultiVectors) -> NDArray[np.int64]:

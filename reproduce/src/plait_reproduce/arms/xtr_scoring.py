@@ -32,11 +32,11 @@ class Nearest:
     ) -> Nearest:
         similarities = query @ rows.T
         n_kept = min(n_kept, len(rows))
-        places = np.argpartition(-similarities, n_kept - 1, axis=1)[:, :n_kept]
-        found = np.take_along_axis(similarities, places, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")
-        places, found = np.take_along_axis(places, order, axis=1), np.take_along_axis(found, order, axis=1)
-        return cls(owners[places], found, int(owners[-1]) + 1)
+        top_rows = np.argpartition(-similarities, n_kept - 1, axis=1)[:, :n_kept]
+        best = np.take_along_axis(similarities, top_rows, axis=1)
+        order = np.argsort(-best, axis=1, kind="stable")
+        top_rows, best = np.take_along_axis(top_rows, order, axis=1), np.take_along_axis(best, order, axis=1)
+        return cls(owners[top_rows], best, int(owners[-1]) + 1)
 
     def best(self, n_tokens: int) -> NDArray[np.float32]:
         """The best of the first `n_tokens` for each query row and item (n_query, items); nan if there is none."""

@@ -17,23 +17,23 @@ MODULES = (
 
 def experiments() -> dict[str, Experiment]:
     """Experiments by id, in the order of the families."""
-    found: dict[str, Experiment] = {}
+    by_id: dict[str, Experiment] = {}
     for module in MODULES:
         for experiment in import_module(f"plait_reproduce.claims.{module}").EXPERIMENTS:
-            assert experiment.id not in found, f"two experiments test {experiment.id}"
-            found[experiment.id] = experiment
-    return found
+            assert experiment.id not in by_id, f"two experiments test {experiment.id}"
+            by_id[experiment.id] = experiment
+    return by_id
 
 
 def select(claims: Sequence[str]) -> list[Experiment]:
     """The experiments of these claims, case-insensitive; all if none is named."""
-    known = experiments()
+    by_id = experiments()
     if not claims:
-        return list(known.values())
-    by_name = {id.lower(): experiment for id, experiment in known.items()}
+        return list(by_id.values())
+    by_name = {id.lower(): experiment for id, experiment in by_id.items()}
     for claim in claims:
         if claim.lower() not in by_name:
-            near = get_close_matches(claim, known, n=3, cutoff=0.5)
+            near = get_close_matches(claim, by_id, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
-            raise ConfigError(f"unknown claim {claim!r}; {hint}the claims are {', '.join(known)}")
+            raise ConfigError(f"unknown claim {claim!r}; {hint}the claims are {', '.join(by_id)}")
     return [by_name[claim.lower()] for claim in claims]

@@ -50,7 +50,7 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
         return [f"k = {k}, {budget} calls", *means, f"{outcome.facts['anchors']:.0f}"]
 
     header = ["", "dense", "BM25", "ANNCUR", "anchors, by dev"]
-    shown = ((1, 100), (10, 100), (50, 200), (100, 500))
+    budgets = ((1, 100), (10, 100), (50, 200), (100, 500))
 
     def figure(title: str, scorer: str, chosen: Sequence[tuple[int, int]]) -> Figure:
         return Figure(
@@ -60,9 +60,14 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
         )  # fmt: skip
 
     def budget_line(label: str, way: str) -> Line:
-        found = [mean(outcomes[f"10/{b}"].each[way]) for b in BUDGETS]
-        return Line(label, list(BUDGETS), [estimate.value for estimate in found], [estimate.low for estimate in found],
-                    [estimate.high for estimate in found])  # fmt: skip
+        estimates = [mean(outcomes[f"10/{b}"].each[way]) for b in BUDGETS]
+        return Line(
+            label,
+            list(BUDGETS),
+            [estimate.value for estimate in estimates],
+            [estimate.low for estimate in estimates],
+            [estimate.high for estimate in estimates],
+        )
 
     return Judgement(
         f"ANNCUR against dense at equal calls, recall: with a cross-encoder {points(gain(50, 200, scorer='cross '))} "
@@ -78,7 +83,7 @@ def _judge_equal(outcomes: Outcomes) -> Judgement:
                [row(f"cross {k}/{b}", k, b) for k, b in CROSS_PAIRS]),
          Table("Recall of the exact best k by MaxSim", header, [row(f"{k}/{b}", k, b) for k, b in PAIRS])],
         [figure("Recall of a cross-encoder's best k at equal calls", "cross ", CROSS_PAIRS),
-         figure("Recall of MaxSim's best k at equal calls", "", shown),
+         figure("Recall of MaxSim's best k at equal calls", "", budgets),
          Figure(title="Recall of MaxSim's best ten by calls", x_label="calls (B)", y_label="recall", log_x=True,
                 lines=[budget_line(label, way) for way, label in WAYS.items()])],
     )  # fmt: skip
@@ -161,8 +166,8 @@ def _judge_adacur(outcomes: Outcomes) -> Judgement:
         gain[k] = difference(adaptive, base)
         missed = 1 - mean(base).value
         cut[k] = gain[k].value / missed if missed else 0.0
-        shown = [base, adaptive, outcomes[f"dense {k}/{b}"].each["adacur"], outcomes[f"anncur {k}/{b}"].each["dense"]]
-        rows.append([f"k = {k}, B = {b}", *(f"{mean(each).value:.3f}" for each in shown)])
+        columns = [base, adaptive, outcomes[f"dense {k}/{b}"].each["adacur"], outcomes[f"anncur {k}/{b}"].each["dense"]]
+        rows.append([f"k = {k}, B = {b}", *(f"{mean(each).value:.3f}" for each in columns)])
     missed = max(1 - mean(outcomes["anncur 1/50"].each["anncur"]).value, 1e-9)
     share = Estimate(cut[1], gain[1].low / missed, gain[1].high / missed, gain[1].n)
     return Judgement(

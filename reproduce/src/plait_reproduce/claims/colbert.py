@@ -72,16 +72,16 @@ def _judge_bytes(outcomes: Outcomes) -> Judgement:
     )
     saved = [(f"{at_two:.1f}x", f"{at_one:.1f}x") for at_two, at_one in zip(two, one, strict=True)]
     rows = [
-        [name, f"{n_rows[place]:,.0f}", *(f"{size[place] / 1e6:.2f}" for size in sizes.values()), *saved[place]]
-        for place, name in enumerate(SETS)
+        [name, f"{n_rows[column]:,.0f}", *(f"{size[column] / 1e6:.2f}" for size in sizes.values()), *saved[column]]
+        for column, name in enumerate(SETS)
     ]
     lines = [
         Line(
             name,
-            [size[place] / n_rows[place] for size in reversed(sizes.values())],
-            [all_sets.means(arm)[place].value for arm in reversed(arms)],
+            [size[column] / n_rows[column] for size in reversed(sizes.values())],
+            [all_sets.means(arm)[column].value for arm in reversed(arms)],
         )
-        for place, name in enumerate(SETS)
+        for column, name in enumerate(SETS)
     ]
     return Judgement(
         f"{min(two):.1f}x to {max(two):.1f}x smaller at 2 bits, {min(one):.1f}x to {max(one):.1f}x at 1 bit",

@@ -26,19 +26,19 @@ UNTRAINED = (
 SMALL = "Cuts of 600 to 2,000 passages. "
 
 
-def _arms(named: dict[str, dict[str, Any]], sets: tuple[str, ...]) -> list[Arm]:
+def _arms(settings_by_arm: dict[str, dict[str, Any]], sets: tuple[str, ...]) -> list[Arm]:
     return [
         Arm(f"{name}/{set_name}", multivector.by_method, {**settings, "set": set_name}, (set_name,))
-        for name, settings in named.items()
+        for name, settings in settings_by_arm.items()
         for set_name in sets
     ]
 
 
 def _coded_arms(_tier: str) -> list[Arm]:
-    named: dict[str, dict[str, Any]] = {"xtr": EXACT}
-    named.update({f"colxtr {bits}": {"method": "colxtr", "bits": bits} for bits in (1, 2, 4)})
-    named["plaid"] = {"method": "plaid", "bits": 2, "k": 100}
-    return _arms(named, SETS)
+    settings_by_arm: dict[str, dict[str, Any]] = {"xtr": EXACT}
+    settings_by_arm.update({f"colxtr {bits}": {"method": "colxtr", "bits": bits} for bits in (1, 2, 4)})
+    settings_by_arm["plaid"] = {"method": "plaid", "bits": 2, "k": 100}
+    return _arms(settings_by_arm, SETS)
 
 
 def _judge_coded(outcomes: Outcomes) -> Judgement:
@@ -78,8 +78,8 @@ def _judge_size(outcomes: Outcomes) -> Judgement:
         for bits in (1, 2)
     }
     rows = [
-        [name, f"{flat[place] / 1e6:.1f} MB", *(f"{100 * saved[bits][place]:.1f}%" for bits in (1, 2))]
-        for place, name in enumerate(SETS)
+        [name, f"{flat[column] / 1e6:.1f} MB", *(f"{100 * saved[bits][column]:.1f}%" for bits in (1, 2))]
+        for column, name in enumerate(SETS)
     ]
     return Judgement(
         f"{100 * min(saved[1]):.1f} to {100 * max(saved[1]):.1f}% smaller at 1 bit, {100 * min(saved[2]):.1f} to "
@@ -91,9 +91,9 @@ def _judge_size(outcomes: Outcomes) -> Judgement:
 
 
 def _cells_arms(_tier: str) -> list[Arm]:
-    named = {f"cells {n}": {"method": "colxtr", "bits": 2, "options": {"n_cells": n}} for n in CELLS}
-    named.update({f"tokens {n}": {"method": "colxtr", "bits": 2, "options": {"n_tokens": n}} for n in TOKENS})
-    return _arms(named, SWEPT)
+    settings_by_arm = {f"cells {n}": {"method": "colxtr", "bits": 2, "options": {"n_cells": n}} for n in CELLS}
+    settings_by_arm.update({f"tokens {n}": {"method": "colxtr", "bits": 2, "options": {"n_tokens": n}} for n in TOKENS})
+    return _arms(settings_by_arm, SWEPT)
 
 
 def _judge_cells(outcomes: Outcomes) -> Judgement:
@@ -118,16 +118,16 @@ def _judge_cells(outcomes: Outcomes) -> Judgement:
 
 
 def _warp_arms(_tier: str) -> list[Arm]:
-    named: dict[str, dict[str, Any]] = {"xtr": EXACT, "plaid": {"method": "plaid", "bits": 4, "k": 100}}
-    named.update({f"warp {bits}": {"method": "warp", "bits": bits} for bits in (2, 4)})
+    settings_by_arm: dict[str, dict[str, Any]] = {"xtr": EXACT, "plaid": {"method": "plaid", "bits": 4, "k": 100}}
+    settings_by_arm.update({f"warp {bits}": {"method": "warp", "bits": bits} for bits in (2, 4)})
     exact = [Arm(f"float/{name}", multivector.exact, {"set": name}, (name,)) for name in SETS]
-    return exact + _arms(named, SETS)
+    return exact + _arms(settings_by_arm, SETS)
 
 
 def _tuned() -> dict[str, dict[str, Any]]:
     """Both methods with fewer probed cells than usual: a set of a few thousand cells needs fewer."""
-    named = {f"warp {n} cells": {"method": "warp", "bits": 4, "options": {"n_probe": n}} for n in WARP_CELLS}
-    return named | {f"plaid {n} cells": {"method": "plaid", "bits": 4, "k": 100, "options": {"n_probe": n}}
+    settings_by_arm = {f"warp {n} cells": {"method": "warp", "bits": 4, "options": {"n_probe": n}} for n in WARP_CELLS}
+    return settings_by_arm | {f"plaid {n} cells": {"method": "plaid", "bits": 4, "k": 100, "options": {"n_probe": n}}
                     for n in PLAID_CELLS}  # fmt: skip
 
 
@@ -146,13 +146,13 @@ def _fewest(dev: Across, method: str, counts: tuple[int, ...]) -> int:
 
 def _against_time(across: Across, label: str, arms: list[str]) -> Line:
     """Quality over milliseconds per query, with the interval of the quality."""
-    times, found = [across.mean("times", f"{arm}/seconds") for arm in arms], [across.mean(arm) for arm in arms]
+    times, quality = [across.mean("times", f"{arm}/seconds") for arm in arms], [across.mean(arm) for arm in arms]
     return Line(
         label,
         [1000 * time.value for time in times],
-        [estimate.value for estimate in found],
-        [estimate.low for estimate in found],
-        [estimate.high for estimate in found],
+        [estimate.value for estimate in quality],
+        [estimate.low for estimate in quality],
+        [estimate.high for estimate in quality],
     )
 
 
@@ -164,16 +164,16 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
     brute = across.times_within("times", "xtr/seconds", f"{warp}/seconds")
     over = across.times_within("times", f"{plaid}/seconds", f"{warp}/seconds")
     as_usual = across.times_within("times", f"{usual['plaid']}/seconds", f"{usual['warp']}/seconds")
-    kept = test.less(warp, plaid)
+    loss = test.less(warp, plaid)
     smaller = {bits: across.fact("float", "bytes") / across.fact(f"warp {bits}", "bytes") for bits in (2, 4)}
     scored = across.fact("xtr", "tokens: rows") / across.fact(warp, "codes: rows")
-    named = {"xtr": "XTR, every row", plaid: f"PLAID, {n_plaid} cell{'s' * (n_plaid > 1)}",
+    labels = {"xtr": "XTR, every row", plaid: f"PLAID, {n_plaid} cell{'s' * (n_plaid > 1)}",
              usual["plaid"]: "PLAID, 2 cells (usual)",
              warp: f"WARP, {n_warp} cells", usual["warp"]: "WARP, 32 cells (usual)"}  # fmt: skip
     rows = [
         [label, *(f"{1000 * mean.value:.2f}" for mean in across.means("times", f"{arm}/seconds")),
          f"{across.mean(arm).value:.3f}"]
-        for arm, label in named.items()
+        for arm, label in labels.items()
     ]  # fmt: skip
     return Judgement(
         f"{brute.value:.1f}x faster than XTR over every row and {over.value:.1f}x than PLAID, each with the fewest "
@@ -188,7 +188,7 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
         [Figure(title="Time of a query: XTR over every row, PLAID and WARP", y_label="milliseconds", groups=SETS,
                 bars={label: [Mean(1000 * mean.value, 1000 * mean.low, 1000 * mean.high)
                               for mean in across.means("times", f"{arm}/seconds")]
-                      for arm, label in (("xtr", "XTR"), (plaid, named[plaid]), (warp, named[warp]))}),
+                      for arm, label in (("xtr", "XTR"), (plaid, labels[plaid]), (warp, labels[warp]))}),
          Figure(title="Quality against time: PLAID with 1 to 4 cells, WARP with 4 to 32, XTR over every row",
                 x_label="milliseconds a query", y_label="nDCG@10, all sets", log_x=True, lines=[
                     _against_time(across, "PLAID", [f"plaid {n} cells" for n in PLAID_CELLS]),
@@ -196,7 +196,7 @@ def _judge_speed(outcomes: Outcomes) -> Judgement:
                     _against_time(across, "XTR", ["xtr"])])],
         [
             (f"Half of the queries choose the cells: the fewest within half a point of nDCG@10 of the most. WARP is "
-             f"then {points(kept)} points from PLAID on the other half. XTR scores {scored:.1f}x as many rows as WARP. "
+             f"then {points(loss)} points from PLAID on the other half. XTR scores {scored:.1f}x as many rows as WARP. "
              "That is counted; times are ratios within one run, on a machine that may have done other work as well.")
         ],
     )  # fmt: skip
@@ -232,8 +232,8 @@ def _judge_bits(outcomes: Outcomes) -> Judgement:
 
 
 def _probe_arms(_tier: str) -> list[Arm]:
-    named = {f"probe {n}": {"method": "warp", "bits": 4, "options": {"n_probe": n}} for n in PROBES}
-    return _arms(named, SWEPT)
+    settings_by_arm = {f"probe {n}": {"method": "warp", "bits": 4, "options": {"n_probe": n}} for n in PROBES}
+    return _arms(settings_by_arm, SWEPT)
 
 
 def _judge_probes(outcomes: Outcomes) -> Judgement:
@@ -254,28 +254,52 @@ def _judge_probes(outcomes: Outcomes) -> Judgement:
 
 
 def _prime_arms(_tier: str) -> list[Arm]:
-    named = {f"t' {n}": {"method": "warp", "bits": 4, "options": {"t_prime": n}} for n in PRIMES}
-    return _arms(named, SWEPT)
+    settings_by_arm = {f"t' {n}": {"method": "warp", "bits": 4, "options": {"t_prime": n}} for n in PRIMES}
+    return _arms(settings_by_arm, SWEPT)
 
 
 def _judge_primes(outcomes: Outcomes) -> Judgement:
     dev, test = (halves(outcomes, SWEPT)[side] for side in (0, 1))
     best = max(PRIMES, key=lambda n: dev.mean(f"t' {n}").value)
     ends = {n: test.less(f"t' {n}", f"t' {best}") for n in PRIMES if 100 <= n <= 10_000}
-    place = min(ends, key=lambda n: ends[n].value)
+    narrowest = min(ends, key=lambda n: ends[n].value)
     across = Across(outcomes, SWEPT)
     return Judgement(
-        f"best at t' = {best} by half of the queries; over 100 to 10,000 the worst is {points(ends[place])} points of "
-        f"nDCG@10, at {place:,}",
-        [Check("within a point of the best over two decades, 100 to 10,000", ends[place], bar=-0.01, unit="points")],
-        [Table(f"nDCG@10 of the other half, against t' = {best}", ["t'", "nDCG@10", "difference"],
-               [[f"{n:,}", f"{test.mean(f't{chr(39)} {n}').value:.3f}", points(test.less(f"t' {n}", f"t' {best}"))]
-                for n in PRIMES])],
-        [Figure(title="Quality by t', the rows at which the imputed score is taken", x_label="t'", y_label="nDCG@10",
-                log_x=True, lines=across.lines([f"t' {n}" for n in PRIMES], PRIMES))],
-        [("WARP's rule, the root of eight times the rows, is 750 to 870 here. With 128 cells looked at, a t' above "
-          "some 3,000 is taken at the last of them.")],
-    )  # fmt: skip
+        f"best at t' = {best} by half of the queries; over 100 to 10,000 the worst is {points(ends[narrowest])} "
+        f"points of "
+        f"nDCG@10, at {narrowest:,}",
+        [
+            Check(
+                "within a point of the best over two decades, 100 to 10,000", ends[narrowest], bar=-0.01, unit="points"
+            )
+        ],
+        [
+            Table(
+                f"nDCG@10 of the other half, against t' = {best}",
+                ["t'", "nDCG@10", "difference"],
+                [
+                    [f"{n:,}", f"{test.mean(f't{chr(39)} {n}').value:.3f}", points(test.less(f"t' {n}", f"t' {best}"))]
+                    for n in PRIMES
+                ],
+            )
+        ],
+        [
+            Figure(
+                title="Quality by t', the rows at which the imputed score is taken",
+                x_label="t'",
+                y_label="nDCG@10",
+                log_x=True,
+                lines=across.lines([f"t' {n}" for n in PRIMES], PRIMES),
+            )
+        ],
+        [
+            (
+                "WARP's rule, the root of eight times the rows, is 750 to 870 here. With 128 cells looked at, a t' "
+                "above "
+                "some 3,000 is taken at the last of them."
+            )
+        ],
+    )
 
 
 EXPERIMENTS = (

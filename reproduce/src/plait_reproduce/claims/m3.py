@@ -77,7 +77,7 @@ def _judge_cross(outcomes: Outcomes) -> Judgement:
 
 
 def _judge_long(outcomes: Outcomes) -> Judgement:
-    across, shown = Across(outcomes, WHOLE), Across(outcomes, (*WHOLE, *LONG))
+    across, all_sets = Across(outcomes, WHOLE), Across(outcomes, (*WHOLE, *LONG))
     words, multi = _less(across, "lexical", "dense"), _less(across, "multi", "dense")
     over = _less(across, "lexical", "multi")
     return Judgement(
@@ -89,8 +89,8 @@ def _judge_long(outcomes: Outcomes) -> Judgement:
             Check("Sparse - Multi", over, unit="points"),
             Check("D+S - Sparse", _less(across, "dense+lexical", "lexical"), unit="points"),
         ],
-        [_table(shown, "nDCG@10")],
-        [_figure(shown, (*WHOLE, *LONG), "nDCG@10")],
+        [_table(all_sets, "nDCG@10")],
+        [_figure(all_sets, (*WHOLE, *LONG), "nDCG@10")],
         [("covidqa is not judged: its articles of some 3,600 words are split into passages of 512 tokens of which the "
           "best counts, so that no vector has to hold a long text. The paper does not "
           "split.")],
@@ -162,14 +162,23 @@ def _judge_weights(outcomes: Outcomes) -> Judgement:
         each = {point: outcomes[f"grid/{name}"].each[f"w {point}/nDCG@10"] for point in GRID}
         queries = in_hash_order(each[0.0])
         dev, test = queries[::2], queries[1::2]
-        held = {measure: {query: values[query] for query in test} for measure, values in each.items()}
+        test_values = {measure: {query: values[query] for query in test} for measure, values in each.items()}
         tuned = max(GRID, key=lambda value: sum(each[value][query] for query in dev))
-        best = max(GRID, key=lambda value: sum(held[value].values()))
+        best = max(GRID, key=lambda value: sum(test_values[value].values()))
         best_of[name] = tuned
-        behind[name] = difference(held[tuned], held[best])
-        gain = difference(held[tuned], held[0.3])
-        rows.append([name, f"{tuned:g}", f"{best:g}", f"{mean(held[0.0]).value:.3f}", f"{mean(held[0.3]).value:.3f}",
-                     f"{mean(held[tuned]).value:.3f}", points(gain)])  # fmt: skip
+        behind[name] = difference(test_values[tuned], test_values[best])
+        gain = difference(test_values[tuned], test_values[0.3])
+        rows.append(
+            [
+                name,
+                f"{tuned:g}",
+                f"{best:g}",
+                f"{mean(test_values[0.0]).value:.3f}",
+                f"{mean(test_values[0.3]).value:.3f}",
+                f"{mean(test_values[tuned]).value:.3f}",
+                points(gain),
+            ]
+        )
     worst = min(behind.values(), key=lambda value: value.value)
     across, long = Across(outcomes, SETS), Across(outcomes, LONG)
     more = long.less_within("grid", "w 1.0/nDCG@10", "w 0.3/nDCG@10")

@@ -84,9 +84,14 @@ class Across:
 
     def line_of(self, label: str, arm: str, measures: Sequence[str], x: Sequence[float], *, only: str) -> Line:
         """A curve through measures of one arm on one set, with a band."""
-        found = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
-        return Line(label, list(x), [estimate.value for estimate in found], [estimate.low for estimate in found],
-                    [estimate.high for estimate in found])  # fmt: skip
+        estimates = [mean(self._outcomes[f"{arm}/{only}"].each[name]) for name in measures]
+        return Line(
+            label,
+            list(x),
+            [estimate.value for estimate in estimates],
+            [estimate.low for estimate in estimates],
+            [estimate.high for estimate in estimates],
+        )
 
     def lines(self, arms: Sequence[str], x: Sequence[float], measure: str = QUALITY) -> list[Line]:
         """A curve for each set."""
@@ -115,7 +120,7 @@ def points(estimate: Estimate) -> str:
 
 
 def _together(parts: Sequence[Each]) -> dict[str, float]:
-    return {f"{place}/{query}": value for place, part in enumerate(parts) for query, value in part.items()}
+    return {f"{position}/{query}": value for position, part in enumerate(parts) for query, value in part.items()}
 
 
 def _gaps(above: Sequence[Each], below: Sequence[Each]) -> list[Each]:
@@ -155,8 +160,8 @@ class Trainings:
     def mean(self, arm: str, measure: str) -> Estimate:
         """The mean over seeds and queries; cached, because tables and figures share it."""
         if (arm, measure) not in self._means:
-            found = self.each(arm, measure)
-            self._means[arm, measure] = seeds_difference(found, [dict.fromkeys(estimate, 0.0) for estimate in found])
+            values = self.each(arm, measure)
+            self._means[arm, measure] = seeds_difference(values, [dict.fromkeys(estimate, 0.0) for estimate in values])
         return self._means[arm, measure]
 
     def less(self, arm: tuple[str, str], base: tuple[str, str]) -> Estimate:
@@ -183,14 +188,14 @@ class Trainings:
         return Table(title, ["", *measures.values()], rows)
 
 
-def curve(label: str, found: Sequence[Estimate], x: Sequence[float]) -> Line:
+def curve(label: str, estimates: Sequence[Estimate], x: Sequence[float]) -> Line:
     """Estimates over x, with a band."""
     return Line(
         label,
         list(x),
-        [estimate.value for estimate in found],
-        [estimate.low for estimate in found],
-        [estimate.high for estimate in found],
+        [estimate.value for estimate in estimates],
+        [estimate.low for estimate in estimates],
+        [estimate.high for estimate in estimates],
     )
 
 

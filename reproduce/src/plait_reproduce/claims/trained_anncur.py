@@ -87,8 +87,8 @@ def _judge_accuracy(outcomes: Outcomes) -> Judgement:
 
 def _density(label: str, outcome: Outcome) -> Line:
     """The density where it is positive: zero has no logarithm."""
-    found = [(x, y) for x, y in zip(outcome.series["scores"], outcome.series["density"], strict=True) if y > 0]
-    return Line(label, [x for x, _ in found], [y for _, y in found])
+    points = [(x, y) for x, y in zip(outcome.series["scores"], outcome.series["density"], strict=True) if y > 0]
+    return Line(label, [x for x, _ in points], [y for _, y in points])
 
 
 def _judge_shape(outcomes: Outcomes) -> Judgement:

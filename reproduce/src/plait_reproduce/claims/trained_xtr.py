@@ -51,8 +51,8 @@ def _judge_collapse(outcomes: Outcomes) -> Judgement:
     names = {name: LABELS[name] for name in ("maxsim", "xtr")}
     return Judgement(
         f"imputed scoring at k' = {K}: {trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim "
-        f"({trainings.mean('maxsim', at(K, 'none')).value:.3f} without imputation), {trainings.mean('xtr', at(K)).value:.3f} by "
-        f"XTR; full MaxSim {trainings.mean('maxsim', FULL).value:.3f} and {trainings.mean('xtr', FULL).value:.3f}",
+        f"({trainings.mean('maxsim', at(K, 'none')).value:.3f} without imputation), "
+        f"{trainings.mean('xtr', at(K)).value:.3f} by XTR; full MaxSim {trainings.mean('maxsim', FULL).value:.3f} and {trainings.mean('xtr', FULL).value:.3f}",
         [
             Check(
                 "the collapse: full MaxSim - imputed, trained by MaxSim",
@@ -176,7 +176,8 @@ def _judge_bug(outcomes: Outcomes) -> Judgement:
     sizes = {at(size): f"k' = {size}" for size in SIZES}
     return Judgement(
         f"imputed at k' = {K}: {trainings.mean('unmasked', at(K)).value:.3f} without the mask, "
-        f"{trainings.mean('xtr', at(K)).value:.3f} with it, {trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim",
+        f"{trainings.mean('xtr', at(K)).value:.3f} with it, "
+        f"{trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim",
         [
             Check("the mask matters: with it - without", worse, unit="points"),
             Check("without it XTR is no better than MaxSim: MaxSim - without", alike, bar=-0.02, unit="points"),

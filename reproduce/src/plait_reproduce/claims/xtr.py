@@ -82,7 +82,7 @@ def _judge_sizes(outcomes: Outcomes) -> Judgement:
 def _fewer(outcomes: Outcomes) -> tuple[str, int, Estimate]:
     """The set and the k' below the largest that gain most on half of the queries, and the gain on the other half."""
     gains: dict[tuple[str, int], float] = {}
-    held: dict[tuple[str, int], Estimate] = {}
+    estimates: dict[tuple[str, int], Estimate] = {}
     for name in SETS:
         each = {size: outcomes[f"sweep/{name}"].each[f"{size}/last/nDCG@10"] for size in SIZES}
         queries = in_hash_order(each[SIZES[0]])
@@ -90,24 +90,24 @@ def _fewer(outcomes: Outcomes) -> tuple[str, int, Estimate]:
         largest = {query: each[SIZES[-1]][query] for query in test}
         for size in SIZES[:-1]:
             gains[name, size] = sum(each[size][query] - each[SIZES[-1]][query] for query in dev) / len(dev)
-            held[name, size] = difference({query: each[size][query] for query in test}, largest)
-    name, size = max(gains, key=lambda place: gains[place])
-    return name, size, held[name, size]
+            estimates[name, size] = difference({query: each[size][query] for query in test}, largest)
+    name, size = max(gains, key=lambda number: gains[number])
+    return name, size, estimates[name, size]
 
 
 def _judge_fillings(outcomes: Outcomes) -> Judgement:
     across = Across(outcomes, SETS)
     gains = {name: across.less_within("fill", "30/last/nDCG@10", f"30/{name}/nDCG@10") for name in CONSTANTS}
-    named = {"last": "the k'-th score", **CONSTANTS}
+    labels = {"last": "the k'-th score", **CONSTANTS}
     return Judgement(
         "k'-th score against others at k' = 30, nDCG@10: "
         + ", ".join(f"{label} {points(gains[name])}" for name, label in CONSTANTS.items()),
         [Check(f"the k'-th score - {label}, k' = 30", gains[name], bar=-0.005 if name == "mean" else 0.0, unit="points")
          for name, label in CONSTANTS.items()],
         [across.table_of(f"nDCG@10 at k' = {size}", "fill", {f"{size}/{name}/nDCG@10": label
-                                                            for name, label in named.items()}) for size in (30, 300)],
+                                                            for name, label in labels.items()}) for size in (30, 300)],
         [Figure(title="What stands for a similarity that was not retrieved (k' = 30)", y_label="nDCG@10", groups=SETS,
-                bars={label: across.means("fill", f"30/{name}/nDCG@10") for name, label in named.items()})],
+                bars={label: across.means("fill", f"30/{name}/nDCG@10") for name, label in labels.items()})],
         ["The mean of the last scores is a constant of the same query, so a tie is what the claim allows there."],
     )  # fmt: skip
 

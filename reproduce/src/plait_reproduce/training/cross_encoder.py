@@ -71,13 +71,13 @@ class PairTower(nn.Module):
     def matrix(self, queries: States, documents: States) -> NDArray[np.float32]:
         """(queries, documents) scores of all pairs. Each text is prepared once."""
         scores = np.zeros((len(queries), len(documents)), np.float32)
-        asked = [self.entered(queries, [query], is_query=True) for query in range(len(queries))]
+        query_inputs = [self.entered(queries, [query], is_query=True) for query in range(len(queries))]
         for items in by_length(documents.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
-            held = self.entered(documents, items, is_query=False)
-            for number, (rows, mask, at, state) in enumerate(asked):
+            document_input = self.entered(documents, items, is_query=False)
+            for number, (rows, mask, at, state) in enumerate(query_inputs):
                 n = len(items)
                 query = (rows.expand(n, -1, -1), mask.expand(n, -1), at.expand(n), state.expand(n, -1))
-                scores[number, items] = self(query, held).numpy()
+                scores[number, items] = self(query, document_input).numpy()
         return scores
 
 
@@ -92,8 +92,8 @@ def trained_pairs(workbench: Workbench, head: str, *, seed: int) -> PairTower:
         train(tower, training_set, n_steps=STEPS[workbench.tier], seed=seed)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
-    kept = workbench.arrays.get("pairs", key_of(workbench, head, seed), make)
-    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
+    saved = workbench.arrays.get("pairs", key_of(workbench, head, seed), make)
+    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in saved.items()})
     return tower.eval()
 
 

@@ -39,8 +39,8 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def encode(self, vectors: Vectors) -> Vectors:
-        found: Vectors = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
-        return found
+        vectors_: Vectors = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
+        return vectors_
 
 
 def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, n_steps: int, seed: int) -> Head:
@@ -49,10 +49,10 @@ def taught(questions: Vectors, answers: Vectors, passage: NDArray[np.int64], *, 
     order = np.random.default_rng([seed, 4]).permutation(len(questions))
     dev, rest = order[: len(order) // DEV_SHARE], order[len(order) // DEV_SHARE :]
 
-    def found(places: NDArray[np.int64], lr: float) -> Head:
+    def found(positions: NDArray[np.int64], lr: float) -> Head:
         torch.manual_seed(seed)
-        head = Head(answers[places].mean(axis=0))
-        _teach(head, questions[places], answers[places], passage[places], n_steps=n_steps, seed=seed, lr=lr)
+        head = Head(answers[positions].mean(axis=0))
+        _teach(head, questions[positions], answers[positions], passage[positions], n_steps=n_steps, seed=seed, lr=lr)
         return head
 
     def right(lr: float) -> float:

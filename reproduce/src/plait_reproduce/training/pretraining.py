@@ -51,13 +51,13 @@ class Vocabulary:
 def worded(states: States, vocabulary: Vocabulary, reader: ModelTokenizer) -> list[WordedText]:
     """Texts with their words: a token that begins with ## continues the word before it."""
     continues = np.array([reader.token(int(id)).startswith("##") for id in vocabulary.known])
-    found = []
+    results = []
     for item in range(len(states)):
         ids = vocabulary.ids(states, item)
         words = np.cumsum(~continues[ids - N_RESERVED])
         words[[0, -1]] = SPECIAL
-        found.append(WordedText(ids, words.astype(np.int64)))
-    return found
+        results.append(WordedText(ids, words.astype(np.int64)))
+    return results
 
 
 def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
@@ -72,10 +72,10 @@ def embeddings(vocabulary: Vocabulary, *texts: States) -> NDArray[np.float32]:
     means = sums[N_RESERVED:] / np.maximum(counts[N_RESERVED:, None], 1)
     means = means - means.mean(axis=0)
     _, _, directions = np.linalg.svd(means, full_matrices=False)
-    found = np.zeros((len(vocabulary), WIDTH), np.float32)
-    kept = means @ directions[:WIDTH].T
-    found[N_RESERVED:, : kept.shape[1]] = SPREAD * kept / kept.std()
-    return found
+    vectors = np.zeros((len(vocabulary), WIDTH), np.float32)
+    projected = means @ directions[:WIDTH].T
+    vectors[N_RESERVED:, : projected.shape[1]] = SPREAD * projected / projected.std()
+    return vectors
 
 
 def small_bert(words: NDArray[np.float32], n_positions: int) -> nn.Module:
@@ -102,8 +102,8 @@ def pretrain(model: nn.Module, texts: Sequence[WordedText], n_ids: int, *, decod
 
     def loss(_step: int) -> Tensor:
         chosen = random.choice(len(texts), min(TEXTS, len(texts)), replace=False)
-        found = whole(mask_batch([texts[item] for item in chosen], config, random))
-        total: Tensor = found.total if decoder else found.encoder
+        loss_parts = whole(mask_batch([texts[item] for item in chosen], config, random))
+        total: Tensor = loss_parts.total if decoder else loss_parts.encoder
         return total
 
     return fit(whole, loss, n_steps=n_steps, lr=RATE)
@@ -147,9 +147,11 @@ def teach(model: Dense, training_set: Questions, *, n_steps: int, seed: int) -> 
 @torch.no_grad()
 def scores_of(model: Dense, queries: States, documents: States, *, at_once: int = 100) -> NDArray[np.float32]:
     """(queries, documents) scores."""
-    asked = model.encode(queries, range(len(queries)))
+    encoded_queries = model.encode(queries, range(len(queries)))
     parts = [
-        dense_scores(asked, model.encode(documents, range(start, min(start + at_once, len(documents))))).numpy()
+        dense_scores(
+            encoded_queries, model.encode(documents, range(start, min(start + at_once, len(documents))))
+        ).numpy()
         for start in range(0, len(documents), at_once)
     ]
     return np.concatenate(parts, axis=1)

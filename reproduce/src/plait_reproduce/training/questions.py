@@ -56,8 +56,8 @@ def questions(workbench: Workbench, name: str = TRAIN, *, masks: int = 0, layer:
         likely = [numbers[id] for id, _ in run[query] if numbers[id] not in answers][:N_NEGATIVES]
         # If BM25 finds too few, random ones are added.
         while len(likely) < N_NEGATIVES:
-            drawn = int(random.integers(len(numbers)))
-            likely += [drawn] if drawn not in answers else []
+            random_passage = int(random.integers(len(numbers)))
+            likely += [random_passage] if random_passage not in answers else []
         negatives.append(likely)
     queries, documents = states_of(workbench, name, masks=masks, layer=layer)
     return Questions(queries, documents, np.array(positive), np.array(negatives))

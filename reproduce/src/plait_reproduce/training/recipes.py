@@ -42,8 +42,8 @@ def trained(workbench: Workbench, recipe: Recipe, *, seed: int, lr: float) -> To
         train(tower, recipe, training_set, n_steps=n_steps, seed=seed, lr=lr, lists=lists)
         return {name: value.detach().numpy() for name, value in tower.state_dict().items()}
 
-    kept = workbench.arrays.get("towers", key_of(workbench, recipe, seed=seed, lr=lr), make)
-    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in kept.items()})
+    saved = workbench.arrays.get("towers", key_of(workbench, recipe, seed=seed, lr=lr), make)
+    tower.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in saved.items()})
     return tower.eval()
 
 

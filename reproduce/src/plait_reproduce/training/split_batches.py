@@ -54,14 +54,14 @@ def gradient_and_memory(n_texts: int, length: int, parts: list[int]) -> dict[str
     steps["whole"] = whole_step
     _step(whole_step, 1, 8)  # warm-up: what is loaded at first use is not counted
     _forget_peak()
-    before, found, gradients = _peak(), {}, {}
+    before, report, gradients = _peak(), {}, {}
     for name, step in steps.items():
         gradients[name] = _step(step, n_texts, length)
-        found[f"{name} MB"] = _peak() - before
+        report[f"{name} MB"] = _peak() - before
     whole = gradients["whole"]
     for name, gradient in gradients.items():
-        found[f"{name} difference"] = float(np.abs(gradient - whole).max() / np.abs(whole).max())
-    return found
+        report[f"{name} difference"] = float(np.abs(gradient - whole).max() / np.abs(whole).max())
+    return report
 
 
 def _step(step: Step, n_texts: int, length: int) -> NDArray[np.float32]:

@@ -31,10 +31,10 @@ def padded(states: States, items: Sequence[int]) -> tuple[Tensor, Tokens]:
     values = np.zeros((len(lengths), max(lengths), states.values.shape[1]), np.float32)
     ids = np.zeros(values.shape[:2], np.int64)
     mask, rows = np.zeros(values.shape[:2], np.bool_), np.zeros(values.shape[:2], np.bool_)
-    for place, (item, length) in enumerate(zip(items, lengths, strict=True)):
+    for position, (item, length) in enumerate(zip(items, lengths, strict=True)):
         text_rows = states.of(item)
-        values[place, :length], ids[place, :length] = states.values[text_rows], states.ids[text_rows]
-        mask[place, :length], rows[place, :length] = states.seen[text_rows], states.kept[text_rows]
+        values[position, :length], ids[position, :length] = states.values[text_rows], states.ids[text_rows]
+        mask[position, :length], rows[position, :length] = states.seen[text_rows], states.kept[text_rows]
     return torch.from_numpy(values), Tokens(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(rows))
 
 
@@ -64,8 +64,8 @@ class Tower(nn.Module):
     def forward(self, states: Tensor, tokens: Tokens, *, is_query: bool) -> Encoded:
         seen = self.enter(states)
         looked = self.before_attention(seen)
-        found, _ = self.attend(looked, looked, looked, key_padding_mask=~tokens.mask, need_weights=False)
-        seen = seen + found
+        attended, _ = self.attend(looked, looked, looked, key_padding_mask=~tokens.mask, need_weights=False)
+        seen = seen + attended
         seen = seen + self.feed(self.before_feed(seen))
         dense = pool(seen, tokens.mask, pooling="cls") if self.dense else None
         weights = self.sparse(seen, tokens.ids, tokens.mask & tokens.rows) if self.sparse is not None else None
@@ -78,30 +78,30 @@ class Tower(nn.Module):
                        multi_mask=mask)  # fmt: skip
 
     def encode(self, states: States, items: Sequence[int], *, is_query: bool) -> Encoded:
-        found: Encoded = self(*padded(states, items), is_query=is_query)
-        return found
+        encoded_texts: Encoded = self(*padded(states, items), is_query=is_query)
+        return encoded_texts
 
     @torch.no_grad()
     def rows(self, states: States, *, is_query: bool) -> MultiVectors:
         """The multi vectors of all texts."""
-        found: list[NDArray[np.float32]] = [np.zeros((0, WIDTH), np.float32)] * len(states)
+        parts: list[NDArray[np.float32]] = [np.zeros((0, WIDTH), np.float32)] * len(states)
         for items in by_length(states.lengths.tolist(), n_tokens=MAX_BATCH_TOKENS):
             encoded = self.encode(states, items, is_query=is_query)
             assert encoded.multi is not None
             assert encoded.multi_mask is not None
-            for place, item in enumerate(items):
-                found[item] = encoded.multi[place][encoded.multi_mask[place]].numpy()
-        return MultiVectors.from_items(found)
+            for position, item in enumerate(items):
+                parts[item] = encoded.multi[position][encoded.multi_mask[position]].numpy()
+        return MultiVectors.from_items(parts)
 
 
 @torch.no_grad()
 def kind_scores(tower: Tower, queries: States, documents: States) -> dict[str, NDArray[np.float32]]:
     """(queries, documents) scores of each kind."""
-    asked = tower.encode(queries, range(len(queries)), is_query=True)
-    found: dict[str, list[NDArray[np.float32]]] = {"dense": [], "sparse": [], "multi": []}
+    encoded_queries = tower.encode(queries, range(len(queries)), is_query=True)
+    parts: dict[str, list[NDArray[np.float32]]] = {"dense": [], "sparse": [], "multi": []}
     for start in range(0, len(documents), MAX_BATCH_TEXTS):
         part = tower.encode(documents, range(start, min(start + MAX_BATCH_TEXTS, len(documents))), is_query=False)
-        found["dense"].append(dense_scores(asked, part).numpy())
-        found["sparse"].append(sparse_scores(asked, part).numpy())
-        found["multi"].append(maxsim_scores(asked, part, reduce="mean").numpy())
-    return {name: np.concatenate(rankings, axis=1) for name, rankings in found.items()}
+        parts["dense"].append(dense_scores(encoded_queries, part).numpy())
+        parts["sparse"].append(sparse_scores(encoded_queries, part).numpy())
+        parts["multi"].append(maxsim_scores(encoded_queries, part, reduce="mean").numpy())
+    return {name: np.concatenate(rankings, axis=1) for name, rankings in parts.items()}
