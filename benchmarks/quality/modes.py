@@ -22,7 +22,7 @@ from plait.evaluate import Dataset, Run, compare, load_dataset, without_self
 from plait.search.modes import find_mode
 
 SINGLE = ("bm25", "dense", "sparse", "multi")
-FUSED_AND_RESCORED = ("hybrid", "m3-dense-sparse", "m3-all", "dense-then-multi", "bm25-then-multi")
+COMBINED = ("hybrid", "m3-dense-sparse", "m3-all", "dense-then-multi", "bm25-then-multi")
 MEASURE = "nDCG@10"
 K = 10
 BATCH = 64
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     check_drop_self(parser, options)
-    row("set", "queries", *SINGLE, *FUSED_AND_RESCORED)
-    row(*["---"] * (2 + len(SINGLE) + len(FUSED_AND_RESCORED)))
+    row("set", "queries", *SINGLE, *COMBINED)
+    row(*["---"] * (2 + len(SINGLE) + len(COMBINED)))
     n_best = 0
     for name in options.sets:
         judged = first_queries(load_dataset(str(options.data / name), options.split), options.queries)
@@ -49,7 +49,7 @@ def main() -> None:
             runs = found_by_plan(index, judged, drop_self=name in options.drop_self)
         cells, is_best = compared(runs, judged)
         n_best += is_best
-        row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *FUSED_AND_RESCORED)))
+        row(name, len(judged.queries), *(cells.get(plan, "") for plan in (*SINGLE, *COMBINED)))
     print(
         f"\nhybrid or all is best, or not surely worse than the best single strand, on {n_best} of {len(options.sets)}"
     )
@@ -68,7 +68,7 @@ def check_drop_self(parser: argparse.ArgumentParser, options: argparse.Namespace
 def found_by_plan(
     index: plait.Index,
     judged: Dataset,
-    plans: Sequence[str] = (*SINGLE, *FUSED_AND_RESCORED),
+    plans: Sequence[str] = (*SINGLE, *COMBINED),
     *,
     drop_self: bool = False,
 ) -> dict[str, Run]:

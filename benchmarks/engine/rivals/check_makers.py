@@ -120,8 +120,8 @@ def read_codec(index: Path, nbits: int) -> Codec:
 def compare_codecs(theirs: Codec, ours: Codec) -> None:
     """Samples may differ: quantiles are close, not equal."""
     width = float(theirs.weights.max() - theirs.weights.min())
-    largest_gap = max(float((a - b).abs().max()) for a, b in ((theirs.cutoffs, ours.cutoffs), (theirs.weights, ours.weights)))
-    expect(largest_gap < 0.02 * width, f"cutoffs and weights are {largest_gap / width:.3%} of their range apart at most")
+    gap = max(float((a - b).abs().max()) for a, b in ((theirs.cutoffs, ours.cutoffs), (theirs.weights, ours.weights)))
+    expect(gap < 0.02 * width, f"cutoffs and weights are {gap / width:.3%} of their range apart at most")
 
 
 def compare_chunks(whole: Shard, made: Clusters, theirs: Path, ours: Path, n_chunks: int) -> None:
