@@ -15,8 +15,8 @@ def fields_of(config: type) -> list[tuple[str, str, str]]:
     """(name, default, meaning) of each field of a dataclass; the meaning is the comment on its line."""
     meanings = {}
     for line in inspect.getsource(config).splitlines():
-        if found := COMMENT.match(line):
-            meanings[found["name"]] = found["comment"] or ""
+        if match := COMMENT.match(line):
+            meanings[match["name"]] = match["comment"] or ""
     return [(field.name, shown(field), meanings.get(field.name, "")) for field in dataclasses.fields(config)]
 
 

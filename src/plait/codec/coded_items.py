@@ -64,9 +64,9 @@ class RowPostings:
 
     def only(self, keep: NDArray[np.bool_]) -> RowPostings:
         """The postings of the items for which `keep` (items,) is true."""
-        kept = keep[self.items]
-        before = np.concatenate([[0], np.cumsum(kept)])
-        return RowPostings(self.rows[kept], self.items[kept], before[self.offsets])
+        is_kept = keep[self.items]
+        before = np.concatenate([[0], np.cumsum(is_kept)])
+        return RowPostings(self.rows[is_kept], self.items[is_kept], before[self.offsets])
 
     def of_cells(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int64]]:
         """The rows of `cells`, one cell after the other; their owners; and the number of rows of each cell."""

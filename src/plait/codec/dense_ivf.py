@@ -77,8 +77,8 @@ class DenseIvf:
         which = np.searchsorted(stops, best, side="right")
         candidates = self.owners[best - stops[which] + ends[which]].astype(np.int64)
         exact = dot_rows(query, floats, candidates)
-        kept = np.sort(top_k(exact, n_wanted))
-        rows, exact = candidates[kept], exact[kept]
+        best = np.sort(top_k(exact, n_wanted))
+        rows, exact = candidates[best], exact[best]
         order = np.argsort(rows)
         return rows[order], exact[order], len(scores)
 

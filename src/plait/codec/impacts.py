@@ -24,9 +24,9 @@ def quantize(sparse: SparseVectors) -> tuple[SparseVectors, NDArray[np.uint8], N
 
     Impacts are at least 1, so that a shared term always counts. The largest of a row is 255.
     """
-    kept = sparse.weights >= MIN_WEIGHT
-    before = np.concatenate([[0], np.cumsum(kept)])
-    rows = SparseVectors(sparse.terms[kept], sparse.weights[kept], before[sparse.offsets])
+    is_stored = sparse.weights >= MIN_WEIGHT
+    before = np.concatenate([[0], np.cumsum(is_stored)])
+    rows = SparseVectors(sparse.terms[is_stored], sparse.weights[is_stored], before[sparse.offsets])
     largest = max_per_range(rows.weights, rows.offsets)
     scales = (largest / np.float32(MAX_IMPACT)).astype(np.float32)
     entry_scales = np.repeat(scales.astype(np.float64), np.diff(rows.offsets))

@@ -80,8 +80,8 @@ class Bm25Rescorer:
 
 
 def _rank(snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None) -> Ranking:
-    found, scores = bm25_search(snapshot, text, k, doc_filter=docs)
-    return Ranking(found, scores, np.full(len(found), UNKNOWN_ROW, np.int64))
+    best_docs, scores = bm25_search(snapshot, text, k, doc_filter=docs)
+    return Ranking(best_docs, scores, np.full(len(best_docs), UNKNOWN_ROW, np.int64))
 
 
 def _build(context: PlanContext, params: NoParams) -> Plan:

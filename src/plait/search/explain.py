@@ -119,14 +119,14 @@ class Explainer:
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
         """The words of the query that are in the document, those that add most first."""
-        held = bm25_word_scores(self._snapshot, self._query, document.doc)
-        asked = [(word, term.is_prefix) for word, (term, _) in held.items()]
+        word_scores = bm25_word_scores(self._snapshot, self._query, document.doc)
+        asked = [(word, term.is_prefix) for word, (term, _) in word_scores.items()]
         counts = count_terms(document.title, document.text, asked, self._snapshot.analyser)
-        found = [
+        matches = [
             WordMatch(word, count, part.n_documents, part.idf, part.score)
-            for (word, (_, part)), count in zip(held.items(), counts, strict=True)
+            for (word, (_, part)), count in zip(word_scores.items(), counts, strict=True)
         ]
-        return tuple(sorted(found, key=lambda match: -match.score))
+        return tuple(sorted(matches, key=lambda match: -match.score))
 
     # -- terms
 
@@ -138,7 +138,7 @@ class Explainer:
         rows = np.arange(document.first_row, document.first_row + document.n_rows)
         best = int(rows[np.argmax(score_rows(impacts, self._sparse, rows))])
         reader = self._reader if isinstance(self._reader, TermReader) else None
-        found = [
+        matches = [
             TermMatch(
                 shared.term,
                 reader.term(shared.term) if reader else "",
@@ -148,7 +148,7 @@ class Explainer:
             )
             for shared in shared_terms(impacts, self._sparse, best)
         ]
-        return tuple(sorted(found, key=lambda match: (-match.score, match.term)))
+        return tuple(sorted(matches, key=lambda match: (-match.score, match.term)))
 
     # -- tokens
 
@@ -156,13 +156,14 @@ class Explainer:
         assert self._multi is not None
         row = document.first_row + self._spans(document).index(span)
         alignment = self._aligned(document, row)
-        held, note = document_tokens(self._reader, document, span, self._n_vectors(document, row))
+        passage_tokens, note = document_tokens(self._reader, document, span, self._n_vectors(document, row))
         scores = alignment.scores.astype(np.float64)
         total = float(scores.sum())
         return TokenMatches(
             score=total,
             matches=tuple(
-                _match(self._asked[number], held, alignment, number, total) for number in range(len(self._multi))
+                _match(self._asked[number], passage_tokens, alignment, number, total)
+                for number in range(len(self._multi))
             ),
             note=" ".join(filter(None, (self._query_note, note))),
         )
@@ -194,9 +195,9 @@ class Explainer:
 
     def _n_vectors(self, document: StoredDocument, row: int) -> int:
         segment = self._segment(document)
-        held = segment.coded if segment.coded is not None else segment.multi
-        assert held is not None
-        return int(held.offsets[row + 1] - held.offsets[row])
+        vectors = segment.coded if segment.coded is not None else segment.multi
+        assert vectors is not None
+        return int(vectors.offsets[row + 1] - vectors.offsets[row])
 
     # -- stored documents
 
@@ -212,9 +213,11 @@ def _is_multi_vector(name: str) -> bool:
     return name in mode_names() and "multi" in find_mode(name).needs
 
 
-def _match(asked: Token, held: Sequence[Token], alignment: Alignment, number: int, total: float) -> TokenMatch:
+def _match(
+    asked: Token, passage_tokens: Sequence[Token], alignment: Alignment, number: int, total: float
+) -> TokenMatch:
     row, similarity = int(alignment.rows[number]), float(alignment.scores[number])
-    token = NO_TOKEN if row == NO_ROW else held[row]
+    token = NO_TOKEN if row == NO_ROW else passage_tokens[row]
     return TokenMatch(
         query=asked.surface,
         query_span=asked.span,

@@ -104,7 +104,7 @@ class _Table:
         docs = np.sort(np.concatenate([ranking.docs for ranking in rankings.values()]))
         # Each once. numpy.unique would import numpy.ma, which takes longer than a search.
         self.docs = docs[np.diff(docs, prepend=-1) != 0]
-        self.lists = {name: (np.searchsorted(self.docs, own.docs), own) for name, own in rankings.items()}
+        self.lists = {name: (np.searchsorted(self.docs, ranking.docs), ranking) for name, ranking in rankings.items()}
         self.gains = {name: np.zeros(len(self.docs), np.float64) for name in rankings}
 
     def best(self, k: int) -> Ranking:

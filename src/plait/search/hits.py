@@ -33,15 +33,15 @@ def fetch_documents(snapshot: Snapshot, query: str, ranking: Ranking) -> dict[in
     """The documents of a ranking, by number."""
     by_number = {segment.number: segment for segment in snapshot.segments}
     starts = [0, *accumulate(segment.n_rows for segment in snapshot.segments)]
-    found = {}
+    documents = {}
     for row, stored in zip(ranking.rows.tolist(), snapshot.fetch(ranking.docs.tolist()), strict=True):
         if row == UNKNOWN_ROW:
             span = _best_span(by_number[stored.segment], stored, query, snapshot.analyser)
         else:
             number = bisect_right(starts, row) - 1
             span = _span(snapshot.segments[number], row - starts[number])
-        found[stored.doc] = FoundDocument(stored, span)
-    return found
+        documents[stored.doc] = FoundDocument(stored, span)
+    return documents
 
 
 def make_hits(ranking: Ranking, documents: Mapping[int, FoundDocument]) -> list[Hit]:

@@ -75,7 +75,10 @@ class Plan:
         lists = self.lists(snapshot, batch, doc_filter, trace)
         with trace.stage("fuse"):
             n_fused = max(self.k, smoothing.N_SMOOTHED) if self.smoothing else self.k
-            fused = [self.fusion.fuse(own, n_fused, query_lengths(batch, number)) for number, own in enumerate(lists)]
+            fused = [
+                self.fusion.fuse(query_lists, n_fused, query_lengths(batch, number))
+                for number, query_lists in enumerate(lists)
+            ]
         if not self.smoothing:
             return fused
         with trace.stage(smoothing.NAME):

@@ -118,13 +118,13 @@ class SparseHead(nn.Module):
 
     def forward(self, states: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """(items, length) weights; 0 for tokens that are not attended and for `zero_ids`."""
-        kept = mask & ~torch.isin(ids, self.zero_ids)
+        is_kept = mask & ~torch.isin(ids, self.zero_ids)
         weights: Tensor = self.weigh(states).squeeze(-1).float()
         if self.up is not None and self.down is not None:
             weights = weights + self.down(F.gelu(self.up(states))).squeeze(-1).float()
         if self.idf is not None and self.idf_gain is not None:
             weights = weights + self.idf_gain * self.idf[ids]
-        return F.relu(weights) * kept
+        return F.relu(weights) * is_kept
 
     def terms(self, ids: Tensor) -> Tensor:
         """The term of each token."""
@@ -171,12 +171,12 @@ class FixedMixer(nn.Module):
         items, length, _ = states.shape
         if length > self.n_positions or (length < self.n_positions and not self.config.zero_pads):
             raise InputError(f"a document has {length} positions, and the mixer was made for {self.n_positions}")
-        kept = mask.unsqueeze(-1) if self.config.zero_pads else torch.ones_like(mask).unsqueeze(-1)
+        is_kept = mask.unsqueeze(-1) if self.config.zero_pads else torch.ones_like(mask).unsqueeze(-1)
         if self.config.mixer == "flat":
-            flat = (project(states).float() * kept).reshape(items, length * self.dim)
+            flat = (project(states).float() * is_kept).reshape(items, length * self.dim)
             mixed = (flat @ self.weight[:, : length * self.dim].T).reshape(items, -1, self.dim)
         else:
-            mixed = project(torch.einsum("blh,lc->bch", states.float() * kept, self.weight[:length])).float()
+            mixed = project(torch.einsum("blh,lc->bch", states.float() * is_kept, self.weight[:length])).float()
         return F.normalize(mixed, dim=-1)
 
 

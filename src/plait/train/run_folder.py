@@ -80,8 +80,8 @@ class Curves:
 
     def __init__(self, path: Path, *, from_step: int = 0) -> None:
         self._path = path
-        kept = [line for line in read_curves(path) if line["step"] <= from_step] if path.is_file() else []
-        path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        earlier = [line for line in read_curves(path) if line["step"] <= from_step] if path.is_file() else []
+        path.write_text("".join(json.dumps(line) + "\n" for line in earlier), encoding="utf-8")
         self._file = path.open("a", encoding="utf-8")
 
     def add(self, step: int, **values: Any) -> None:

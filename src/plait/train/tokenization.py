@@ -82,10 +82,10 @@ class TextTokenizer:
 
     def _row_mask(self, ids: NDArray[np.int64], *, is_query: bool) -> NDArray[np.bool_]:
         """True for positions that give a row; all positions if none would be left, as in search."""
-        kept: NDArray[np.bool_] = ~np.isin(ids, self._dropped[is_query])
+        is_kept: NDArray[np.bool_] = ~np.isin(ids, self._dropped[is_query])
         if not self._first_row:
-            kept[:1] = False
-        return kept if kept.any() else np.ones(len(ids), np.bool_)
+            is_kept[:1] = False
+        return is_kept if is_kept.any() else np.ones(len(ids), np.bool_)
 
 
 def special_ids(tokenizer: Tokenizer) -> tuple[int, ...]:

@@ -216,8 +216,8 @@ class Tuner:
                 continue
             rows = truth.rows - largest.base
             rows = rows[(rows >= 0) & (rows < largest.segment.n_rows)]
-            found = count_found(PlaitSearch(queries.rows[number], coded), rows, grid)
-            total += (found + (len(truth.rows) - len(rows))) / len(truth.rows)
+            n_found = count_found(PlaitSearch(queries.rows[number], coded), rows, grid)
+            total += (n_found + (len(truth.rows) - len(rows))) / len(truth.rows)
             n_counted += 1
         return total / max(n_counted, 1)
 

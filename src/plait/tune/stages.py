@@ -108,8 +108,8 @@ def _count_after_centroids(
     ties = (others[:, None] == true_scores[None, :]) & (first[:, None] < truth[None, :])
     better = (others[:, None] > true_scores[None, :]) | ties
     n_better = np.cumsum(better, axis=0)[np.minimum(grid.n_code_scored, len(first)) - 1]  # (n_code_scored, truth)
-    found = survives[:, None, :] & (n_better[:, None, :] < grid.n_rescored[None, :, None])
-    return np.asarray(found.sum(axis=2))
+    survives_all = survives[:, None, :] & (n_better[:, None, :] < grid.n_rescored[None, :, None])
+    return np.asarray(survives_all.sum(axis=2))
 
 
 def _ranks(wanted: NDArray[np.int64], ordered: NDArray[np.int64]) -> NDArray[np.int64]:

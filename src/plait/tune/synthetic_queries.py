@@ -87,8 +87,8 @@ def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> dict
     parts = [Part.of(segment) for segment in snapshot.segments]
     docs = np.unique(np.concatenate([part.segment.docs[part.rows] for part in parts] or [np.zeros(0, np.int64)]))
     drawn = rng.choice(docs, min(n_queries, len(docs)), replace=False)
-    found = {document.doc: few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])}
-    return {doc: text for doc, text in found.items() if text}
+    texts = {document.doc: few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])}
+    return {doc: text for doc, text in texts.items() if text}
 
 
 def few_words(text: str, rng: np.random.Generator) -> str:

@@ -89,13 +89,13 @@ class MethodRetriever:
         with segment_errors(segment):
             query = MultiVectorQuery(rows, segment.coded, trace)
             while True:
-                found = method.search(query, n_wanted, part.item_filter, n_threads=self.n_threads)
-                order = np.argsort(found.items)
-                ranking = rank_rows(segment, part.base, found.items[order], found.scores[order], k)
-                ranking = replace(ranking, imputed=found.imputed)
+                result = method.search(query, n_wanted, part.item_filter, n_threads=self.n_threads)
+                order = np.argsort(result.items)
+                ranking = rank_rows(segment, part.base, result.items[order], result.scores[order], k)
+                ranking = replace(ranking, imputed=result.imputed)
                 if len(ranking) >= k or len(ranking) == part.n_documents:
                     return ranking
-                if len(found.items) == n_wanted:
+                if len(result.items) == n_wanted:
                     n_wanted *= 2
                     continue
                 wider = method.wider(query, n_wanted, part.item_filter)

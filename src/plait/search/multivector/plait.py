@@ -206,11 +206,11 @@ def _search_documents(group: SegmentGroup, search: PlaitSearch, probe: ResolvedP
     read."""
     n_wanted = n_first
     while True:
-        found = search.passages(probe, n_wanted)
-        ranking = _rank(group, found, k)
+        passages = search.passages(probe, n_wanted)
+        ranking = _rank(group, passages, k)
         if len(ranking) >= k or len(ranking) == group.n_documents:
             return ranking
-        if len(found) >= n_wanted:
+        if len(passages) >= n_wanted:
             n_wanted *= 2
         elif probe.skip_cells or probe.n_probe >= search.n_cells:
             return ranking
@@ -218,11 +218,11 @@ def _search_documents(group: SegmentGroup, search: PlaitSearch, probe: ResolvedP
             probe = replace(probe, n_probe=2 * probe.n_probe)
 
 
-def _rank(group: SegmentGroup, found: FoundPassages, k: int) -> Ranking:
+def _rank(group: SegmentGroup, passages: FoundPassages, k: int) -> Ranking:
     """The k best documents of these passages."""
     parts = [
         (part, rows, scores)
-        for part, rows, scores in zip(group.parts, found.rows, found.scores, strict=True)
+        for part, rows, scores in zip(group.parts, passages.rows, passages.scores, strict=True)
         if len(rows)
     ]
     if not parts:

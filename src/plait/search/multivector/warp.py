@@ -65,12 +65,12 @@ class Warp:
             stage.counts["cells"] = len(nonzero) * n_read
         with query.trace.stage("codes") as stage:
             rows = query.query[nonzero] * query.items.codec.steps
-            found = _score(query, rows, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
-            n_rows, coded = len(found.items), query.items.rows
+            retrieved = _score(query, rows, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
+            n_rows, coded = len(retrieved.items), query.items.rows
             n_bytes = n_rows * (coded.codes.shape[1] + postings.rows.itemsize + postings.items.itemsize)
             stage.counts.update(postings=n_rows, rows=n_rows, bytes=n_bytes)
         with query.trace.stage("impute") as stage:
-            items, sums, n_met = query.items.item_tally.best_items(found, k)
+            items, sums, n_met = query.items.item_tally.best_items(retrieved, k)
             stage.counts.update(tokens=n_rows, items=n_met)
         return FoundItems(items, sums, imputed)
 
@@ -109,12 +109,12 @@ def _score(
 ) -> RetrievedRows:
     """The rows of each query row's cells with their scores; threads share the query rows."""
 
-    def score(own: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
+    def score(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
         return score_probed_rows(
-            query_rows[own],
+            query_rows[numbers],
             query.items.rows,
-            np.ascontiguousarray(cells[own]),
-            np.ascontiguousarray(scores[own]),
+            np.ascontiguousarray(cells[numbers]),
+            np.ascontiguousarray(scores[numbers]),
             postings.offsets,
             postings.rows,
             postings.items,
@@ -124,10 +124,10 @@ def _score(
     if n_threads == 1 or postings.sizes.mean() * cells.size < MIN_THREADED_ROWS:
         return RetrievedRows(*score(everyone), missing)
     with ThreadPoolExecutor(n_threads) as pool:
-        items, found, starts = zip(*pool.map(score, np.array_split(everyone, n_threads)), strict=True)
-    ends = np.cumsum([own[-1] for own in starts])
-    later = [own[1:] + first for own, first in zip(starts, [0, *ends], strict=False)]
-    return RetrievedRows(np.concatenate(items), np.concatenate(found), np.concatenate([[0], *later]), missing)
+        items, row_scores, starts = zip(*pool.map(score, np.array_split(everyone, n_threads)), strict=True)
+    ends = np.cumsum([bounds[-1] for bounds in starts])
+    later = [bounds[1:] + first for bounds, first in zip(starts, [0, *ends], strict=False)]
+    return RetrievedRows(np.concatenate(items), np.concatenate(row_scores), np.concatenate([[0], *later]), missing)
 
 
 register(method_mode("warp", "like xtr, among the best cells of each query token by itself (WARP)", WarpParams, Warp))

@@ -174,11 +174,11 @@ def _insert_example(connection: sqlite3.Connection, number: int, example: Exampl
     positives = [_insert_passage(connection, passage) for passage in example.positives]
     negatives = [_insert_passage(connection, passage) for passage in example.negatives]
     # A negative with the text of a positive is dropped: it answers the query, whatever the file says.
-    kept = [index for index, negative in enumerate(negatives) if negative not in positives]
+    hard = [index for index, negative in enumerate(negatives) if negative not in positives]
     negative_scores = example.negative_scores
     scores = [
         None if example.positive_scores is None else list(example.positive_scores),
-        None if negative_scores is None else [negative_scores[index] for index in kept],
+        None if negative_scores is None else [negative_scores[index] for index in hard],
     ]
     connection.execute(
         "INSERT INTO examples VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -187,7 +187,7 @@ def _insert_example(connection: sqlite3.Connection, number: int, example: Exampl
             example.source,
             example.query,
             json.dumps(positives),
-            json.dumps([negatives[index] for index in kept]),
+            json.dumps([negatives[index] for index in hard]),
             json.dumps(scores),
             length,
         ],

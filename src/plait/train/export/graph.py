@@ -85,7 +85,7 @@ class SparseArrays:
     """The weights of a `SparseHead`."""
 
     linear: Linear  # out is 1
-    kept: NDArray[np.bool_]  # (vocabulary,): False for ids whose weight is always 0
+    is_kept: NDArray[np.bool_]  # (vocabulary,): False for ids whose weight is always 0
     idf: Floats | None = None  # (vocabulary,): the IDF times its gain, added to the weight
     up: Linear | None = None  # to hidden units; their GELU times `down` is added
     down: Linear | None = None
@@ -175,8 +175,8 @@ def _sparse(builder: Builder, states: str, ids: str, mask: str, sparse: SparseAr
     if sparse.idf is not None:
         weight = builder.op("Add", [weight, builder.op("Gather", [builder.constant("weigh.prior", sparse.idf), ids])])
     # A lookup in a table of the vocabulary, instead of a comparison with every excluded id.
-    kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.kept), ids])
-    counted = builder.op("And", [kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
+    is_kept = builder.op("Gather", [builder.constant("weigh.kept", sparse.is_kept), ids])
+    counted = builder.op("And", [is_kept, builder.op("Cast", [mask], to=TensorProto.BOOL)])
     positive = builder.op("Relu", [weight])
     builder.op("Mul", [positive, builder.op("Cast", [counted], to=TensorProto.FLOAT)], out="sparse")
 
@@ -188,19 +188,19 @@ def _fixed(builder: Builder, states: str, rows: str, mask: str, multi: Linear, m
         # Queries pass these nodes as well, and may be longer than any document.
         return builder.op("Slice", [value, begin, builder.axes("n_positions", mixture.n_positions), axis])
 
-    kept = first_positions(rows if mixture.flat else states)
+    first_states = first_positions(rows if mixture.flat else states)
     if mixture.zero_pads:
-        kept = builder.op("Mul", [kept, first_positions(_column(builder, mask))])
-    length = builder.op("Shape", [kept], start=1, end=2)
+        first_states = builder.op("Mul", [first_states, first_positions(_column(builder, mask))])
+    length = builder.op("Shape", [first_states], start=1, end=2)
     if mixture.flat:
-        flat = builder.op("Reshape", [kept, builder.axes("each_flat", 0, -1)])
+        flat = builder.op("Reshape", [first_states, builder.axes("each_flat", 0, -1)])
         wanted = builder.op("Mul", [length, builder.axes("dim", dim)])
         weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, wanted, begin])
         mixed = builder.op("MatMul", [flat, weight])
         mixed = builder.op("Reshape", [mixed, builder.axes("each_row", 0, mixture.n_vectors, dim)])
     else:
         weight = builder.op("Slice", [builder.constant("mixer", mixture.weight.T), begin, length, axis])
-        mixed = _project(builder, builder.op("MatMul", [weight, kept]), multi)
+        mixed = _project(builder, builder.op("MatMul", [weight, first_states]), multi)
     builder.unit(mixed, "fixed")
 
 

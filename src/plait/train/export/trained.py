@@ -43,9 +43,9 @@ def head_arrays(model: Model, n_ids: int) -> Heads:
     """The heads as arrays; `n_ids` is the size of the vocabulary."""
     config, sparse, mixture = model.config, None, None
     if model.sparse is not None:
-        kept = np.ones(n_ids, np.bool_)
-        kept[[number for number in model.sparse.zero_ids.tolist() if number < n_ids]] = False
-        sparse = _sparse_arrays(model.sparse, kept)
+        is_kept = np.ones(n_ids, np.bool_)
+        is_kept[[number for number in model.sparse.zero_ids.tolist() if number < n_ids]] = False
+        sparse = _sparse_arrays(model.sparse, is_kept)
     if model.mixer is not None:
         settings = model.mixer.config
         mixture = MixerArrays(
@@ -64,11 +64,11 @@ def head_arrays(model: Model, n_ids: int) -> Heads:
     )
 
 
-def _sparse_arrays(head: SparseHead, kept: NDArray[np.bool_]) -> SparseArrays:
+def _sparse_arrays(head: SparseHead, is_kept: NDArray[np.bool_]) -> SparseArrays:
     idf = None if head.idf is None or head.idf_gain is None else _array(head.idf_gain * head.idf)
     up, down = (None if layer is None else _linear(layer) for layer in (head.up, head.down))
     term_ids = None if head.term_ids is None else head.term_ids.cpu().numpy()
-    return SparseArrays(_linear(head.weigh), kept, idf, up, down, term_ids)
+    return SparseArrays(_linear(head.weigh), is_kept, idf, up, down, term_ids)
 
 
 def _adapter_arrays(adapter: TokenAdapter) -> AdapterArrays:

@@ -167,11 +167,11 @@ def drop_false_negatives(example: Example, *, margin: float, kind: str) -> Examp
         return example
     best = max(example.positive_scores)
     limit = best - margin if kind == "absolute" else best - margin * abs(best)
-    kept = [number for number, score in enumerate(example.negative_scores) if score <= limit]
+    below_limit = [number for number, score in enumerate(example.negative_scores) if score <= limit]
     return replace(
         example,
-        negatives=tuple(example.negatives[number] for number in kept),
-        negative_scores=tuple(example.negative_scores[number] for number in kept),
+        negatives=tuple(example.negatives[number] for number in below_limit),
+        negative_scores=tuple(example.negative_scores[number] for number in below_limit),
     )
 
 
