@@ -23,7 +23,7 @@ struct Target {
     const char* name;
     bool (*runs_here)() noexcept;
     const MaxSimKernels* maxsim;
-    const CentroidKernels* cells;
+    const CentroidKernels* centroids;
     const ResidualKernels* residual;
     const DenseKernels* dense;
     const SparseKernels* sparse;

@@ -49,7 +49,7 @@ void add_run(Run& run, const unsigned char* allowed, std::uint32_t row, std::uin
 }
 
 std::uint64_t key_of(std::uint64_t entry, std::uint32_t doc) noexcept {
-    // Largest sum first: to flip all but the sign turns int32's order round and makes it that of unsigned numbers.
+    // Largest sum first: flipping all bits but the sign reverses the order of int32, as unsigned numbers.
     return std::uint64_t{static_cast<std::uint32_t>(entry) ^ 0x7fffffffu} << 32 | doc;
 }
 

@@ -43,7 +43,7 @@ void assign_rows_of(Array<const std::int8_t, 2> numbers, Array<const std::int32_
     std::int32_t* which_data = output_of(which, n_rows, "which");
     const std::int32_t* listed = aligned_data(list, "list");
     require_below(listed, list.shape(0), n_rows, "list");
-    const CentroidKernels& kernels = *current_target().cells;
+    const CentroidKernels& kernels = *current_target().centroids;
     const auto workspace = std::make_unique<unsigned char[]>(assign_workspace(kernels, dim));
     assign_rows(kernels, numbers.data(), dim, listed, list.shape(0), centroids.data(), centroids.shape(0), first_row,
                 workspace.get(), best_data, which_data);

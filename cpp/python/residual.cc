@@ -61,7 +61,7 @@ void score_centroids(Packed packed, Array<const std::uint8_t, 2> rows, Array<con
     require(shift < 32, "shift must be below 32; got " + std::to_string(shift));
     require(table.shape(0) == rows.shape(0) && table.shape(1) == query.lanes,
             "the table must be (rows, lanes) of the rows and the query");
-    const CentroidKernels& kernels = *current_target().cells;
+    const CentroidKernels& kernels = *current_target().centroids;
     const auto workspace = workspace_of(kernels.workspace(query.lanes, query.dim));
     kernels.score_centroids(packed.data(), query.lanes, query.dim, rows.data(), rows.shape(0),
                             aligned_data(bias, "bias"), shift, workspace.get(), aligned_data(table, "table"));
@@ -78,7 +78,7 @@ void nearest_centroids(Packed packed, Array<const std::uint8_t, 2> rows, std::in
     require_size(which, n_query, "which");
     require(first_row >= 0 && rows.shape(0) <= 0x7fffffffu - static_cast<std::uint32_t>(first_row),
             "centroid numbers do not fit in int32");
-    const CentroidKernels& kernels = *current_target().cells;
+    const CentroidKernels& kernels = *current_target().centroids;
     const auto workspace = workspace_of(kernels.workspace(query.lanes, query.dim));
     kernels.nearest_centroids(packed.data(), query.lanes, n_query, query.dim, rows.data(), rows.shape(0), first_row,
                               workspace.get(), aligned_data(best, "best"), aligned_data(which, "which"));
@@ -97,7 +97,7 @@ void narrow_table(Table table, Array<const std::int16_t, 1> floor, unsigned shif
     require(shift < 16, "shift must be below 16; got " + std::to_string(shift));
     require(narrow.shape(0) == table.shape(0) && narrow.shape(1) == (lanes + 31) / 32 * 32,
             "the narrow table must have the table's rows, and its lanes rounded up to a multiple of 32");
-    current_target().cells->narrow_table(aligned_data(table, "table"), table.shape(0), lanes,
+    current_target().centroids->narrow_table(aligned_data(table, "table"), table.shape(0), lanes,
                                          aligned_data(floor, "floor"), shift, narrow.shape(1), narrow.data());
 }
 
@@ -111,7 +111,7 @@ void select_cells(Table table, Array<std::int32_t, 2> cells, Array<std::int16_t,
     require(n_probe > 0 && n_probe <= table.shape(0) && table.shape(0) <= 0x7fffffffu,
             std::to_string(n_probe) + " cells are asked for, of " + std::to_string(table.shape(0)));
     require(scores.shape(0) == n_query && scores.shape(1) == n_probe, "scores must have the shape of cells");
-    const CentroidKernels& kernels = *current_target().cells;
+    const CentroidKernels& kernels = *current_target().centroids;
     const auto workspace = workspace_of(kernels.select_workspace(table.shape(0), table.shape(1), n_probe));
     kernels.select_cells(aligned_data(table, "table"), table.shape(0), table.shape(1), n_query, n_probe,
                          workspace.get(), aligned_data(cells, "cells"), aligned_data(scores, "scores"));
@@ -173,7 +173,7 @@ void centroid_maxsim(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds
     require(narrow.shape(1) > 0 && narrow.shape(1) % 32 == 0, "the narrow table's lanes must be a multiple of 32");
     const Ranges ranges = ranges_of(begins, ends, rows.n_rows);
     std::uint32_t* out = output_of(scores, ranges.begins.size(), "scores");
-    const CentroidMaxSim kernel = current_target().cells->centroid_maxsim;
+    const CentroidMaxSim kernel = current_target().centroids->centroid_maxsim;
     in_stretches(ranges, &rows, narrow.shape(0), [&](std::size_t first, std::size_t n_docs) {
         kernel(narrow.data(), narrow.shape(1), rows.data, rows.size, ranges.begins.data() + first,
                ranges.ends.data() + first, n_docs, out + first);
@@ -194,7 +194,7 @@ std::size_t prune_rows(Array<const std::uint8_t, 2> narrow, AnyArray cells, Boun
     std::int64_t* out = output_of(chosen, n_rows + 1, "chosen");
     std::int64_t* ends_of = output_of(stops, ranges.begins.size(), "stops");
     const auto floor = workspace_of(narrow.shape(1));
-    const PruneRows kernel = current_target().cells->prune_rows;
+    const PruneRows kernel = current_target().centroids->prune_rows;
     std::size_t n_chosen = 0;
     in_stretches(ranges, &rows, narrow.shape(0), [&](std::size_t first, std::size_t n_docs) {
         kernel(narrow.data(), narrow.shape(1), rows.data, rows.size, ranges.begins.data() + first,

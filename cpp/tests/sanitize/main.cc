@@ -106,10 +106,10 @@ int main() {
     for (std::size_t i = 0; i < n_targets; ++i) {
         plait::try_maxsim(targets[i]->name, *targets[i]->maxsim);
         try_crc32c(*targets[i]);
-        plait::try_residual(targets[i]->name, *targets[i]->cells, *targets[i]->residual);
+        plait::try_residual(targets[i]->name, *targets[i]->centroids, *targets[i]->residual);
         plait::try_dense(targets[i]->name, *targets[i]->dense);
         plait::try_sparse(*targets[i]->sparse);
-        plait::try_build(targets[i]->name, *targets[i]->cells);
+        plait::try_build(targets[i]->name, *targets[i]->centroids);
         expect(plait::use_target(targets[i]->name) && &plait::current_target() == targets[i], "use_target");
         std::printf("%s: fine\n", targets[i]->name);
     }

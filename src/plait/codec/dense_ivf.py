@@ -48,11 +48,11 @@ class DenseIvf:
     def n_probe(self, k: int, *, share: float = 1.0) -> int:
         """The cells to read for the best k rows, if a filter lets through `share` of all rows: a smaller share needs
         more cells, and some more again, because the rows that pass need not be near the query."""
-        wanted = next((self.probes[at] for at in CALIBRATED_K if k <= at), None)
-        if wanted is None:
-            wanted = math.ceil(self.probes[CALIBRATED_K[-1]] * math.sqrt(k / CALIBRATED_K[-1]))
+        n_cells = next((self.probes[at] for at in CALIBRATED_K if k <= at), None)
+        if n_cells is None:
+            n_cells = math.ceil(self.probes[CALIBRATED_K[-1]] * math.sqrt(k / CALIBRATED_K[-1]))
         share = max(share, 1e-9)
-        return max(1, min(len(self.centroids), math.ceil(wanted / share * min(MAX_FILTER_MARGIN, 1 / share))))
+        return max(1, min(len(self.centroids), math.ceil(n_cells / share * min(MAX_FILTER_MARGIN, 1 / share))))
 
     def search(
         self,
@@ -69,9 +69,8 @@ class DenseIvf:
         cells = np.sort(top_k(near, n_probe))
         begins, ends = self.starts[cells], self.starts[cells + 1]
         scores = int8_query.scores(self.rows, begins, ends, owners=self.owners, allowed=allowed)
-        best = top_k(
-            scores, n_wanted + n_wanted // 2 + 16
-        )  # more than wanted, because int8 scores may order rows slightly wrong
+        # More than wanted, because int8 scores may order rows slightly wrong.
+        best = top_k(scores, n_wanted + n_wanted // 2 + 16)
         best = best[scores[best] > -np.inf]
         stops = np.cumsum(ends - begins)
         which = np.searchsorted(stops, best, side="right")
