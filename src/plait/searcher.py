@@ -169,7 +169,7 @@ class Searcher:
         rankings, documents = self._rank(snapshot, plan, batch, request, reranker, trace)
         if documents is None:
             documents = _fetch(snapshot, batch, rankings, trace)
-        hits = [make_hits(ranking, docs) for ranking, docs in zip(rankings, documents, strict=True)]
+        hits = [make_hits(ranking, by_number) for ranking, by_number in zip(rankings, documents, strict=True)]
         if not request.explain:
             return hits
         from plait.search.explain import Explainer  # most searches are not explained
@@ -199,8 +199,8 @@ class Searcher:
             return rankings, None
         documents = _fetch(snapshot, batch, rankings, trace)
         passages = [
-            [docs[doc].passage for doc in ranking.docs.tolist()]
-            for ranking, docs in zip(rankings, documents, strict=True)
+            [by_number[doc].passage for doc in ranking.docs.tolist()]
+            for ranking, by_number in zip(rankings, documents, strict=True)
         ]
         return reranker.rerank(batch.texts, passages, rankings, request.k or plan.k, trace), documents
 

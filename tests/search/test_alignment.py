@@ -1,4 +1,4 @@
-"""Alignments: the twin in NumPy agrees, and the parts add up to what a search scores."""
+"""Alignments equal a NumPy reference, and their parts add up to the score of a search."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from plait.errors import InputError
 from plait.scoring.maxsim import maxsim
 from plait.search.alignment import NO_ROW, CodedPassage, explain_multi
 from plait.search.multivector.query import MultiVectorQuery
-from search.multivector.test_query import coded, corpus, queries
+from search.multivector.test_plait import coded, corpus, queries
 
 
-def test_an_alignment_equals_its_twin() -> None:
+def test_an_alignment_equals_its_reference() -> None:
     documents = corpus(n_items=20)
     for query in queries(documents, 5):
         for item in range(len(documents)):
@@ -63,7 +63,7 @@ def test_compressed_rows_are_aligned_as_their_decoded_twins() -> None:
                 assert (found.rows == NO_ROW).all()
 
 
-def test_what_is_below_the_floor_is_imputed_and_counts_as_the_floor() -> None:
+def test_scores_below_the_floor_are_imputed_with_the_floor() -> None:
     rows = np.eye(3, dtype=np.float32)[:2]
     query = np.eye(3, dtype=np.float32)
     found = explain_multi(query, rows, floor=np.array([0.5, 1.0, 0.25], np.float32))

@@ -117,7 +117,7 @@ def test_ranking_gives_the_same_as_searching(index: plait.Index) -> None:
     assert ranked[0] == [(hit.id, hit.score) for hit in index.search("red oak", k=7)]
 
 
-def test_the_winning_passage_holds_what_was_asked(tmp_path: Path) -> None:
+def test_the_passage_shown_is_the_best_one(tmp_path: Path) -> None:
     filler = " ".join(["filler"] * 200)
     with plait.open(tmp_path / "index", create=True, encoder=WordEncoder()) as index:
         index.add([{"id": "long", "text": f"{filler} heron on the lake {filler}"}])
@@ -127,18 +127,18 @@ def test_the_winning_passage_holds_what_was_asked(tmp_path: Path) -> None:
             assert len(hit.passage) < len(hit.text) / 2
 
 
-def test_every_strand_that_found_a_hit_shows_its_score(index: plait.Index) -> None:
+def test_a_hit_has_the_score_of_every_list(index: plait.Index) -> None:
     hit = index.search("red oak", mode="hybrid")[0]
     assert set(hit.scores) == {"bm25", "dense", "multi", "smoothing"}
 
 
-def test_an_unknown_mode_is_refused_with_the_modes_there_are(index: plait.Index) -> None:
+def test_an_unknown_mode_is_refused_with_the_names_of_the_modes(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="hybrid, dense, sparse, multi, bm25"):
         index.search("red", mode="fuzzy")
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5])
-def test_a_k_that_is_no_positive_whole_number_is_refused(index: plait.Index, k: int) -> None:
+def test_an_invalid_k_is_refused(index: plait.Index, k: int) -> None:
     with pytest.raises(ConfigError, match="k is"):
         index.search("red", k=k)
 
@@ -151,7 +151,7 @@ def test_vectors_can_be_searched_without_text(index: plait.Index) -> None:
         index.search_embeddings(embeddings, mode="bm25")
 
 
-def test_an_index_without_a_strand_says_which_modes_it_has(tmp_path: Path) -> None:
+def test_an_index_without_a_kind_says_which_modes_it_has(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(dense=4)) as index:
         index.add_embeddings([{"id": "a", "text": "x"}], Embeddings(dense=np.eye(1, 4, dtype=np.float32)))
         with pytest.raises(ConfigError, match="hybrid, bm25, dense"):

@@ -1,4 +1,4 @@
-"""Explanations: every part that is told adds up to the score that was given, and every span is what it says."""
+"""Explanations: the parts add up to the score, and every span is that of its token."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def documents(n: int = 60) -> list[dict[str, str]]:
     return made
 
 
-@pytest.fixture(params=["float16", "2 bits", "4 bits, fine"])
+@pytest.fixture(params=["float16", "2 bits", "4 and 8 bits"])
 def index(tmp_path: Path, request: pytest.FixtureRequest) -> plait.Index:
     made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(terms=5000))
     made.add(documents(), commit_every=25)
     if request.param == "2 bits":
         made.compact(bits=2)
-    elif request.param == "4 bits, fine":
+    elif request.param == "4 and 8 bits":
         made.compact(bits=4, keep_8bit=True)
     return made
 
@@ -64,7 +64,7 @@ def explained(hit: Hit) -> Explanation:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "multi"])
-def test_similarities_add_up_to_the_score_of_the_multi_strand(index: plait.Index, mode: str) -> None:
+def test_similarities_add_up_to_the_multi_vector_score(index: plait.Index, mode: str) -> None:
     for hit in index.search("silk yarn on a loom", k=20, mode=mode, explain=True):
         multi = explained(hit).multi
         assert multi is not None
@@ -93,7 +93,7 @@ def test_every_span_holds_its_token_within_the_passage_or_the_title(index: plait
     assert fields == {"title", "text"}
 
 
-def test_a_word_that_the_document_holds_is_what_it_matches(index: plait.Index) -> None:
+def test_a_word_matches_itself_in_a_document(index: plait.Index) -> None:
     for hit in index.search("spindle", k=3, mode="multi", explain=True):
         multi = explained(hit).multi
         assert multi is not None
@@ -130,7 +130,7 @@ def test_ranks_that_are_fused_add_up_to_the_score(index: plait.Index) -> None:
 
 
 @pytest.mark.parametrize("mode", COMPARABLE)
-def test_an_explanation_asked_for_later_is_the_same(index: plait.Index, mode: str) -> None:
+def test_a_later_explanation_is_the_same(index: plait.Index, mode: str) -> None:
     for hit in index.search("silk yarn", k=5, mode=mode, explain=True):
         assert index.explain("silk yarn", hit, mode=mode) == hit.explanation
         assert index.explain("silk yarn", hit.id, mode=mode) == hit.explanation
@@ -176,7 +176,7 @@ def test_a_document_that_was_not_found_is_explained_without_score_and_rank(tmp_p
     assert left_out.multi.matches[0].token == "wool"
 
 
-def test_a_document_that_is_not_there_is_refused(index: plait.Index) -> None:
+def test_a_document_that_does_not_exist_is_refused(index: plait.Index) -> None:
     with pytest.raises(DocumentError, match="no document 'nowhere'"):
         index.explain("silk", "nowhere")
 
@@ -195,7 +195,7 @@ def test_the_best_passage_of_a_later_segment_is_explained(tmp_path: Path) -> Non
 RANKS = HybridParams(fusion="rank")  # by scores, every list has every hit
 
 
-def test_a_hit_that_words_alone_found_is_explained(tmp_path: Path) -> None:
+def test_a_hit_of_full_text_alone_is_explained(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(window=3, overlap=1))
     index.add([{"id": str(n), "text": "silk " * 3} for n in range(120)])
     index.add([{"id": "words", "text": "wool wool wool dye reed looms wool wool wool"}])
@@ -227,7 +227,7 @@ def test_a_query_of_one_token_has_one_match(index: plait.Index) -> None:
     assert [match.share for match in multi.matches] == [1.0]
 
 
-def test_vectors_made_elsewhere_are_told_by_number(tmp_path: Path) -> None:
+def test_vectors_without_an_encoder_are_shown_by_number(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(multi=4))
     rows = np.eye(4, dtype=np.float32)
     index.add_embeddings([{"id": "a", "text": "one two"}], Embeddings(multi=MultiVectors.from_items([rows[1:3]])))

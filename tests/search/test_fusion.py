@@ -25,7 +25,7 @@ def test_a_document_in_two_lists_beats_one_in_a_single_list() -> None:
     np.testing.assert_allclose(fused.scores, [2 / 62, 1 / 61, 1 / 61], rtol=1e-6)
 
 
-def test_equal_scores_stand_in_the_order_of_document_numbers() -> None:
+def test_equal_scores_are_ordered_by_document_number() -> None:
     assert ReciprocalRank().fuse({"a": ranking([3]), "b": ranking([2])}, k=2).docs.tolist() == [2, 3]
 
 
@@ -35,14 +35,14 @@ def test_weights_tip_the_balance() -> None:
     np.testing.assert_allclose(fused.scores, [1 / 62 + 2 / 61, 1 / 61 + 2 / 62], rtol=1e-6)
 
 
-def test_each_list_keeps_its_own_score_and_says_where_it_had_none() -> None:
+def test_parts_have_the_score_of_each_list_or_nan() -> None:
     fused = ReciprocalRank().fuse({"a": ranking([4]), "b": ranking([4, 6])}, k=2)
     assert fused.parts["a"][0] == 1
     assert np.isnan(fused.parts["a"][1])
     assert fused.parts["b"].tolist() == [2, 1]
 
 
-def test_the_passage_comes_from_a_list_that_knows_it() -> None:
+def test_the_passage_comes_from_a_list_that_has_one() -> None:
     fused = ReciprocalRank().fuse({"bm25": ranking([4]), "multi": ranking([4], rows=[17])}, k=1)
     assert fused.rows.tolist() == [17]
 
@@ -70,7 +70,7 @@ def sums(fusion: WeightedSum, **lengths: float) -> dict[int, float]:
     return dict(zip(fused.docs.tolist(), fused.scores.tolist(), strict=True))
 
 
-def test_a_weighted_sum_counts_what_is_missing_as_nothing() -> None:
+def test_a_weighted_sum_counts_a_missing_score_as_0() -> None:
     assert sums(WeightedSum(weights={"b": 0.3})) == pytest.approx({1: 4.0, 3: 3.0, 2: 2.0})
 
 
@@ -82,7 +82,7 @@ def test_min_max_takes_each_list_from_0_to_1() -> None:
     assert sums(WeightedSum(scale="min-max", weights={"b": 0.8})) == pytest.approx({1: 1.0, 3: 0.8, 2: 0.5})
 
 
-def test_a_list_that_says_little_is_not_stretched_to_1() -> None:
+def test_a_list_of_small_spread_is_not_stretched_to_1() -> None:
     fusion = WeightedSum(scale="min-max", min_spreads={"b": 40.0})
     assert sums(fusion) == pytest.approx({1: 1.0, 2: 0.5, 3: 0.25})
 
@@ -101,7 +101,7 @@ def test_gains_add_up_and_ranks_are_those_of_the_lists(scale: str) -> None:
     assert len(WeightedSum(scale=scale).fuse({"a": ranking([]), "b": ranking([])}, k=5)) == 0
 
 
-def test_lists_whose_scores_are_all_alike_say_nothing() -> None:
+def test_a_list_of_equal_scores_adds_nothing() -> None:
     alike = {"a": scored({1: 0.5, 2: 0.5})}
     for scale in ("min-max", "z"):
         assert WeightedSum(scale=scale).fuse(alike, 2).scores.tolist() == [0.0, 0.0]

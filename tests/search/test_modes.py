@@ -1,4 +1,4 @@
-"""Every mode through the engine: settings by name, candidates, segments that are not compressed, what is refused."""
+"""Every mode through an index: parameters, candidates, uncompressed segments, errors; and the registry of modes."""
 
 from __future__ import annotations
 
@@ -117,31 +117,31 @@ def test_candidates_are_scored_by_maxsim_over_their_codes(index: plait.Index) ->
     }
 
 
-def test_candidates_leave_nothing_to_probe(index: plait.Index) -> None:
+def test_candidates_and_probing_parameters_exclude_each_other(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="exact search"):
         found(index, "multi", candidates=["d1"], params=ProbeParams(n_probe=2))
 
 
-def test_multi_scores_what_the_others_found_unless_it_is_to_find(index: plait.Index) -> None:
-    def finders(**settings: Any) -> list[str]:
-        return [retriever.name for retriever in plan_for("hybrid", index.spec, **settings).retrievers]
+def test_multi_vectors_rescore_unless_they_are_to_be_searched(index: plait.Index) -> None:
+    def retrievers(**params: Any) -> list[str]:
+        return [retriever.name for retriever in plan_for("hybrid", index.spec, **params).retrievers]
 
-    assert finders() == ["bm25", "dense"]
-    assert finders(search_multi=True) == ["bm25", "dense", "multi"]
+    assert retrievers() == ["bm25", "dense"]
+    assert retrievers(search_multi=True) == ["bm25", "dense", "multi"]
     # Without others that read meaning, or where lists stand alone, it has to.
-    assert finders(dense=0) == ["bm25", "multi"]
-    assert finders(rescore=False) == finders(fusion="rank") == ["bm25", "dense", "multi"]
+    assert retrievers(dense=0) == ["bm25", "multi"]
+    assert retrievers(rescore=False) == retrievers(fusion="rank") == ["bm25", "dense", "multi"]
     assert [one.name for one in plan_for("hybrid", index.spec, exact=True).retrievers] == ["bm25", "dense", "multi"]
-    # Whoever found it, a hit has the score of every strand.
+    # A hit has the score of every kind, whichever list found it.
     assert all("multi" in hit.scores for hit in index.search_embeddings(asked(), 5, texts=TEXTS, mode="hybrid")[0])
 
 
-def test_with_everything_found_it_does_not_matter_who_finds(index: plait.Index) -> None:
+def test_searching_multi_vectors_changes_nothing_if_all_documents_are_candidates(index: plait.Index) -> None:
     both = [found(index, "hybrid", 10, params=HybridParams(depth=239, search_multi=search)) for search in (False, True)]
     assert both[0] == both[1]
 
 
-def test_a_weight_of_0_leaves_a_strand_out(index: plait.Index) -> None:
+def test_a_weight_of_0_leaves_a_kind_out(index: plait.Index) -> None:
     plan = plan_for("hybrid", index.spec, multi=0)
     assert [retriever.name for retriever in plan.retrievers] == ["bm25", "dense"]
     assert [rescorer.name for rescorer in plan.rescorers] == ["bm25", "dense"]
@@ -182,14 +182,14 @@ def _probed(retriever: Retriever) -> Retriever:
     return replace(retriever, exhaustive_below=0) if isinstance(retriever, ProbedMulti) else retriever
 
 
-def test_candidates_that_are_not_there_are_named(index: plait.Index) -> None:
+def test_candidates_that_are_not_in_the_index_are_named(index: plait.Index) -> None:
     with pytest.raises(QueryError, match=r"2 of the candidates are not in the index: 'd3', 'x'"):
         found(index, "multi", candidates=["d1", "d3", "x"])
     with pytest.raises(QueryError, match="sequence of ids"):
         found(index, "multi", candidates="d1")
 
 
-def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plait.Index) -> None:
+def test_rescored_documents_have_both_scores(index: plait.Index) -> None:
     every = {hit.id: hit.score for hit in index.search_embeddings(asked(), 239, mode="exhaustive")[0]}
     dense = {hit.id: hit.score for hit in index.search_embeddings(asked(), 30, mode="dense")[0]}
     hits = index.search_embeddings(asked(), 10, mode="dense-then-multi", params=RescoreParams(n_candidates=30))[0]
@@ -198,7 +198,7 @@ def test_what_another_strand_finds_is_rescored_and_keeps_both_scores(index: plai
     assert [dict(hit.scores) for hit in hits] == [{"dense": dense[id], "multi": every[id]} for id in best]
 
 
-def test_rescoring_needs_what_the_first_generator_reads(index: plait.Index) -> None:
+def test_rescoring_needs_what_the_first_retriever_reads(index: plait.Index) -> None:
     with pytest.raises(ConfigError, match="reads the query's text"):
         index.search_embeddings(asked(), 10, mode="bm25-then-multi")
     with pytest.raises(ConfigError, match="needs dense embeddings"):
@@ -206,7 +206,7 @@ def test_rescoring_needs_what_the_first_generator_reads(index: plait.Index) -> N
 
 
 @pytest.mark.parametrize("mode", WITH_MULTI)
-def test_modes_of_the_multi_strand_need_it(mode: str) -> None:
+def test_multi_vector_modes_need_multi_embeddings(mode: str) -> None:
     with pytest.raises(ConfigError, match="needs multi embeddings"):
         plan_for(mode, EmbeddingSpec(dense=4))
 
@@ -227,7 +227,7 @@ def mixed(tmp_path: Path) -> Iterator[plait.Index]:
 
 
 @pytest.mark.parametrize("mode", ["exhaustive", "plaid", "dense-then-multi", "bm25-then-multi"])
-def test_segments_in_floats_are_scored_exactly_beside_codes(mixed: plait.Index, mode: str) -> None:
+def test_uncompressed_segments_are_scored_exactly(mixed: plait.Index, mode: str) -> None:
     for group, ids in enumerate(found(mixed, mode, 120)):
         assert set(ids[:10]) == {f"d{n}" for n in range(group, 120, N_GROUPS)}
 
@@ -240,10 +240,10 @@ def test_imputed_scores_of_several_segments_are_not_mixed(mixed: plait.Index, mo
     assert len(found(mixed, mode)[0]) == 10
 
 
-# -- settings
+# -- params
 
 
-def test_settings_are_taken_as_numbers_or_as_their_digits(index: plait.Index) -> None:
+def test_params_are_parsed_from_words(index: plait.Index) -> None:
     given = PlaidParams(n_probe=1, t_cs=0.2, n_docs=64)
     assert parse_params("plaid", {"n_probe": "1", "t_cs": "0.2", "n_docs": "64"}) == given
     assert found(index, "plaid", params=given) == found(
@@ -257,7 +257,7 @@ def test_settings_are_taken_as_numbers_or_as_their_digits(index: plait.Index) ->
     assert cells == [8 * N_GROUPS, 5 * 8 * N_GROUPS]
 
 
-def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index) -> None:
+def test_probing_parameters_are_honoured_on_a_small_index(index: plait.Index) -> None:
     names = []
     for params in (None, ProbeParams(n_probe=2)):
         trace = Trace()
@@ -286,13 +286,13 @@ def test_settings_of_multi_are_honoured_on_a_small_index_too(index: plait.Index)
         ("plaids", {}, "there is no mode 'plaids'"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
+def test_invalid_params_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(mode, parse_params(mode, options), PlanContext(spec=SPEC, k=10))
 
 
 @pytest.mark.parametrize("mode", ["plaid", "warp", "dense-then-multi"])
-def test_exact_and_approximate_are_not_asked_for_together(mode: str) -> None:
+def test_exact_excludes_approximate_modes_and_params(mode: str) -> None:
     with pytest.raises(ConfigError, match="exact search"):
         plan_for(mode, SPEC, exact=True)
     with pytest.raises(ConfigError, match="exact search"):

@@ -54,12 +54,12 @@ def test_the_nearest_are_those_of_the_plain_cosine() -> None:
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float64)
     for place, (own, plain) in enumerate(zip(found, plain_nearest(vectors.astype(np.float64), 5), strict=True)):
         assert place not in own
-        # Rounding may exchange neighbours that are alike to the third digit.
+        # Rounding may exchange vectors whose cosines are equal to the third digit.
         wanted, given = unit[sorted(plain)] @ unit[place], unit[own] @ unit[place]
         assert np.sort(given) == pytest.approx(np.sort(wanted), abs=1e-3)
 
 
-def test_of_equal_neighbours_the_first_are_taken() -> None:
+def test_among_equally_near_vectors_the_first_are_taken() -> None:
     vectors = np.ones((9, 8), np.float32)
     assert sorted(smoothing.nearest(vectors, 3)[8].tolist()) == [0, 1, 2]
     assert sorted(smoothing.nearest(vectors, 3)[1].tolist()) == [0, 2, 3]
@@ -69,7 +69,7 @@ def test_a_vector_of_zeros_has_neighbours_too() -> None:
     assert smoothing.nearest(np.zeros((4, 8), np.float32), 2).shape == (4, 2)
 
 
-def test_scores_are_what_the_plain_formula_gives(index: plait.Index) -> None:
+def test_scores_are_those_of_the_formula(index: plait.Index) -> None:
     (without,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0))
     (found,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0.3))
     dense = np.concatenate([segment.dense for segment in index._snapshot().segments])

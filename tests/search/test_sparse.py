@@ -1,4 +1,4 @@
-"""Sparse search and the plans that weave strands, through the engine; the paper's plans against sums worked by hand."""
+"""Sparse search and the modes that fuse several kinds; BGE-M3's modes against sums worked out by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search.plans import plan_for
 
 SPEC = EmbeddingSpec(dense=2, sparse=10, multi=2)
 
-# Three documents whose scores can be told by heart for the query below.
+# Three documents whose scores for the query below can be worked out by hand.
 DENSE = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
 SPARSE: list[dict[int, float]] = [{1: 0.5}, {}, {1: 1.0, 2: 2.0}]
 MULTI = [[[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0]]]
@@ -56,7 +56,7 @@ def scores(index: plait.Index, mode: str, **options: object) -> dict[str, float]
     }
 
 
-def test_sparse_search_finds_what_shares_a_term(index: plait.Index) -> None:
+def test_sparse_search_finds_passages_that_share_a_term(index: plait.Index) -> None:
     assert scores(index, "sparse") == pytest.approx({"d2": 5.0, "d0": 0.5}, rel=5e-3)
     index.compact()
     assert scores(index, "sparse") == pytest.approx({"d2": 5.0, "d0": 0.5}, rel=5e-3)
@@ -79,14 +79,14 @@ def test_filters_come_before_sparse_scoring(index: plait.Index) -> None:
         ({"preset": "long", "dense": 1}, {"d2": 0.8 * 5, "d0": 1 + 0.8 * 0.5, "d1": 0.6}),
     ],
 )
-def test_dense_and_sparse_are_summed_as_the_paper_has_it(
+def test_dense_and_sparse_are_summed_as_in_the_paper(
     index: plait.Index, options: dict[str, object], expected: dict[str, float]
 ) -> None:
     assert scores(index, "m3-dense-sparse", **options) == pytest.approx(expected, rel=5e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize(("rescore", "expected"), [(False, {"d2": 1.5, "d0": 1.0}), (True, {"d2": 1.5, "d0": 1.15})])
-def test_what_a_list_does_not_have_counts_as_nothing_unless_it_is_rescored(
+def test_a_document_that_a_list_lacks_scores_0_unless_it_is_rescored(
     index: plait.Index, rescore: bool, expected: dict[str, float]
 ) -> None:
     plan = plan_for("m3-dense-sparse", SPEC, k=1, depth=1, rescore=rescore)
@@ -105,19 +105,19 @@ def test_what_a_list_does_not_have_counts_as_nothing_unless_it_is_rescored(
         ({"dense": 0, "sparse": 0, "multi": 1}, {"d0": 0.5, "d1": 1, "d2": 0.5}),
     ],
 )
-def test_all_strands_are_summed_as_the_paper_has_it(
+def test_all_kinds_are_summed_as_in_the_paper(
     index: plait.Index, options: dict[str, object], expected: dict[str, float]
 ) -> None:
     assert scores(index, "m3-all", **options) == pytest.approx(expected, rel=5e-3)
 
 
-def test_the_candidates_of_all_are_those_of_dense(index: plait.Index) -> None:
+def test_the_candidates_of_m3_all_are_those_of_dense(index: plait.Index) -> None:
     hits = index.search_embeddings(QUERY, 1, mode="m3-all", params=BgeM3Params(depth=1))[0]
     assert [hit.id for hit in hits] == ["d0"]
     assert set(hits[0].scores) == {"dense", "sparse", "multi"}
 
 
-def test_hybrid_scores_what_any_list_finds_in_every_strand(index: plait.Index) -> None:
+def test_hybrid_scores_every_candidate_by_every_kind(index: plait.Index) -> None:
     hits = index.search_embeddings(QUERY, 3, params=HybridParams(depth=1))[0]
     assert {hit.id for hit in hits} == {"d0", "d1", "d2"}
     assert hits[0].scores.keys() >= {"dense", "multi"}
@@ -140,7 +140,7 @@ def test_a_stray_word_does_not_lift_a_wrong_document(tmp_path: Path) -> None:
     assert hits[0].id == "right"
 
 
-def test_an_approximate_search_is_asked_for_by_name(index: plait.Index) -> None:
+def test_reach_makes_sparse_search_approximate(index: plait.Index) -> None:
     assert list(scores(index, "sparse", reach=0.5)) == ["d2", "d0"]
     for wrong in ({"reach": 0}, {"reach": 2}, {"reech": 1}):
         with pytest.raises(ConfigError):
@@ -159,12 +159,12 @@ def test_an_approximate_search_is_asked_for_by_name(index: plait.Index) -> None:
         ("m3-dense-sparse", {"rescore": 2}, "rescore is 2"),
     ],
 )
-def test_weights_that_mean_nothing_are_refused(mode: str, options: dict[str, object], said: str) -> None:
+def test_invalid_weights_are_refused(mode: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(mode, parse_params(mode, options), PlanContext(spec=SPEC, k=10))
 
 
-def test_modes_of_the_sparse_strand_need_it() -> None:
+def test_sparse_modes_need_sparse_embeddings() -> None:
     for mode in ("sparse", "m3-dense-sparse", "m3-all"):
         with pytest.raises(ConfigError, match="needs sparse embeddings"):
             plan_for(mode, EmbeddingSpec(dense=4, multi=4))

@@ -22,7 +22,7 @@ def unit(rows: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 class Corpus:
-    """Items of a topic or two. A word's vector leans towards the topic it stands in, and a little to its neighbours."""
+    """Items of a topic or two. The vector of a word is near the topic of its item."""
 
     def __init__(self, n_items: int = 600, *, longest: int = 14, seed: int = 0) -> None:
         self._rng = rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def coded(documents: MultiVectors, *, bits: int = 4, n_cells: int = 64, keep_8bi
 
 
 def decoded(asked: MultiVectorQuery, *, lengths: bool = True) -> reference.DecodedItems:
-    """The items of a query as its twins take them; without lengths, codes are not brought back to those of the rows."""
+    """The decoded rows, as the reference methods take them; without `lengths`, rows are not scaled to their lengths."""
     items = asked.items
     assert items.rows.cells is not None
     codec = items.codec

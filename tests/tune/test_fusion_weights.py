@@ -1,4 +1,4 @@
-"""Fitting weights: strands that lie get little, what was fitted is used, and explicit settings win."""
+"""Fitted fusion weights: useless kinds get little, saved weights are used, and the caller's weights win."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judged(n_queries: int, seed: int = 0) -> list[Judged]:
     return made
 
 
-def test_the_strand_that_knows_gets_the_weight() -> None:
+def test_the_kind_that_finds_the_answers_gets_the_weight() -> None:
     fitted = fit_weights(judged(120))
     assert fitted.weights["sparse"] > 2 * max(fitted.weights["dense"], fitted.weights["bm25"])
     assert fitted.better
@@ -49,7 +49,7 @@ def test_the_strand_that_knows_gets_the_weight() -> None:
     assert reached == sorted(set(reached))
 
 
-def test_a_strand_that_stands_apart_has_no_weight_by_default_and_may_be_given_one() -> None:
+def test_an_excluded_kind_starts_at_0_and_may_get_a_weight() -> None:
     queries = judged(120)
     fitted = fit_weights(queries, exclude_from_hybrid=("sparse",))
     assert fitted.curve[0].weights == {"dense": DEFAULT_WEIGHTS["dense"], "bm25": DEFAULT_WEIGHTS["bm25"], "sparse": 0}
@@ -64,7 +64,7 @@ def test_too_few_queries_are_refused() -> None:
 
 @pytest.fixture
 def index(tmp_path: Path) -> plait.Index:
-    """Words decide what is relevant; the dense strand of the encoder is spoilt by filling words."""
+    """Words decide what is relevant; filler words spoil the dense vectors of the encoder."""
     made = plait.open(tmp_path / "index", create=True, encoder=WordEncoder(terms=5000, dim=4))
     filling = " ".join(f"fill{n}" for n in range(12))
     made.add([{"id": str(n), "text": f"alpha{n} beta{n % 7} {filling if n % 2 else ''}"} for n in range(40)])
@@ -75,7 +75,7 @@ QUERIES = {str(n): f"alpha{n} beta{n % 7}" for n in range(40)}
 QRELS = {str(n): {str(n): 1} for n in range(40)}
 
 
-def test_fitted_weights_are_saved_used_and_forgotten(index: plait.Index) -> None:
+def test_fitted_weights_are_saved_used_and_reset(index: plait.Index) -> None:
     with index._store.writer() as writer:
         writer.save_fusion_weights(saved(weights={"dense": 1.0, "sparse": 0.0, "multi": 0.0, "bm25": 0.0}))
     index.refresh()
@@ -108,21 +108,21 @@ def test_judgements_of_another_corpus_are_refused(index: plait.Index) -> None:
 
 
 class Apart(WordEncoder):
-    """Its sparse strand stands apart."""
+    """Its card excludes the sparse vectors from hybrid search."""
 
     card = SimpleNamespace(sparse=SparseSpec(5000, exclude_from_hybrid=True))
 
 
-def test_what_was_fitted_for_a_strand_that_stands_apart_is_used(tmp_path: Path) -> None:
+def test_a_fitted_weight_includes_an_excluded_kind(tmp_path: Path) -> None:
     index = plait.open(tmp_path / "index", create=True, encoder=Apart(terms=5000, dim=4))
     index.add([{"id": id, "text": text} for id, text in QUERIES.items()])
     assert set(index.tune_fusion(QUERIES, QRELS, data="made up")[0].weights) == {"bm25", "dense", "sparse", "multi"}
-    woven = {"dense": 1.0, "sparse": 0.5, "bm25": 1.0}
+    weights_of_three = {"dense": 1.0, "sparse": 0.5, "bm25": 1.0}
     for weights, options, is_in in (
-        ({**woven, "sparse": 0.0}, {}, False),
-        (woven, {}, True),
-        (woven, {"fusion": "z"}, False),  # they were not fitted for that
-        (woven, {"sparse": 0.0}, False),
+        ({**weights_of_three, "sparse": 0.0}, {}, False),
+        (weights_of_three, {}, True),
+        (weights_of_three, {"fusion": "z"}, False),  # they were not fitted for that
+        (weights_of_three, {"sparse": 0.0}, False),
     ):
         with index._store.writer() as writer:
             writer.save_fusion_weights(saved(weights=weights))
@@ -153,7 +153,7 @@ def test_weights_fitted_for_one_fusion_are_not_used_for_another() -> None:
 
 
 @pytest.mark.parametrize("value", ["{", '{"fusion": 1}', "[]", '{"weights": {"dense": -1}}'])
-def test_weights_that_cannot_be_read_are_passed_over_and_told(index: plait.Index, value: str) -> None:
+def test_unreadable_weights_are_ignored_and_reported(index: plait.Index, value: str) -> None:
     connection = sqlite3.connect(index.path / "catalogue.sqlite")
     connection.execute("INSERT INTO meta VALUES ('weights', ?)", [value])
     connection.commit()

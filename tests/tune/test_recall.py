@@ -1,4 +1,4 @@
-"""Tuning: a recall that is asked for is reached on queries nobody saw, or refused; the plan is saved with the index."""
+"""Tuning: the target recall is reached on other queries, or refused; the parameters are saved in the index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store_value(index: plait.Index, key: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("asked", [0.7, 0.95])
-def test_the_recall_asked_for_is_reached_on_queries_that_tuning_never_saw(index: plait.Index, asked: float) -> None:
+def test_the_target_recall_is_reached_on_other_queries(index: plait.Index, asked: float) -> None:
     done = index.tune(asked, n_queries=60)
     assert done.plan is not None
     assert (done.reached, done.saved) == (True, True)
@@ -122,7 +122,7 @@ def test_a_recall_that_the_codes_cannot_reach_is_refused_and_nothing_is_saved(in
     assert best.plan.recall <= 0.8
 
 
-def test_plain_codes_say_what_finer_ones_would_cost(tmp_path: Path) -> None:
+def test_remedies_have_the_size_of_more_bits(tmp_path: Path) -> None:
     with plait.open(make_index(tmp_path / "ix", bits=1), n_threads=1) as index:
         done = index.tune(1.0, n_queries=40)
         assert not done.reached
@@ -139,7 +139,7 @@ def test_compaction_measures_what_the_codes_lose(index: plait.Index) -> None:
         assert snapshot.codes_recall > 0.9  # codes of 8 bits
 
 
-def test_other_readers_see_a_plan_when_they_refresh(index: plait.Index) -> None:
+def test_other_readers_see_tuned_parameters_after_refresh(index: plait.Index) -> None:
     with plait.open(index.path, read_only=True) as reader:
         assert len(reader) == N_PASSAGES
         index.tune(0.8, n_queries=40)
@@ -148,7 +148,7 @@ def test_other_readers_see_a_plan_when_they_refresh(index: plait.Index) -> None:
         assert reader._snapshot().tuned.params == index.info().tuned.params is not None
 
 
-def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None:
+def test_tuned_parameters_are_used_and_grow_with_k(index: plait.Index) -> None:
     plan = index.tune(0.8, n_queries=40).plan
     assert plan is not None
     with Store.open(index.path).snapshot() as snapshot:
@@ -161,7 +161,7 @@ def test_a_plan_is_used_by_searches_and_grows_with_k(index: plait.Index) -> None
         assert snapshot.tuned.usable is None
 
 
-def test_a_list_beside_others_looks_at_fewer_and_never_at_more() -> None:
+def test_a_list_beside_others_never_looks_at_more() -> None:
     large, small = probe_by_size(10**6, 10), probe_by_size(1000, 10)
     listed = probe_for_list(large, 100)
     assert (listed.n_probe, listed.n_candidates, listed.n_code_scored) == (8, 1600, 200)
@@ -174,7 +174,7 @@ def test_defaults_grow_with_k_and_with_the_corpus() -> None:
     assert small.n_candidates < large.n_candidates
 
 
-def test_a_plan_is_stale_once_the_vectors_are_coded_anew(index: plait.Index) -> None:
+def test_tuned_parameters_are_stale_after_a_new_codec(index: plait.Index) -> None:
     index.tune(0.8, n_queries=40)
     with Store.open(index.path).writer() as writer:
         writer.compact(retrain=True)
@@ -187,7 +187,7 @@ def test_a_plan_is_stale_once_the_vectors_are_coded_anew(index: plait.Index) -> 
     assert index.info().tuned.usable == again.plan
 
 
-def test_a_plan_outlives_a_compaction_that_keeps_the_codec(index: plait.Index) -> None:
+def test_tuned_parameters_stay_after_a_compaction_with_the_same_codec(index: plait.Index) -> None:
     plan = index.tune(0.8, n_queries=40).plan
     index.delete(["3", "4"])
     index.compact()
@@ -195,7 +195,7 @@ def test_a_plan_outlives_a_compaction_that_keeps_the_codec(index: plait.Index) -
 
 
 @pytest.mark.parametrize("stored", ["{", '{"n_probe": 1}', "[]", 7, '{"n_probe": -1}'])
-def test_a_damaged_plan_is_passed_over_and_told_of(index: plait.Index, stored: object) -> None:
+def test_damaged_tuned_parameters_are_ignored_and_reported(index: plait.Index, stored: object) -> None:
     store_value(index, "tuned", stored)
     assert index.info().tuned.damage
     assert any("plan" in problem for problem in check(index.path).problems)
@@ -205,7 +205,7 @@ def test_a_damaged_plan_is_passed_over_and_told_of(index: plait.Index, stored: o
 
 
 @pytest.mark.parametrize("wrong", [{"recall": 0}, {"recall": 1.5}, {"k": 0}, {"n_queries": 2}, {"of": "floats"}])
-def test_what_cannot_be_asked_is_refused(index: plait.Index, wrong: dict[str, object]) -> None:
+def test_invalid_goals_are_refused(index: plait.Index, wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         index.tune(**{"recall": 0.9, **wrong})  # type: ignore[arg-type]
 
@@ -216,7 +216,7 @@ def test_queries_of_another_size_are_refused(index: plait.Index) -> None:
         index.tune(0.9, queries=Embeddings(multi=rows))
 
 
-def test_an_index_that_another_writes_or_that_is_read_only_is_not_tuned(index: plait.Index) -> None:
+def test_a_locked_or_read_only_index_is_not_tuned(index: plait.Index) -> None:
     with Store.open(index.path).writer(), pytest.raises(LockedError):
         index.tune(0.9, n_queries=40)
     with plait.open(index.path, read_only=True) as reader, pytest.raises(ReadOnlyError):

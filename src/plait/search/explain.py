@@ -47,7 +47,7 @@ class Explainer:
         self._multi = None
         if embeddings.multi is not None and any(map(_is_multi_vector, self._lists)):
             self._multi = np.ascontiguousarray(embeddings.multi[number], np.float32)
-            self._asked, self._query_note = query_tokens(reader, self._query, len(self._multi))
+            self._query_tokens, self._query_note = query_tokens(reader, self._query, len(self._multi))
 
     def explain_hits(self, hits: Sequence[Hit], documents: Mapping[int, FoundDocument]) -> list[Hit]:
         """The hits of the ranking, in its order, with explanations; `documents` are theirs, by number."""
@@ -119,12 +119,12 @@ class Explainer:
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
         """The words of the query that are in the document, those that add most first."""
-        word_scores = bm25_word_scores(self._snapshot, self._query, document.doc)
-        asked = [(word, term.is_prefix) for word, (term, _) in word_scores.items()]
-        counts = count_terms(document.title, document.text, asked, self._snapshot.analyser)
+        scored = bm25_word_scores(self._snapshot, self._query, document.doc)
+        terms = [(word, term.is_prefix) for word, (term, _) in scored.items()]
+        counts = count_terms(document.title, document.text, terms, self._snapshot.analyser)
         matches = [
             WordMatch(word, count, part.n_documents, part.idf, part.score)
-            for (word, (_, part)), count in zip(word_scores.items(), counts, strict=True)
+            for (word, (_, part)), count in zip(scored.items(), counts, strict=True)
         ]
         return tuple(sorted(matches, key=lambda match: -match.score))
 
@@ -162,7 +162,7 @@ class Explainer:
         return TokenMatches(
             score=total,
             matches=tuple(
-                _match(self._asked[number], passage_tokens, alignment, number, total)
+                _match(self._query_tokens[number], passage_tokens, alignment, number, total)
                 for number in range(len(self._multi))
             ),
             note=" ".join(filter(None, (self._query_note, note))),
@@ -214,13 +214,13 @@ def _is_multi_vector(name: str) -> bool:
 
 
 def _match(
-    asked: Token, passage_tokens: Sequence[Token], alignment: Alignment, number: int, total: float
+    query_token: Token, passage_tokens: Sequence[Token], alignment: Alignment, number: int, total: float
 ) -> TokenMatch:
     row, similarity = int(alignment.rows[number]), float(alignment.scores[number])
     token = NO_TOKEN if row == NO_ROW else passage_tokens[row]
     return TokenMatch(
-        query=asked.surface,
-        query_span=asked.span,
+        query=query_token.surface,
+        query_span=query_token.span,
         token=token.surface,
         field=token.field,
         span=token.span,

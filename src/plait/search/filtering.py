@@ -84,7 +84,7 @@ class DocFilter:
         return list(rows_of_documents(self._segments, self.docs))
 
     def derived(self, name: str, make: Callable[[list[SegmentRows]], T]) -> T:
-        """What `make` derives from the rows, made once and kept with them. A stage uses a name of its own."""
+        """What `make` derives from the rows, made once and stored with them. Each stage uses its own name."""
         if name not in self._derived:
             self._derived[name] = make(self.segment_rows)
         return self._derived[name]  # type: ignore[return-value]

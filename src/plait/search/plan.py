@@ -76,8 +76,8 @@ class Plan:
         with trace.stage("fuse"):
             n_fused = max(self.k, smoothing.N_SMOOTHED) if self.smoothing else self.k
             fused = [
-                self.fusion.fuse(query_lists, n_fused, query_lengths(batch, number))
-                for number, query_lists in enumerate(lists)
+                self.fusion.fuse(rankings, n_fused, query_lengths(batch, number))
+                for number, rankings in enumerate(lists)
             ]
         if not self.smoothing:
             return fused

@@ -57,7 +57,7 @@ def smooth_scores(ranking: Ranking, snapshot: Snapshot, share: float) -> Ranking
         scores=scores[order],
         rows=ranking.rows[order],
         parts={**{name: part[order] for name, part in ranking.parts.items()}, NAME: means[order]},
-        ranks={**{name: list_ranks[order] for name, list_ranks in ranking.ranks.items()}, NAME: ranks[order]},
+        ranks={**{name: values[order] for name, values in ranking.ranks.items()}, NAME: ranks[order]},
         gains={
             **{name: gains[order] * remaining for name, gains in ranking.gains.items()},
             NAME: np.nan_to_num(share * means[order].astype(np.float64)),

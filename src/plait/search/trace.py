@@ -1,4 +1,4 @@
-"""What a search did and how long each stage took; a plan writes it, `--timings` shows it."""
+"""`Trace`: the stages of a search with their times and counts. A plan writes it, `--timings` shows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-WITHIN = ": "  # between the name of a stage and that of a stage within it
+WITHIN = ": "  # between the name of a stage and the name of an inner stage
 
 
 @dataclass(slots=True)
@@ -19,8 +19,7 @@ class Stage:
 
 
 class Timing:
-    """A block that is timed. A class, because a search has a dozen of them, and some blocks take no longer than a
-    generator would."""
+    """A timed block. A class, because a generator-based context manager would cost as much as some of the blocks."""
 
     __slots__ = ("_stage", "_stages", "_start")
 
@@ -38,32 +37,32 @@ class Timing:
 
 @dataclass(slots=True)
 class Trace:
-    """Stages in the order they ended. As text it is a table of them; see `table`."""
+    """Stages in the order in which they ended. `str` gives the table."""
 
     stages: list[Stage] = field(default_factory=list)
 
     def stage(self, name: str) -> Timing:
-        """Times the block as one stage; the block may add counts to what it is given."""
+        """Times the block as one stage, which the block may add counts to."""
         return Timing(self.stages, Stage(name, 0.0))
 
     def add(self, within: Trace, *, under: str) -> None:
-        """The stages of many small searches as one for each name: `under` and the name, with sums of all they have."""
+        """Adds the stages of many small searches as inner stages of `under`: one for each name, with sums."""
         for stage in _summed(within.stages):
             self.stages.append(Stage(under + WITHIN + stage.name, stage.seconds, stage.counts))
 
     @property
     def total(self) -> float:
-        """Seconds of all stages; those within another count with it alone."""
+        """Seconds of all stages; an inner stage counts only with its outer one."""
         return sum(stage.seconds for stage in self._outer())
 
     def as_fields(self) -> dict[str, Any]:
-        """Plain data, as JSON can hold it."""
+        """Plain data for JSON."""
         stages = [{"stage": stage.name, "seconds": stage.seconds, **stage.counts} for stage in self.stages]
         return {"seconds": self.total, "stages": stages}
 
     def table(self, width: int = 80) -> str:
-        """The stages in the order they began, with milliseconds, shares of the total and counts, one a line; stages of
-        one name are added up, and those within another stand below it."""
+        """One line for each name: milliseconds, share of the total and counts. Inner stages are below their outer
+        one."""
         lines = []
         for outer in _summed(self._outer()):
             lines.append(self._line(outer, outer.name, width))
@@ -88,7 +87,7 @@ class Trace:
 
 
 def _summed(stages: Iterable[Stage]) -> list[Stage]:
-    """One stage for each name, with the sums of all it has, in the order of their first."""
+    """One stage for each name, with sums, in the order in which the names first occur."""
     sums: dict[str, Stage] = {}
     for stage in stages:
         total = sums.setdefault(stage.name, Stage(stage.name, 0.0))

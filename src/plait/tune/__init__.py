@@ -1,0 +1,1 @@
+"""Tuning: probing parameters for a recall, and fusion weights for judged queries."""

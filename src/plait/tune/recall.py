@@ -82,7 +82,7 @@ class Tuned:
     """The result of tuning. Without a plan every passage is scored anyway, or the recall is out of reach."""
 
     plan: TunedParams | None
-    asked: float
+    target_recall: float
     reached: bool
     predicted: float | None = None  # recall against the codes, on the queries that chose the plan
     codes_recall: float | None = None
@@ -103,7 +103,7 @@ class Goal:
 
     def __post_init__(self) -> None:
         if not isinstance(self.recall, int | float) or not 0 < self.recall <= 1:
-            raise ConfigError(f"the recall asked for is {self.recall!r}; it must be above 0 and at most 1, such as 0.9")
+            raise ConfigError(f"the target recall is {self.recall!r}; it must be above 0 and at most 1, such as 0.9")
         if type(self.k) is not int or self.k < 1:
             raise ConfigError(f"k is {self.k!r}; it must be a whole number of at least 1")
         if self.of not in (None, "vectors", "codes"):
@@ -145,7 +145,7 @@ class Tuner:
         largest = probed_segment(self._snapshot)
         if largest is None:
             note = "every passage is scored already: the index is small, or not compacted; there is nothing to tune"
-            return Tuned(plan=None, asked=self._goal.recall, reached=True, note=note)
+            return Tuned(plan=None, target_recall=self._goal.recall, reached=True, note=note)
         if len(self._queries) < MIN_QUERIES:
             raise InputError(f"{len(self._queries)} queries are too few to tune with; give {MIN_QUERIES} or more")
         needed = self._goal.recall / (self._codes_recall or 1.0) if self._of_vectors else self._goal.recall
@@ -164,7 +164,7 @@ class Tuner:
         plan, predicted = self._choose(testing, test_truths, grid, recalls, seconds, exhaustive, needed)
         return Tuned(
             plan=plan,
-            asked=self._goal.recall,
+            target_recall=self._goal.recall,
             reached=reached,
             predicted=predicted,
             codes_recall=self._codes_recall,
@@ -175,7 +175,7 @@ class Tuner:
     def _unreached(self, largest: SegmentRows) -> Tuned:
         return Tuned(
             plan=None,
-            asked=self._goal.recall,
+            target_recall=self._goal.recall,
             reached=False,
             codes_recall=self._codes_recall,
             remedies=remedies(_coded(largest)),

@@ -161,7 +161,7 @@ def expected_seconds(
     def line(stage: str, n_small: int, n_large: int, values: NDArray[np.int64]) -> NDArray[np.float64]:
         return _line(small.get(stage, 0.0), large.get(stage, 0.0), n_small, n_large, values)
 
-    by_centroids = line("centroid maxsim", few, many, grid.n_candidates)
+    by_centroids = line("by centroids", few, many, grid.n_candidates)
     by_codes = line("codes", k, half, grid.n_code_scored)
     has_8bit = group.coded[0].items.codes_8bit is not None
     by_8bit = line("8-bit codes", k, half, grid.n_rescored) if has_8bit else np.zeros(len(grid.n_rescored))

@@ -1,4 +1,4 @@
-"""The methods of the papers on compressed items: each against its plain twin, and where it must equal another."""
+"""The papers' methods on compressed items: each against its NumPy reference, and where it must equal another."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def agree(found: tuple[NDArray[np.int64], NDArray[np.float32]], wanted: dict[int
     assert np.all(np.diff(found[1]) <= 0)
 
 
-# -- each method and its twin
+# -- each method and its reference
 
 
 @pytest.mark.parametrize(("n_probe", "n_docs"), [(1, 64), (2, 200), (4, 400)])
-def test_plaid_equals_its_twin(
+def test_plaid_equals_its_reference(
     items: CodedItems, queries: list[NDArray[np.float32]], n_probe: int, n_docs: int
 ) -> None:
     shares = []
@@ -111,14 +111,14 @@ def test_plaid_equals_its_twin(
 
 
 @pytest.mark.parametrize("n_tokens", [1, 20, 500, ALL])
-def test_xtr_equals_its_twin(items: CodedItems, queries: list[NDArray[np.float32]], n_tokens: int) -> None:
+def test_xtr_equals_its_reference(items: CodedItems, queries: list[NDArray[np.float32]], n_tokens: int) -> None:
     for query in queries:
         wanted = reference.xtr(query, decoded(MultiVectorQuery(query, items)), n_tokens=n_tokens)
         agree(search(Xtr(XtrParams(n_tokens=n_tokens)), query, items, ALL), wanted, tolerance=ROUNDING)
 
 
 @pytest.mark.parametrize(("n_cells", "n_tokens"), [(1, 50), (4, 500), (10, 1)])
-def test_colxtr_equals_its_twin(
+def test_colxtr_equals_its_reference(
     items: CodedItems, queries: list[NDArray[np.float32]], n_cells: int, n_tokens: int
 ) -> None:
     for query in queries:
@@ -128,12 +128,12 @@ def test_colxtr_equals_its_twin(
 
 
 @pytest.mark.parametrize(("n_probe", "t_prime", "bound"), [(1, 30, 128), (4, 200, 16), (8, 5, 1), (16, ALL, 16)])
-def test_warp_equals_its_twin(
+def test_warp_equals_its_reference(
     items: CodedItems, queries: list[NDArray[np.float32]], n_probe: int, t_prime: int, bound: int
 ) -> None:
     for query in queries:
-        twin = decoded(MultiVectorQuery(query, items), lengths=False)
-        wanted = reference.warp(query, twin, n_probe=n_probe, t_prime=t_prime, bound=bound)
+        decoded_rows = decoded(MultiVectorQuery(query, items), lengths=False)
+        wanted = reference.warp(query, decoded_rows, n_probe=n_probe, t_prime=t_prime, bound=bound)
         found = search(Warp(WarpParams(n_probe=n_probe, t_prime=t_prime, bound=bound)), query, items, ALL)
         agree(found, wanted, tolerance=ROUNDING * len(query))
         assert set(found[0].tolist()) == set(wanted)  # cells are chosen from the same numbers
@@ -143,7 +143,7 @@ def test_warp_equals_its_twin(
 
 
 @pytest.mark.parametrize("keep_8bit", [False, True])
-def test_plaid_that_cuts_nothing_equals_exhaustive_search(
+def test_plaid_that_prunes_nothing_equals_exhaustive_search(
     corpus: Corpus, queries: list[NDArray[np.float32]], keep_8bit: bool
 ) -> None:
     items = coded(corpus.documents, bits=2, keep_8bit=keep_8bit)
@@ -179,7 +179,7 @@ def test_xtr_bounds_mean_maxsim_from_above_and_falls_with_more_tokens(
             before = now
 
 
-def test_what_is_imputed_does_not_rise_with_more_tokens(items: CodedItems, queries: list[NDArray[np.float32]]) -> None:
+def test_imputed_scores_do_not_rise_with_more_tokens(items: CodedItems, queries: list[NDArray[np.float32]]) -> None:
     scores = decoded(MultiVectorQuery(queries[0], items)).rows @ queries[0].T
     cuts = [reference.best_tokens(scores, items.owners, n_tokens)[1] for n_tokens in (1, 3, 30, 300)]
     assert all(np.all(late <= early) for early, late in pairwise(cuts))
@@ -192,9 +192,9 @@ def test_warp_that_reads_every_cell_equals_maxsim_without_lengths(
     items = coded(corpus.documents, bits=bits)
     for query in queries:
         found, scores = search(Warp(WarpParams(n_probe=64)), query, items, ALL)
-        twin = decoded(MultiVectorQuery(query, items), lengths=False)
+        decoded_rows = decoded(MultiVectorQuery(query, items), lengths=False)
         assert len(found) == len(items)
-        explicit = twin.maxsim(twin.rows @ query.T)[found]
+        explicit = decoded_rows.maxsim(decoded_rows.rows @ query.T)[found]
         np.testing.assert_allclose(scores, explicit, atol=ROUNDING * len(query))
 
 
@@ -226,7 +226,7 @@ def test_every_instruction_set_and_any_number_of_threads_rank_alike(
         assert list(pool.map(run, queries)) == wanted
 
 
-def test_threads_share_out_what_xtr_and_warp_read(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_change_nothing_in_xtr_colxtr_and_warp(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.search.multivector.xtr.BLOCK", 64)
     monkeypatch.setattr("plait.search.multivector.warp.MIN_THREADED_ROWS", 1)
     items, query = coded(corpus.documents), corpus.queries(1)[0]
@@ -283,7 +283,7 @@ def widest(method: Method, query: NDArray[np.float32], items: CodedItems) -> Met
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_equal_items_stand_in_the_order_of_their_numbers(method: Method, corpus: Corpus) -> None:
+def test_equal_items_are_ordered_by_number(method: Method, corpus: Corpus) -> None:
     text = corpus.queries(1, 6)[0]
     items = coded(MultiVectors.from_items([text] * 30 + corpus.queries(30)), n_cells=16)
     found, scores = search(method, text, items, 30)
@@ -292,7 +292,7 @@ def test_equal_items_stand_in_the_order_of_their_numbers(method: Method, corpus:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_k_beyond_the_corpus_gives_what_there_is(method: Method, corpus: Corpus) -> None:
+def test_k_beyond_the_corpus_gives_every_item(method: Method, corpus: Corpus) -> None:
     items = coded(MultiVectors.from_items(corpus.queries(40)), n_cells=8)
     query = corpus.queries(1)[0]
     found, _ = search(widest(method, query, items), query, items, 1000)
@@ -300,7 +300,7 @@ def test_k_beyond_the_corpus_gives_what_there_is(method: Method, corpus: Corpus)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_every_stage_says_what_it_read(method: Method, corpus: Corpus) -> None:
+def test_every_stage_counts_what_it_reads(method: Method, corpus: Corpus) -> None:
     trace, items = Trace(), coded(corpus.documents, keep_8bit=True)
     method.search(MultiVectorQuery(corpus.queries(1)[0], items, trace), 10, ItemFilter(items))
     counts = {name: count for stage in trace.stages for name, count in stage.counts.items()}
@@ -334,14 +334,14 @@ def test_the_rule_of_t_prime_never_gives_zero(n_rows: int, n_cells: int, k: int,
     assert t_prime_for(n_rows, n_cells, k) == wanted
 
 
-def test_the_paper_s_settings_of_plaid_depend_on_k() -> None:
+def test_the_parameters_of_plaid_depend_on_k() -> None:
     assert [PlaidParams().settled(k) for k in (10, 100, 1000)] == [(1, 0.5, 256), (2, 0.45, 1024), (4, 0.4, 4096)]
     assert PlaidParams().settled(2000)[2] == 8000
     assert PlaidParams(n_probe=3, t_cs=0.1, n_docs=9).settled(10) == (3, 0.1, 9)
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"),
+    ("params_class", "params"),
     [
         (PlaidParams, {"n_probe": 0}),
         (PlaidParams, {"n_docs": 0}),
@@ -353,6 +353,6 @@ def test_the_paper_s_settings_of_plaid_depend_on_k() -> None:
         (WarpParams, {"bound": -1}),
     ],
 )
-def test_settings_that_cannot_work_are_refused(method: type, settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(settings))} is {next(iter(settings.values()))}"):
-        method(**settings)
+def test_invalid_params_of_methods_are_refused(params_class: type, params: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(params))} is {next(iter(params.values()))}"):
+        params_class(**params)

@@ -19,7 +19,7 @@ from plait.storage import compaction as compact
 from plait.storage.files.centroid_ids import NEAR
 from plait.storage.merge_policy import FANOUT
 from plait.storage.store import Store
-from search.multivector.test_retriever import EVERYTHING, PROBED, overlap, queries, run
+from search.multivector.test_probed_multi import EVERYTHING, PROBED, overlap, queries, run
 from search.plans import DefaultProbe
 from storage.samples import make_store
 from storage.tokens import N_GROUPS, SPEC, batch
@@ -94,7 +94,7 @@ def test_probing_keeps_nine_in_ten_of_what_scoring_everything_finds(store: Store
         assert overlap(run(PROBED, own), run(ExactMulti(), own)) >= 0.9
 
 
-def test_answers_are_the_same_each_time_and_with_threads(store: Store) -> None:
+def test_results_are_the_same_each_time_and_with_threads(store: Store) -> None:
     same(run(PROBED, store), run(PROBED, store))
     same(run(DefaultProbe(n_threads=2), store), run(PROBED, store))
 
@@ -106,7 +106,7 @@ def test_a_filter_is_applied_before_scoring(store: Store) -> None:
     assert all(np.isin(own.docs, allowed).all() for own in found)
 
 
-def test_one_budget_is_for_all_segments_together(store: Store, merged: Store) -> None:
+def test_each_stage_keeps_the_best_of_all_segments(store: Store, merged: Store) -> None:
     probe = ResolvedProbe(n_probe=4, n_candidates=80, n_code_scored=30, n_rescored=20)
     for own in (store, merged):
         with own.snapshot() as snapshot:
@@ -114,7 +114,7 @@ def test_one_budget_is_for_all_segments_together(store: Store, merged: Store) ->
             n_centroids = len(next(s.coded for s in snapshot.segments if s.coded is not None).codec.codebook)
         seen = stages(own, probe)
         assert seen["centroids"].counts["centroids"] == N_GROUPS * n_centroids
-        assert seen["centroid maxsim"].counts["items"] <= N_GROUPS * (80 + n_plain)
+        assert seen["by centroids"].counts["items"] <= N_GROUPS * (80 + n_plain)
         assert seen["codes"].counts["items"] + seen["floats"].counts["items"] <= N_GROUPS * (30 + 20)
 
 
@@ -127,9 +127,7 @@ def test_a_passage_that_was_just_added_is_found_first(store: Store) -> None:
         assert found.rows[0] == sum(own.n_rows for own in snapshot.segments[:-1]) + 10
 
 
-def test_without_the_cells_of_its_codec_a_segment_is_scored_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_without_centroid_ids_is_scored_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.storage.writer.Writer._codebook", lambda _: None)
     made = make(tmp_path / "index", n_batches=2)
     assert shape_of(made) == [(1, 0), (0, 1), (0, 1)]
@@ -139,12 +137,12 @@ def test_without_the_cells_of_its_codec_a_segment_is_scored_whole(
     assert overlap(run(PROBED, made), run(ExactMulti(), made)) >= 0.9
 
 
-def test_rows_at_places_are_those_of_their_segments() -> None:
+def test_a_selection_is_split_by_segment() -> None:
     rows = [np.array([3, 5, 8]), np.zeros(0, np.int64), np.array([1, 2])]
     kept = split_selection(rows, np.array([4, 0, 2]))
     assert [own.tolist() for own in kept] == [[3, 8], [], [2]]
 
 
-def test_new_segments_say_which_cells_they_are_near(store: Store) -> None:
+def test_new_segments_have_centroid_ids(store: Store) -> None:
     with store.snapshot() as snapshot:
         assert [NEAR in own.files for own in snapshot.segments] == [False, *[True] * N_BATCHES]

@@ -19,7 +19,7 @@ from plait.storage.files.centroid_ids import NEAR
 from plait.storage.merge_policy import FANOUT
 from plait.storage.segment import Segment
 from plait.storage.store import Store
-from search.multivector.test_retriever import queries
+from search.multivector.test_probed_multi import queries
 from search.plans import DefaultProbe
 from storage.resealed import Change, cut, index_of, put, rewrite, say
 from storage.tokens import batch as tokens

@@ -1,1 +1,1 @@
-"""Methods of searching compressed items: plait's own, and those of the papers, one file each."""
+"""Multi-vector search: plait's method and those of the papers, one file each."""

@@ -124,7 +124,7 @@ class MultiVectorQuery:
         self, cells: Cells, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> NDArray[np.uint32]:
         """The same of items whose rows have their centroids in `cells`: item i owns begins[i] to ends[i]."""
-        with self.trace.stage("centroid maxsim") as stage:
+        with self.trace.stage("by centroids") as stage:
             n_rows = int((ends - begins).sum())
             stage.counts.update(items=len(begins), rows=n_rows, bytes=n_rows * cells.itemsize)
             return centroid_maxsim(self.centroids.narrow[0], cells, begins, ends)

@@ -120,13 +120,13 @@ def _score(
             postings.items,
         )
 
-    everyone = np.arange(len(query_rows))
+    all_rows = np.arange(len(query_rows))
     if n_threads == 1 or postings.sizes.mean() * cells.size < MIN_THREADED_ROWS:
-        return RetrievedRows(*score(everyone), missing)
+        return RetrievedRows(*score(all_rows), missing)
     with ThreadPoolExecutor(n_threads) as pool:
-        items, row_scores, starts = zip(*pool.map(score, np.array_split(everyone, n_threads)), strict=True)
-    ends = np.cumsum([bounds[-1] for bounds in starts])
-    later = [bounds[1:] + first for bounds, first in zip(starts, [0, *ends], strict=False)]
+        items, row_scores, starts = zip(*pool.map(score, np.array_split(all_rows, n_threads)), strict=True)
+    ends = np.cumsum([begins[-1] for begins in starts])
+    later = [begins[1:] + first for begins, first in zip(starts, [0, *ends], strict=False)]
     return RetrievedRows(np.concatenate(items), np.concatenate(row_scores), np.concatenate([[0], *later]), missing)
 
 

@@ -1,4 +1,4 @@
-"""Search in a compressed multi strand: close to the floats, the same with threads, and right about documents."""
+"""Search in compressed multi vectors: close to the floats, the same with threads, and correct about documents."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_two_bits_keep_nine_in_ten_of_the_best_ten_of_a_group(tmp_path: Path) ->
     assert overlap(run(PROBED, made), before) >= 0.9
 
 
-def test_fine_codes_rank_as_the_floats_do(tmp_path: Path) -> None:
+def test_8_bit_codes_rank_as_the_floats_do(tmp_path: Path) -> None:
     made, before = make(tmp_path / "index", keep_8bit=True)
     found = run(ExactMulti(), made)
     assert overlap(found, before) >= 0.97
@@ -123,7 +123,7 @@ def test_deletions_after_compaction_are_not_found(tmp_path: Path) -> None:
         assert not any(set(ranking.docs.tolist()) & found for ranking in run(retriever, made))
 
 
-def test_segments_in_floats_and_in_codes_are_searched_together(tmp_path: Path) -> None:
+def test_compressed_and_uncompressed_segments_are_searched_together(tmp_path: Path) -> None:
     made, _ = make(tmp_path / "index", n_documents=120)
     with made.writer() as writer:
         written = writer.write(*batch(500, N_GROUPS, noise=0.01))
@@ -144,11 +144,11 @@ def test_the_trace_shows_the_stages_once_for_all_queries(store: Store) -> None:
     with store.snapshot() as snapshot:
         PROBED.retrieve(snapshot, queries(), 5, None, trace)
     names = [stage.name for stage in trace.stages]
-    assert names == ["multi: centroids", "multi: cells", "multi: centroid maxsim", "multi: codes"]
+    assert names == ["multi: centroids", "multi: cells", "multi: by centroids", "multi: codes"]
     assert all(stage.counts for stage in trace.stages)
 
 
-def test_exact_is_a_plan_of_its_own() -> None:
+def test_exact_plans_do_not_probe() -> None:
     for mode, params in (("multi", {}), ("hybrid", {"search_multi": True})):
         plans = plan_for(mode, SPEC, exact=True), plan_for(mode, SPEC, **params)
         kinds = [{type(retriever) for retriever in plan.retrievers} for plan in plans]
@@ -169,7 +169,7 @@ def test_a_query_that_cannot_be_scored_is_refused(store: Store, rows: np.ndarray
                 retriever.retrieve(snapshot, batch_of_one, 5, None, Trace())
 
 
-def test_the_engine_compacts_and_goes_on(tmp_path: Path) -> None:
+def test_an_index_is_searched_before_and_after_compaction(tmp_path: Path) -> None:
     documents, spans, embeddings = batch(0, 60)
     with plait.open(tmp_path / "index", create=True, spec=SPEC, n_threads=2) as index:
         index.add_embeddings(documents, embeddings, spans=spans)
@@ -180,6 +180,6 @@ def test_the_engine_compacts_and_goes_on(tmp_path: Path) -> None:
         assert (done.n_documents, done.n_segments_after) == (59, 1)
         for exact in (False, True):
             assert [hits[0].id for hits in index.search_embeddings(asked, 5, mode="multi", exact=exact)] == before
-        woven = Embeddings(multi=asked.multi, dense=np.ones((N_GROUPS, 4), np.float32))
-        hit = index.search_embeddings(woven, 5, texts=["word1"] * N_GROUPS, mode="hybrid", filter="n >= 50")[0][0]
+        with_dense = Embeddings(multi=asked.multi, dense=np.ones((N_GROUPS, 4), np.float32))
+        hit = index.search_embeddings(with_dense, 5, texts=["word1"] * N_GROUPS, mode="hybrid", filter="n >= 50")[0][0]
         assert hit.metadata["n"] >= 50

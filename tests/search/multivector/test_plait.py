@@ -118,7 +118,7 @@ def recall(items: CodedItems, documents: MultiVectors, probe: ResolvedProbe | No
     return float(np.mean(shares))
 
 
-def test_more_bits_and_fine_codes_come_closer_to_the_floats() -> None:
+def test_more_bits_and_8_bit_codes_come_closer_to_the_floats() -> None:
     documents = corpus()
     one, two, four = (recall(coded(documents, bits=bits), documents, None) for bits in (1, 2, 4))
     keep_8bit = recall(coded(documents, keep_8bit=True), documents, None)
@@ -153,15 +153,15 @@ def test_one_item_and_one_cell_are_enough() -> None:
     np.testing.assert_allclose(scores, [3.0], atol=0.05)
 
 
-def test_each_stage_says_what_it_saw() -> None:
+def test_each_stage_counts_what_it_reads() -> None:
     documents = corpus()
     trace = Trace()
     probe = ResolvedProbe(n_probe=8, n_candidates=100, n_code_scored=64, n_rescored=32)
     probed(queries(documents, 1)[0], coded(documents, keep_8bit=True), 5, probe, trace=trace)
-    assert [stage.name for stage in trace.stages] == ["centroids", "cells", "centroid maxsim", "codes", "8-bit codes"]
+    assert [stage.name for stage in trace.stages] == ["centroids", "cells", "by centroids", "codes", "8-bit codes"]
     assert all(stage.counts for stage in trace.stages)
 
 
-def test_a_stage_of_none_is_refused() -> None:
+def test_a_count_of_0_is_refused() -> None:
     with pytest.raises(ConfigError, match="n_probe is 0"):
         ProbeParams(n_probe=0)

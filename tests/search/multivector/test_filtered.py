@@ -12,7 +12,7 @@ from plait.search.multivector.probe import FILTERED_CANDIDATES, SKIP_CELLS, Prob
 from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 from plait.storage.store import Store
-from search.multivector.test_retriever import PROBED, overlap, queries, run
+from search.multivector.test_probed_multi import PROBED, overlap, queries, run
 from search.plans import DefaultProbe, doc_filter
 from storage.tokens import N_GROUPS, SPEC, batch
 
@@ -50,7 +50,7 @@ def elsewhere(rankings: list[Ranking], groups: range) -> list[Ranking]:
     return [found for group, found in enumerate(rankings) if group not in groups]
 
 
-def test_what_a_filter_leaves_decides_how_it_is_searched() -> None:
+def test_the_number_of_accepted_passages_decides_how_they_are_searched() -> None:
     assert PROBE.under_filter(PROBE.n_code_scored, N_ROWS).exhaustive
     few = PROBE.under_filter(PROBE.n_code_scored + 1, N_ROWS)
     assert (few.exhaustive, few.skip_cells) == (False, True)
@@ -69,21 +69,21 @@ def test_a_filter_does_not_change_what_the_caller_set() -> None:
     assert filtered.n_code_scored > probe.n_code_scored
 
 
-def test_settings_that_score_everything_stay_so() -> None:
+def test_exhaustive_search_stays_exhaustive_under_a_filter() -> None:
     assert replace(PROBE, exhaustive=True).under_filter(N_ROWS // 2, N_ROWS).exhaustive
 
 
-def test_passages_that_a_filter_leaves_go_by_their_centroids(store: Store) -> None:
+def test_passages_that_a_filter_accepts_are_compared_by_centroids(store: Store) -> None:
     found = stages(store, of_groups(*range(6)))
-    assert "centroid maxsim" in found
+    assert "by centroids" in found
     assert "cells" not in found
 
 
-def test_few_are_scored_whole(store: Store) -> None:
-    assert not stages(store, of_groups(3)) & {"cells", "centroid maxsim"}
+def test_few_passages_are_all_scored(store: Store) -> None:
+    assert not stages(store, of_groups(3)) & {"cells", "by centroids"}
 
 
-def test_a_filter_finds_as_much_as_no_filter_does(store: Store) -> None:
+def test_a_filter_costs_no_recall_in_a_store(store: Store) -> None:
     without = overlap(run(PROBED, store), run(ExactMulti(), store))
     for groups in (range(6), range(3, 9)):
         allowed = of_groups(*groups)
@@ -93,7 +93,7 @@ def test_a_filter_finds_as_much_as_no_filter_does(store: Store) -> None:
         assert overlap(elsewhere(found, groups), elsewhere(truth, groups)) >= 0.9
 
 
-def test_all_that_a_filter_leaves_can_be_asked_for(store: Store) -> None:
+def test_a_large_k_finds_all_documents_that_a_filter_accepts(store: Store) -> None:
     allowed = of_groups(*range(6))
     with store.snapshot() as snapshot:
         alive = {int(doc) for segment in snapshot.segments for doc in segment.docs[segment.live]} & set(allowed)
@@ -101,7 +101,7 @@ def test_all_that_a_filter_leaves_can_be_asked_for(store: Store) -> None:
         assert set(found.docs.tolist()) == alive
 
 
-def test_an_index_that_is_scored_whole_is_so_under_a_filter(store: Store) -> None:
+def test_a_small_index_is_scored_whole_under_a_filter(store: Store) -> None:
     allowed = of_groups(*range(6))
     small = DefaultProbe(exhaustive_below=2 * N_DOCUMENTS)
     found, truth = run(small, store, allowed=allowed), run(ExactMulti(), store, allowed=allowed)
