@@ -22,17 +22,17 @@ def spread(n_rows: int, n_clusters: int, dim: int = 32) -> NDArray[np.float32]:
 def test_few_centroids_are_all_compared() -> None:
     rows, centroids = spread(900, 50, dim=64), spread(64, 50, dim=64)
     scores = rows @ centroids.T
-    found = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
-    assert float(np.max(scores.max(axis=1) - found)) < 0.02  # rounding
+    assigned = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
+    assert float(np.max(scores.max(axis=1) - assigned)) < 0.02  # rounding
 
 
 def test_grouped_centroids_are_nearly_as_near_as_the_nearest() -> None:
     rows = spread(6000, 800)
     centroids = rows[: assign.MIN_GROUPED]
     scores = rows @ centroids.T
-    found = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
-    assert float(np.mean(scores.max(axis=1) - found)) < 0.005
-    assert float(np.mean(scores.max(axis=1) - found < 0.01)) > 0.9
+    assigned = scores[np.arange(len(rows)), NearestCentroids(centroids).assign(rows)]
+    assert float(np.mean(scores.max(axis=1) - assigned)) < 0.005
+    assert float(np.mean(scores.max(axis=1) - assigned < 0.01)) > 0.9
 
 
 @pytest.mark.parametrize("n_centroids", [100, assign.MIN_GROUPED])

@@ -26,7 +26,7 @@ def unit(n_rows: int, dim: int, *, seed: int = 0) -> NDArray[np.float32]:
 
 
 def items(lengths: list[int], dim: int = 24) -> MultiVectors:
-    return MultiVectors.from_items([unit(n, dim, seed=place) for place, n in enumerate(lengths)], dim=dim)
+    return MultiVectors.from_items([unit(n, dim, seed=number) for number, n in enumerate(lengths)], dim=dim)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -34,24 +34,24 @@ def items(lengths: list[int], dim: int = 24) -> MultiVectors:
 @pytest.mark.parametrize("fixed", [1, 3, 8])
 def test_pooled_rows_equal_their_reference(method: str, dim: int, fixed: int) -> None:
     given = items(LENGTHS, dim)
-    found = pool(given, Pooling(fixed=fixed, method=method))
+    pooled = pool(given, Pooling(fixed=fixed, method=method))
     for item in range(len(given)):
         expected = reference.pooled(given[item], fixed, method)
         if dim > 1:  # rows of one dimension are equal or opposite, and ties may be broken differently
-            np.testing.assert_allclose(found[item], expected, atol=2e-5)
-        assert found[item].shape == expected.shape
+            np.testing.assert_allclose(pooled[item], expected, atol=2e-5)
+        assert pooled[item].shape == expected.shape
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("factor", [2, 3, 5])
 def test_a_factor_divides_the_number_of_rows_rounded_up(method: str, factor: int) -> None:
     given = items([0, *LENGTHS, 0])
-    found = pool(given, Pooling(factor=factor, method=method))
-    assert np.diff(found.offsets).tolist() == [-(-n // factor) for n in [0, *LENGTHS, 0]]
+    pooled = pool(given, Pooling(factor=factor, method=method))
+    assert np.diff(pooled.offsets).tolist() == [-(-n // factor) for n in [0, *LENGTHS, 0]]
     for item in range(len(given)):
         n_pooled = -(-len(given[item]) // factor)
         np.testing.assert_allclose(
-            found[item], reference.pooled(given[item], n_pooled, method).reshape(-1, 24), atol=2e-5
+            pooled[item], reference.pooled(given[item], n_pooled, method).reshape(-1, 24), atol=2e-5
         )
 
 
@@ -80,16 +80,16 @@ def test_pooled_rows_keep_the_mean_norm(method: str) -> None:
 def test_rows_of_similar_direction_are_clustered() -> None:
     groups = np.tile(np.arange(4), 10)
     given = unit(4, 64)[groups] + 0.02 * unit(40, 64, seed=1)
-    found = pool(MultiVectors.from_items([given]), Pooling(fixed=4)).values
+    pooled = pool(MultiVectors.from_items([given]), Pooling(fixed=4)).values
     expected = np.stack([given[groups == group].mean(axis=0) for group in range(4)])
-    np.testing.assert_allclose(found, expected, atol=0.01)
+    np.testing.assert_allclose(pooled, expected, atol=0.01)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_that_cancel_out_are_replaced_by_the_first(method: str) -> None:
     row = unit(1, 16)
-    found = pool(MultiVectors.from_items([np.concatenate([row, -row])]), Pooling(fixed=1, method=method))
-    np.testing.assert_array_equal(found.values, row)
+    pooled = pool(MultiVectors.from_items([np.concatenate([row, -row])]), Pooling(fixed=1, method=method))
+    np.testing.assert_array_equal(pooled.values, row)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -120,8 +120,8 @@ def test_zero_and_non_finite_rows_are_pooled_without_an_error(method: str, value
 @settings(max_examples=40, deadline=None)
 def test_counts_predict_the_pooled_rows(lengths: list[int], factor: int, method: str) -> None:
     pooling = Pooling(factor=factor, method=method)
-    found = pool(items(lengths, 8), pooling)
-    assert np.diff(found.offsets).tolist() == pooling.counts(np.asarray(lengths, np.int64)).tolist()
+    pooled = pool(items(lengths, 8), pooling)
+    assert np.diff(pooled.offsets).tolist() == pooling.counts(np.asarray(lengths, np.int64)).tolist()
 
 
 def test_a_fixed_number_of_rows_needs_at_least_one_row() -> None:

@@ -27,7 +27,7 @@ from plait.records import Span
 
 def words(text: str) -> NDArray[np.int64]:
     """A tokeniser for tests: words, and single marks."""
-    return np.array([found.span() for found in re.finditer(r"\w+|[^\w\s]", text)], np.int64).reshape(-1, 2)
+    return np.array([spans.span() for spans in re.finditer(r"\w+|[^\w\s]", text)], np.int64).reshape(-1, 2)
 
 
 def cut(text: str, size: int, overlap: int) -> list[str]:
@@ -50,12 +50,12 @@ def test_a_text_without_tokens_is_one_passage(text: str) -> None:
 )
 def test_passages_cover_the_text_in_order_and_fit(text: str, size: int, overlap: int) -> None:
     overlap = min(overlap, size // 4)
-    found = windows(text, words(text), size=size, overlap=overlap)
-    assert found[0].start == 0
-    assert found[-1].end == len(text)
-    for before, after in pairwise(found):
+    spans = windows(text, words(text), size=size, overlap=overlap)
+    assert spans[0].start == 0
+    assert spans[-1].end == len(text)
+    for before, after in pairwise(spans):
         assert before.start < after.start <= before.end < after.end
-    assert all(len(words(text[span.start : span.end])) <= size for span in found)
+    assert all(len(words(text[span.start : span.end])) <= size for span in spans)
 
 
 def test_a_paragraph_is_a_better_cut_than_a_sentence() -> None:

@@ -50,23 +50,23 @@ def test_a_text_has_the_same_unit_vectors_alone_and_in_a_batch(encoder: OnnxEnco
         "\u1200\u1208 \u2603",
         "word " * 400,
     ]
-    found = encoder.encode_documents(texts)
-    assert found.dense is not None
-    assert found.multi is not None
-    np.testing.assert_allclose(np.linalg.norm(found.dense, axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found.multi.values, axis=1), 1, atol=1e-5)
+    batch = encoder.encode_documents(texts)
+    assert batch.dense is not None
+    assert batch.multi is not None
+    np.testing.assert_allclose(np.linalg.norm(batch.dense, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(batch.multi.values, axis=1), 1, atol=1e-5)
     for number, text in enumerate(texts):
         alone = encoder.encode_documents([text])
         assert alone.dense is not None
         assert alone.multi is not None
-        np.testing.assert_allclose(alone.dense[0], found.dense[number], atol=1e-5)
-        np.testing.assert_allclose(alone.multi[0], found.multi[number], atol=1e-4)
+        np.testing.assert_allclose(alone.dense[0], batch.dense[number], atol=1e-5)
+        np.testing.assert_allclose(alone.multi[0], batch.multi[number], atol=1e-4)
 
 
 def test_questions_in_other_languages_find_the_text(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, model=NAME, n_threads=1) as index:
         index.add([Document(name, text) for name, text in TEXTS.items()])
         for mode in ("dense", "multi", "hybrid"):
-            found = {language: index.search(asked, k=1, mode=mode)[0].id for language, (asked, _) in QUESTIONS.items()}
-            n_right = sum(found[language] == wanted for language, (_, wanted) in QUESTIONS.items())
-            assert n_right >= len(QUESTIONS) - 1, (mode, found)
+            batch = {language: index.search(asked, k=1, mode=mode)[0].id for language, (asked, _) in QUESTIONS.items()}
+            n_right = sum(batch[language] == wanted for language, (_, wanted) in QUESTIONS.items())
+            assert n_right >= len(QUESTIONS) - 1, (mode, batch)

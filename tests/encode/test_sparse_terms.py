@@ -15,20 +15,20 @@ Texts = st.lists(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5
 
 
 def twin(pairs: list[tuple[int, float]], query_tf: float = 0.0) -> dict[int, float]:
-    found: dict[int, list[float]] = {}
+    result: dict[int, list[float]] = {}
     for term, weight in pairs:
         if weight > 0:
-            found.setdefault(term, []).append(weight)
-    return {term: (1 - query_tf) * max(values) + query_tf * sum(values) for term, values in sorted(found.items())}
+            result.setdefault(term, []).append(weight)
+    return {term: (1 - query_tf) * max(values) + query_tf * sum(values) for term, values in sorted(result.items())}
 
 
 def items_of(rows: SparseVectors) -> list[dict[int, float]]:
-    found = []
+    result = []
     for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
         terms, weights = rows.terms[start:end], rows.weights[start:end]
         assert np.all(np.diff(terms) > 0)
-        found.append(dict(zip(terms.tolist(), weights.tolist(), strict=True)))
-    return found
+        result.append(dict(zip(terms.tolist(), weights.tolist(), strict=True)))
+    return result
 
 
 @given(texts=Texts, n_more=st.integers(0, 3), query_tf=st.sampled_from([0.0, 0.5, 1.0]))

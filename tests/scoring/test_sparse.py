@@ -42,9 +42,9 @@ def assert_same(index: Impacts, asked: SparseQuery, k: int, allowed: NDArray[np.
     scores = reference.sparse_scores(index, asked.terms, asked.weights)
     expected = reference.best_sparse(scores, k, allowed)
     bits = None if allowed is None else np.packbits(allowed, bitorder="little")
-    found = best_rows(index, asked, k, allowed=bits)
-    np.testing.assert_array_equal(found.rows, expected)
-    np.testing.assert_array_equal(found.scores, scores[expected])
+    best = best_rows(index, asked, k, allowed=bits)
+    np.testing.assert_array_equal(best.rows, expected)
+    np.testing.assert_array_equal(best.scores, scores[expected])
     np.testing.assert_array_equal(score_rows(index, asked), scores)
 
 
@@ -113,18 +113,18 @@ def test_any_small_corpus_equals_its_reference(
 
 def test_equal_scores_are_in_the_order_of_rows() -> None:
     index = invert(SparseVectors.from_items([{1: 2.0}] * 50), window_rows=8)
-    found = best_rows(index, SparseQuery(np.array([1], np.int32), np.ones(1, np.float32)), 7)
-    assert found.rows.tolist() == list(range(7))
+    best = best_rows(index, SparseQuery(np.array([1], np.int32), np.ones(1, np.float32)), 7)
+    assert best.rows.tolist() == list(range(7))
 
 
 def test_impacts_are_within_half_a_step_of_their_weights() -> None:
     rows = corpus(300, 100, seed=3)
-    kept, impacts, scales = quantize(rows)
-    entry_scales = np.repeat(scales, np.diff(kept.offsets))
-    errors = np.abs(impacts * entry_scales - kept.weights)
+    stored, impacts, scales = quantize(rows)
+    entry_scales = np.repeat(scales, np.diff(stored.offsets))
+    errors = np.abs(impacts * entry_scales - stored.weights)
     assert np.all(errors <= entry_scales * 0.5001 + (impacts == 1) * entry_scales * 0.5001)
     assert impacts.min() >= 1
-    assert set(np.maximum.reduceat(impacts, kept.offsets[:-1]).tolist()) == {255}
+    assert set(np.maximum.reduceat(impacts, stored.offsets[:-1]).tolist()) == {255}
 
 
 def test_a_score_is_close_to_the_product_of_the_original_weights() -> None:
@@ -160,13 +160,13 @@ def test_shared_terms_have_the_scored_weights() -> None:
 
 def test_a_shorter_reach_keeps_nine_in_ten_of_the_exact_top_ten() -> None:
     index = invert(corpus(4000, 400, seed=6), window_rows=256)
-    kept = []
+    stored = []
     for seed in range(30):
         asked = query(400, 15, seed)
         exact, fast = best_rows(index, asked, 10), best_rows(index, asked, 10, reach=0.7)
         assert fast.n_postings <= exact.n_postings
-        kept.append(len(np.intersect1d(exact.rows, fast.rows)) / len(exact.rows))
-    assert np.mean(kept) >= 0.9
+        stored.append(len(np.intersect1d(exact.rows, fast.rows)) / len(exact.rows))
+    assert np.mean(stored) >= 0.9
 
 
 def test_a_query_of_many_terms_does_not_overflow() -> None:

@@ -21,7 +21,7 @@ def match_expression(query: str, analyser: Analyser = DEFAULT_ANALYSER) -> str |
     return " OR ".join(term.repeated for term in analyser.query_terms(query).values()) or None
 
 
-def found(text: str, query: str, analyser: Analyser = DEFAULT_ANALYSER) -> bool:
+def matches(text: str, query: str, analyser: Analyser = DEFAULT_ANALYSER) -> bool:
     """Whether a query finds a document with this text."""
     return found_all(text, [query], analyser)
 
@@ -57,14 +57,14 @@ def found_all(text: str, queries: Sequence[str], analyser: Analyser) -> bool:
     ],
 )
 def test_a_query_finds_the_words_of_a_text(text: str, query: str) -> None:
-    assert found(text, query)
+    assert matches(text, query)
 
 
 @pytest.mark.parametrize(
     ("text", "query"), [("東京都", "京東"), ("हिन्दी", "ह"), ("ประเทศ", "ศท"), ("wool", "woolly mammoth")]
 )
 def test_a_query_does_not_find_other_words(text: str, query: str) -> None:
-    assert not found(text, query)
+    assert not matches(text, query)
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "***", '"', '""', "( )", "\x00", "\ud800", "❤️", "-", "\u0301"])
@@ -89,7 +89,7 @@ def test_a_query_without_a_word_has_no_expression(query: str) -> None:
     ],
 )
 def test_operators_in_a_query_are_words_or_ignored(query: str) -> None:
-    found("wool", query)  # does not raise
+    matches("wool", query)  # does not raise
     expression = match_expression(query)
     assert expression is not None
     assert all(word.strip('"').isalnum() for word in expression.split(" OR "))
@@ -98,7 +98,7 @@ def test_operators_in_a_query_are_words_or_ignored(query: str) -> None:
 @settings(deadline=None)
 @given(st.text())
 def test_any_query_is_a_valid_expression(query: str) -> None:
-    found("wool", query)
+    matches("wool", query)
 
 
 @settings(deadline=None)
@@ -106,7 +106,7 @@ def test_any_query_is_a_valid_expression(query: str) -> None:
 def test_any_text_of_letters_that_the_tokenizer_knows_finds_itself(text: str) -> None:
     frozen = unicodedata.ucd_3_2_0
     if all(frozen.category(char)[0] in "LN" for char in text):
-        assert found(text, text)
+        assert matches(text, text)
 
 
 @settings(deadline=None)
@@ -119,7 +119,7 @@ def test_inert_characters_need_no_normalization(text: str) -> None:
 
 
 def test_a_query_of_ten_thousand_words_works() -> None:
-    assert found("w9999", " ".join(f"w{number}" for number in range(10_000)))
+    assert matches("w9999", " ".join(f"w{number}" for number in range(10_000)))
 
 
 def test_stop_words_are_dropped_from_a_query() -> None:
@@ -127,7 +127,7 @@ def test_stop_words_are_dropped_from_a_query() -> None:
 
 
 def test_a_query_of_stop_words_only_keeps_them() -> None:
-    assert found("To be, or not to be: that is the question", "to be or not to be")
+    assert matches("To be, or not to be: that is the question", "to be or not to be")
 
 
 def test_a_repeated_word_counts_again_up_to_a_limit() -> None:
@@ -155,7 +155,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("language", "text", "query"), SENTENCES)
 def test_an_index_with_a_language_finds_other_forms_of_its_words(language: str, text: str, query: str) -> None:
-    assert found(text, query, Analyser(language))
+    assert matches(text, query, Analyser(language))
 
 
 @pytest.mark.parametrize("language", ["de", "ru", "ar", "tr"])
@@ -169,7 +169,7 @@ def test_an_index_with_a_language_finds_other_forms_of_its_words(language: str, 
     ],
 )
 def test_scripts_without_spaces_are_found_with_any_language(language: str, text: str, query: str) -> None:
-    assert found(text, query, Analyser(language))
+    assert matches(text, query, Analyser(language))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_scripts_without_spaces_are_found_with_any_language(language: str, text:
     ],
 )
 def test_texts_in_any_language_are_found_without_a_language_setting(text: str, query: str) -> None:
-    assert found(text, query)
+    assert matches(text, query)
 
 
 def test_english_stop_words_mean_something_in_other_languages() -> None:
@@ -209,7 +209,7 @@ def test_a_language_without_a_stemmer_is_refused_with_a_list() -> None:
 
 def test_every_language_has_a_stemmer() -> None:
     for language in STEMMERS:
-        assert found("text", "text", Analyser(language)), language
+        assert matches("text", "text", Analyser(language)), language
 
 
 WORDS_OF_ALL_SCRIPTS = st.sampled_from(" aeiousnßéIİıñ.'-_0العكتابُ" + "столицейλόγος" + "हिन्दी" + "東京のがเมือง한국")

@@ -29,7 +29,7 @@ def german(path: Path) -> plait.Index:
     return index
 
 
-def found(index: plait.Index, query: str) -> list[str]:
+def hit_ids(index: plait.Index, query: str) -> list[str]:
     return [hit.id for hit in index.search(query, 10, mode="bm25")]
 
 
@@ -42,16 +42,16 @@ def set_meta(path: Path, key: str, value: object) -> None:
 
 def test_words_are_found_in_other_forms_and_other_scripts(tmp_path: Path) -> None:
     with german(tmp_path / "index") as index:
-        assert found(index, "Haus") == ["1"]
-        assert found(index, "gemalde") == ["2"]
-        assert found(index, "博物館") == ["3"]
-        assert found(index, "วันจันทร์") == ["4"]
+        assert hit_ids(index, "Haus") == ["1"]
+        assert hit_ids(index, "gemalde") == ["2"]
+        assert hit_ids(index, "博物館") == ["3"]
+        assert hit_ids(index, "วันจันทร์") == ["4"]
 
 
 def test_the_language_is_stored_and_another_is_refused(tmp_path: Path) -> None:
     german(tmp_path / "index").close()
     with plait.open(tmp_path / "index") as index:
-        assert (found(index, "Haus"), index.info().language) == (["1"], "de")
+        assert (hit_ids(index, "Haus"), index.info().language) == (["1"], "de")
     plait.open(tmp_path / "index", language="de-CH").close()
     for other in ("fr", "en"):
         with pytest.raises(ConfigError, match=r"made for the language 'de', and was opened for"):
@@ -69,7 +69,7 @@ def test_documents_are_replaced_and_deleted_with_their_stems(tmp_path: Path) -> 
     with german(tmp_path / "index") as index:
         index.add_embeddings([{"id": "1", "text": "Hier steht nun ein Baum."}], Embeddings())
         index.delete(["2", "3"])
-        assert [found(index, query) for query in ("Haus", "Bäume", "Museum", "博物館")] == [[], ["1"], [], []]
+        assert [hit_ids(index, query) for query in ("Haus", "Bäume", "Museum", "博物館")] == [[], ["1"], [], []]
     assert check(tmp_path / "index").problems == []
     connection = sqlite3.connect(tmp_path / "index" / "catalogue.sqlite")
     connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, words, row)")
@@ -85,9 +85,9 @@ def test_the_next_writer_rebuilds_stems_of_another_version(tmp_path: Path, monke
         before.setattr(fts_table, "stemmer_version", lambda: "snowball 0")
         german(tmp_path / "index").close()
     with plait.open(tmp_path / "index") as index:
-        assert found(index, "Hauses") == []
+        assert hit_ids(index, "Hauses") == []
         index.delete(["4"])
-        assert (found(index, "Hauses"), found(index, "วันจันทร์")) == (["1"], [])
+        assert (hit_ids(index, "Hauses"), hit_ids(index, "วันจันทร์")) == (["1"], [])
     assert check(tmp_path / "index").problems == []
 
 
@@ -99,7 +99,7 @@ def test_a_repair_keeps_the_language(tmp_path: Path) -> None:
     connection.close()
     assert repair(tmp_path / "index").n_kept == 4
     with plait.open(tmp_path / "index") as index:
-        assert found(index, "Haus") == ["1"]
+        assert hit_ids(index, "Haus") == ["1"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("language", "xx"), ("analyser", 0), ("language", None)])

@@ -95,10 +95,10 @@ def test_fitted_weights_are_saved_used_and_reset(index: plait.Index) -> None:
 
 
 def test_weights_are_fitted_on_an_index(index: plait.Index) -> None:
-    fitted, kept = index.tune_fusion(QUERIES, QRELS, data="made up")
+    fitted, saved = index.tune_fusion(QUERIES, QRELS, data="made up")
     assert fitted.n_queries == 40
     assert set(fitted.weights) == {"bm25", "dense", "sparse", "multi"}
-    assert (kept is not None) == fitted.better
+    assert (saved is not None) == fitted.better
     assert (index.info().weights.fitted is not None) == fitted.better
 
 

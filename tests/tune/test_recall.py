@@ -72,8 +72,8 @@ def test_the_ranks_of_one_pass_predict_what_real_searches_find(index: plait.Inde
             truth = Exhaustive().search(search.queries[0], 10, ItemFilter(items)).items
             counts = count_found(search, truth, grid)
             for position in [(0, 0, 0, 0), (1, 3, 2, 1), (3, 5, 4, 3), tuple(length - 1 for length in grid.shape)]:
-                found, _ = search.passages(grid.at(position), 10).top(10)
-                assert counts[position] == len(np.intersect1d(found, truth))
+                best, _ = search.passages(grid.at(position), 10).top(10)
+                assert counts[position] == len(np.intersect1d(best, truth))
 
 
 def test_tuning_times_the_function_that_serves(index: plait.Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def make_index(path: Path, *, bits: int = 2, keep_8bit: bool = False) -> Path:
 def recall(index: plait.Index, k: int = 10, *, n_queries: int = 40) -> float:
     """Of searches with queries that tuning never saw."""
     queries = Embeddings(multi=passages(99, n_queries, n_rows=5))
-    found = index.search_embeddings(queries, k, mode="multi")
+    hits = index.search_embeddings(queries, k, mode="multi")
     exact = index.search_embeddings(queries, k, mode="multi", exact=True)
-    shared = [{hit.id for hit in one} & {hit.id for hit in other} for one, other in zip(found, exact, strict=True)]
+    shared = [{hit.id for hit in one} & {hit.id for hit in other} for one, other in zip(hits, exact, strict=True)]
     return float(np.mean([len(ids) / k for ids in shared]))
