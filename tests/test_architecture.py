@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 # A part may import parts of its own layer and of the layers before it, at the top of a file or inside functions.
 LAYERS = [
-    ["closing", "errors", "records", "embeddings", "version", "_core"],
+    ["errors", "records", "embeddings", "version", "_core"],
     ["scoring"],
     ["codec"],
     ["encode", "text", "filters"],
@@ -164,5 +164,5 @@ def test_every_file_that_the_architecture_page_names_exists() -> None:
 
 def test_the_architecture_page_names_every_part() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    parts = {part_of(file) for file in files()} - {"version", "__main__", "closing"}
+    parts = {part_of(file) for file in files()} - {"version", "__main__"}
     assert [part for part in sorted(parts) if not re.search(rf"`{part}(/|\.py)?`", page)] == []

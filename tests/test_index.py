@@ -215,7 +215,7 @@ def test_documents_are_deleted_by_a_filter_and_small_segments_merged(index: plai
         index.delete()
     with pytest.raises(ConfigError, match="one of the two"):
         index.delete(["n1"], filter="n = 1")
-    assert index.info().deleted_rows <= 10
+    assert index.info().deleted_passages <= 10
 
 
 def test_merging_can_be_turned_off(index: plait.Index) -> None:

@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     floats = SegmentFile.open(options.segment / "dense.plait").array("values", "<f4", (None, DIM))
     n_rows = len(floats)
-    cells = DenseIvfFile(SegmentFile.open(options.segment / "cells.plait"), n_rows, DIM).cells()
+    cells = DenseIvfFile(SegmentFile.open(options.segment / "dense_ivf.plait"), n_rows, DIM).read()
     print(f"{n_rows:,} rows, {len(cells.centroids):,} cells, read for each k: {dict(cells.probes)}", flush=True)
     queries = np.load(options.vectors / "query-dense.npy")[: options.queries]
     for share in options.shares:

@@ -200,8 +200,8 @@ def _record(entry: Entry, true: NDArray[np.int64], config: RunConfig, n_vectors:
     record |= {"opened": entry.opened, "error": entry.error}
     if "disk_bytes" in entry.built:
         # An engine that stores more than vectors reports the bytes of the vectors.
-        bytes_per_vector = entry.built.get("bytes_a_vector") or entry.built["disk_bytes"] / n_vectors
-        record["bytes_a_vector"] = bytes_per_vector + variant.beside
+        bytes_per_vector = entry.built.get("bytes_per_vector") or entry.built["disk_bytes"] / n_vectors
+        record["bytes_per_vector"] = bytes_per_vector + variant.beside
     points = [measured(point, true, config.k) for point in entry.points if point.seconds and point.ids is not None]
     fewest = min(FEWEST, config.n_queries, config.n_queries_slow)
     record["points"] = [point for point in points if point["queries"] >= fewest]

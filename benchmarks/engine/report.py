@@ -74,7 +74,7 @@ def latency_rows(run: dict[str, Any]) -> Rows:
         if variant["points"]:
             curve = front(variant["points"], by)
             cells = [cell(latency_at(curve, level), otherwise=missing(variant)) for level in LEVELS]
-            rows.append([variant["name"], f"{variant['bytes_a_vector']:.0f}", *cells, highest(curve)])
+            rows.append([variant["name"], f"{variant['bytes_per_vector']:.0f}", *cells, highest(curve)])
     return rows
 
 
@@ -87,8 +87,8 @@ def ratio_rows(run: dict[str, Any]) -> Rows:
     for variant in run["variants"]:
         if variant["engine"] == "plait" or not variant["points"]:
             continue
-        theirs, most = front(variant["points"], by), variant["bytes_a_vector"]
-        no_larger = [variant for variant in ours if variant["bytes_a_vector"] <= most]
+        theirs, most = front(variant["points"], by), variant["bytes_per_vector"]
+        no_larger = [variant for variant in ours if variant["bytes_per_vector"] <= most]
         for beside, beaten in (("any plait index", ours), ("one no larger", no_larger)):
             best = front([point for run in beaten for point in run["points"]], by)
             cells = [
@@ -110,7 +110,7 @@ def build_rows(run: dict[str, Any]) -> Rows:
                 variant["name"],
                 *(["-"] * 3 if "note" in built else [*took, f"{built['peak_bytes'] / 1e6:,.0f}"]),
                 f"{built['disk_bytes'] / 1e6:,.0f}",
-                f"{variant['bytes_a_vector']:.1f}",
+                f"{variant['bytes_per_vector']:.1f}",
                 f"{opened['resident_bytes'] / 1e6:,.0f}",
             ])  # fmt: skip
     return rows

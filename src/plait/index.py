@@ -16,14 +16,14 @@ from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
 from plait.searcher import Searcher, SearchKeywords, SearchRequest
 from plait.storage.info import StoreInfo, info
-from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, refuse_other_language, refuse_other_pooling
+from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, check_same_language, check_same_pooling
 
 if TYPE_CHECKING:
     from plait.encode.chunking import Chunker
     from plait.encode.preload import ModelPreload
     from plait.ingest import AddProgress, AddReport
     from plait.storage.compaction import CompactionReport
-    from plait.storage.fusion_weights import FittedWeights
+    from plait.storage.saved_settings import FittedWeights
     from plait.tune.fusion_weights import Fitted
     from plait.tune.recall import OnProgress, Tuned
     from plait.tune.synthetic_queries import Queries
@@ -69,8 +69,8 @@ def open_index(
             raise
         store = _create(path, source, spec, pooling, language)
     try:
-        refuse_other_pooling(store, pooling)
-        refuse_other_language(store, language)
+        check_same_pooling(store, pooling)
+        check_same_language(store, language)
         source.bind(store.path, fingerprint=store.fingerprint, model=store.properties.get("model"))
     except BaseException:
         store.close()

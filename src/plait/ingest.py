@@ -14,7 +14,7 @@ from plait.encode.chunking import Chunker, chunker_for, with_title
 from plait.encode.protocol import Encoder
 from plait.errors import ConfigError, DocumentError, StoreError
 from plait.records import Document
-from plait.storage.documents import check_document, content_digest, document_from
+from plait.storage.validate import check_document, content_digest, document_from
 from plait.storage.writer import Writer
 
 # Two million characters are about half a million token vectors: 130 MB until the batch is written.

@@ -67,7 +67,7 @@ def report() -> dict[str, Any]:
         return {
             "name": name,
             "engine": engine,
-            "bytes_a_vector": size,
+            "bytes_per_vector": size,
             "points": points(*pairs),
             "too_slow": [],
             **shared,

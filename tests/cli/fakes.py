@@ -12,7 +12,7 @@ from plait.errors import ConfigError, NotAnIndexError
 from plait.ingest import AddProgress, AddReport
 from plait.records import Document, Hit, Span
 from plait.storage.info import StoreInfo
-from plait.storage.tuned_params import SavedParams
+from plait.storage.saved_settings import SavedParams
 
 
 @dataclass

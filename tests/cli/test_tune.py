@@ -63,7 +63,7 @@ def test_json_has_the_tuning_result(runner: CliRunner, index: Path) -> None:
 def test_info_reports_damaged_parameters(runner: CliRunner, index: Path) -> None:
     connection = sqlite3.connect(index / "catalogue.sqlite")
     with connection:
-        connection.execute("INSERT INTO meta VALUES ('tuned', '{')")
+        connection.execute("INSERT INTO meta VALUES ('tuned_params', '{')")
     connection.close()
     assert "defaults are used" in run(runner, "info", index).stdout
 

@@ -23,7 +23,7 @@ from plait.codec.pooling import Pooling
 from plait.search.bm25 import bm25_search, bm25_word_scores
 
 DIM, N_ITEMS = 16, 300
-KINDS = ("float", "coded", "fixed", "sparse", "large")  # large: with cells of the dense strand, and words
+KINDS = ("float", "coded", "fixed", "sparse", "large")  # large: with dense_ivf and text_index
 MODES = ("dense", "sparse", "multi", "warp")
 EXTREMES = (0, 1, -1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, -(1 << 62), 1 << 62)
 
@@ -124,15 +124,14 @@ class Fuzz:
 
 def compact_as_large(index: plait.Index) -> None:
     """With the files that are for many documents alone."""
-    from plait.storage.files import dense_ivf as cells
-    from plait.storage.files import text_index as words_file
+    from plait.storage.files import dense_ivf, text_index
 
-    fewest = cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS
-    cells.FEWEST_ROWS = words_file.FEWEST_DOCUMENTS = 1
+    fewest = dense_ivf.MIN_ROWS, text_index.MIN_DOCUMENTS
+    dense_ivf.MIN_ROWS = text_index.MIN_DOCUMENTS = 1
     try:
         index.compact()
     finally:
-        cells.FEWEST_ROWS, words_file.FEWEST_DOCUMENTS = fewest
+        dense_ivf.MIN_ROWS, text_index.MIN_DOCUMENTS = fewest
 
 
 def search_as_large(path: Path, query: plait.Embeddings) -> None:

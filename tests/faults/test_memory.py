@@ -30,7 +30,7 @@ with plait.open(Path(sys.argv[1]), n_threads=1) as index:
     allowed = int(held.split()[1]) * 1024 + (8 << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     found = index.search_embeddings(query, 3, mode="multi")[0]
-    print([hit.id for hit in found], index.info().resident)
+    print([hit.id for hit in found], index.info().resident_bytes)
     try:
         bytearray({DIM * N_VECTORS * N_ITEMS * 2})
     except MemoryError:

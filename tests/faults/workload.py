@@ -20,8 +20,9 @@ from plait.storage import compaction as compact
 from plait.storage import merge_policy as tiers
 from plait.storage import writer as writing
 from plait.storage.check import check
+from plait.storage.segment import leftover_folders
 from plait.storage.store import Snapshot, Store
-from plait.storage.writer import Writer, leftovers
+from plait.storage.writer import Writer
 
 SPEC = EmbeddingSpec(dense=2, multi=8)
 N_VECTORS = 8  # of a document
@@ -47,7 +48,7 @@ def merge_early() -> None:
     """From now on in this process, few writes and few vectors are enough for a merge that compresses."""
     for module in (tiers, writing):
         setattr(module, "FANOUT", 3)  # noqa: B010 -- imported there, not defined
-    for name in ("CODED_FROM", "ROWS_PER_CELL"):
+    for name in ("MIN_COMPRESSED_VECTORS", "ROWS_PER_CELL"):
         setattr(compact, name, 1)
 
 
@@ -132,7 +133,7 @@ def verify(path: Path, possible: list[State]) -> None:
         with store.snapshot() as snapshot:
             assert state_of(snapshot) == {**found, "after": "the crash"}
             live = {segment.number for segment in snapshot.segments}
-        assert leftovers(path, live) == []
+        assert leftover_folders(path, live) == []
     _assert_sound(path)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from plait.readers.stdlib import MODULES, stdlib_documents
 from plait.records import Document
-from plait.storage.documents import check_document
+from plait.storage.validate import check_document
 
 
 @cache

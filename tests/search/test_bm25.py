@@ -42,9 +42,9 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     made.add_embeddings([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)], Embeddings())
     if request.param == "words":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(words_file, "FEWEST_DOCUMENTS", 1)
+            patch.setattr(words_file, "MIN_DOCUMENTS", 1)
             made.compact()
-    assert len(list(made.path.glob("segments/*/words.plait"))) == (request.param == "words")
+    assert len(list(made.path.glob("segments/*/text_index.plait"))) == (request.param == "words")
     return made
 
 

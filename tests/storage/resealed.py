@@ -13,8 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from plait.storage.segment_file import SegmentFile
-from plait.storage.segment_file_writer import ArraySource, write_file
+from plait.storage.segment_file import ArraySource, SegmentFile, write_file
 
 Arrays = dict[str, NDArray[Any]]
 Change = Callable[[Arrays, dict[str, Any]], object]  # of a file's arrays and attributes
@@ -29,7 +28,7 @@ def rewrite(file: Path, change: Change) -> None:
     opened = SegmentFile.open(file)
     arrays = {
         place.name: opened.array(place.name, place.dtype.newbyteorder("<").str, place.shape).copy()
-        for place in opened._places
+        for place in opened._entries
     }
     attributes: dict[str, Any] = dict(opened.attributes)
     change(arrays, attributes)

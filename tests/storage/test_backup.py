@@ -72,9 +72,9 @@ def test_a_place_that_is_used_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     for place in (tmp_path / "full", store.path, tmp_path / "no" / "where"):
-        with pytest.raises(StoreError, match="choose another place"):
+        with pytest.raises(StoreError, match="choose another folder"):
             backup(store.path, place)
-    with pytest.raises(StoreError, match="lies within"):
+    with pytest.raises(StoreError, match="is inside"):
         backup(store.path, store.path / "segments" / "000123")  # the next writer would remove it
     (tmp_path / "empty").mkdir()
     assert backup(store.path, tmp_path / "empty").n_documents == 36

@@ -78,7 +78,7 @@ def test_words_dense_rows_and_numbers_stay_as_they_are(store: Store) -> None:
         assert segment.live is None
         assert segment.coded is not None
         assert len(segment.coded) == 216
-    assert (done.n_documents, done.n_rows, done.n_vectors) == (108, 216, 864)
+    assert (done.n_documents, done.n_passages, done.n_vectors) == (108, 216, 864)
     assert (done.n_segments_before, done.n_segments_after, done.bits, done.note) == (3, 1, 2, "")
 
 
@@ -86,12 +86,12 @@ def test_what_was_deleted_and_what_was_replaced_is_gone_from_the_disk(store: Sto
     done = compact(store, bits=1)
     assert folders(store) == ["000004"]
     told = info(store)
-    assert (told.segments, told.deleted_rows, told.passages) == (1, 0, 216)
-    assert set(told.bytes_by_part) == {"catalogue", "rows", "dense", "coded"}
+    assert (told.segments, told.deleted_passages, told.passages) == (1, 0, 216)
+    assert set(told.bytes_by_part) == {"catalogue", "rows", "dense", "residual"}
     on_disk = sum(file.stat().st_size for file in (store.path / "segments").rglob("*.plait"))
     assert done.bytes_after == on_disk == told.bytes - told.bytes_by_part["catalogue"]
     assert done.bytes_before > done.bytes_after
-    assert done.bytes_a_vector == told.bytes_by_part["coded"] / 864
+    assert done.bytes_per_vector == told.bytes_by_part["residual"] / 864
 
 
 def test_a_snapshot_from_before_goes_on(store: Store) -> None:
@@ -161,11 +161,11 @@ def test_vectors_of_another_kind_show_as_drift(store: Store) -> None:
 
 def test_an_outgrown_codebook_is_fitted_anew(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index", n_segments=1)
-    few = compact(store).n_cells
+    few = compact(store).n_centroids
     with store.writer() as writer:
         writer.write(*batch(200, 700))
         done = writer.compact()
-    assert (few, done.n_cells, done.drift) == (cells_for(36 * 8), cells_for(736 * 8), None)
+    assert (few, done.n_centroids, done.drift) == (cells_for(36 * 8), cells_for(736 * 8), None)
     assert len(state(store)) == 736
 
 
@@ -193,14 +193,14 @@ def test_too_few_vectors_for_other_bits_become_float16_again(store: Store) -> No
     assert len(state(store)) == 22
 
 
-def test_fine_codes_can_be_dropped_and_not_be_made_from_codes(store: Store) -> None:
+def test_8bit_codes_can_be_dropped_but_not_made_from_other_codes(store: Store) -> None:
     compact(store, keep_8bit=True)
     plain = codes(store)
-    large = info(store).bytes_by_part["coded"]
+    large = info(store).bytes_by_part["residual"]
     compact(store, keep_8bit=False)
-    assert info(store).bytes_by_part["coded"] < large / 2
+    assert info(store).bytes_by_part["residual"] < large / 2
     np.testing.assert_array_equal(codes(store), plain)
-    with pytest.raises(ConfigError, match="fine codes need the vectors as they were"):
+    with pytest.raises(ConfigError, match="8-bit codes are made from float vectors"):
         compact(store, keep_8bit=True)
     assert len(state(store)) == 108
 
@@ -211,7 +211,7 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path: Path, monkeypatch
     for n_threads in (1, 3):
         store = make_tokens(tmp_path / str(n_threads))
         compact(store, n_threads=n_threads, keep_8bit=True)
-        files.append((store.path / "segments" / "000004" / "coded.plait").read_bytes())
+        files.append((store.path / "segments" / "000004" / "residual.plait").read_bytes())
     assert files[0] == files[1]
 
 
@@ -248,7 +248,7 @@ def test_an_index_without_a_multi_strand_is_merged(tmp_path: Path) -> None:
         for id in "abc":
             writer.write([Document(id, f"text {id}")], [[Span(0, 4)]], Embeddings())
         writer.delete(["b"])
-        assert "no multi strand" in writer.compact().note
+        assert "no multi vectors" in writer.compact().note
     assert (folders(store), state(store)) == (["000004"], {"a": "text a", "c": "text c"})
 
 
@@ -279,9 +279,9 @@ def test_options_that_cannot_work_are_refused(store: Store, options: dict[str, i
         ("os.fsync", 3),
         ("os.fsync", 4),
         ("os.fsync", 5),
-        ("plait.storage.segment_file_writer.crc32c", 5),
+        ("plait.storage.segment_file.crc32c", 5),
         ("plait.storage.compaction.fit", 1),
-        ("plait.storage.compress.squared_error", 1),
+        ("plait.storage.merge.squared_error", 1),
         ("plait.storage.catalogue.replace_segments", 1),
         ("plait.storage.catalogue.insert_segment", 1),
         ("plait.storage.catalogue.add_to_count", 1),
@@ -356,7 +356,7 @@ def test_old_folders_that_cannot_be_removed_are_left_to_the_next_writer(
 
 
 def test_damage_is_not_copied_into_a_sound_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "VERIFY_UP_TO", 100)
+    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
     monkeypatch.setattr(segments, "_verified", set())
     file = store.path / "segments" / "000002" / "dense.plait"
     content = bytearray(file.read_bytes())

@@ -47,7 +47,7 @@ def sql(store: Store, *statements: str) -> None:
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "truncated"),
         (lambda file: file.write_bytes(b""), "has 0 bytes"),
-        (lambda file: flip(file, 0), "does not begin"),
+        (lambda file: flip(file, 0), "is not a plait segment file"),
         (lambda file: flip(file, 60), "does not match its checksum"),
         (lambda file: flip(file, -9), "is damaged"),
         (lambda file: flip(file, -5), "is damaged"),
@@ -74,7 +74,7 @@ def test_a_sound_file_of_another_segment_is_refused(store: Store, name: str) -> 
 
 
 def test_a_large_segment_is_read_whole_by_check_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "VERIFY_UP_TO", 100)
+    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
     flip(store.path / "segments" / "000001" / "dense.plait", -20)
     store.snapshot().close()
     assert len(check(store.path).problems) == 1
@@ -134,7 +134,7 @@ def test_check_finds_nothing_in_a_sound_index(store: Store) -> None:
         writer.delete(["wool"])
     report = check(store.path)
     assert (report.problems, report.notes, report.ok) == ([], [], True)
-    assert (report.n_documents, report.n_rows, report.n_segments) == (4, 8, 2)
+    assert (report.n_documents, report.n_passages, report.n_segments) == (4, 8, 2)
     assert report.n_bytes == sum(file.stat().st_size for file in (store.path / "segments").rglob("*.plait"))
 
 
@@ -155,23 +155,26 @@ def test_check_goes_on_after_a_problem(store: Store) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("UPDATE documents SET text = 'Wool is steel.......' WHERE id = 'wool'", "'wool' does not match the digest"),
-        ("UPDATE documents SET metadata = 'x' WHERE id = 'wool'", "'wool' does not match the digest"),
+        (
+            "UPDATE documents SET text = 'Wool is steel.......' WHERE id = 'wool'",
+            "'wool' does not match its content digest",
+        ),
+        ("UPDATE documents SET metadata = 'x' WHERE id = 'wool'", "'wool' does not match its content digest"),
         ("UPDATE documents SET first_row = 1 WHERE id = 'wool'", "'wool' of segment 1 claims rows 1 to 3"),
         ("UPDATE documents SET n_rows = 99 WHERE id = 'wool'", "'wool' of segment 1 claims rows 0 to 99"),
         ("UPDATE documents SET n_rows = 0 WHERE id = 'wool'", "'wool' of segment 1 claims rows 0 to 0"),
         ("DELETE FROM documents WHERE id = 'wool'", "2 rows are live and belong to no document"),
-        ("DELETE FROM documents WHERE id = 'wool'", "1 documents are in the full-text index alone"),
+        ("DELETE FROM documents WHERE id = 'wool'", "1 documents are only in the full-text table"),
         ("UPDATE documents SET segment = 9 WHERE id = 'wool'", "1 documents are in segments that are not listed"),
-        ("INSERT INTO tombstones VALUES (1, 0)", "1 rows are deleted and belong to a document"),
-        ("INSERT INTO tombstones VALUES (1, 99)", "deletes rows 99 to 99 of segment 1, which has 8"),
-        ("INSERT INTO tombstones VALUES (7, 0)", r"segments that are not listed: \[7\]"),
-        ("UPDATE meta SET value = 5 WHERE key = 'n_documents'", "counts 5 documents and has 4"),
+        ("INSERT INTO deleted_rows VALUES (1, 0)", "1 rows are deleted and belong to a document"),
+        ("INSERT INTO deleted_rows VALUES (1, 99)", "deletes rows 99 to 99 of segment 1, which has 8"),
+        ("INSERT INTO deleted_rows VALUES (7, 0)", r"segments that it does not list: \[7\]"),
+        ("UPDATE meta SET value = 5 WHERE key = 'n_documents'", "counts 5 documents, but has 4"),
         ("UPDATE segments SET files = '{}'", "lists no file rows.plait"),
-        ("UPDATE segments SET files = '[]'", "list of files of segment 1 is damaged"),
+        ("UPDATE segments SET files = '[]'", "list of files of segment 1 in the catalogue is damaged"),
         (
             """UPDATE segments SET files = replace(files, 'rows.', '../../rows.')""",
-            "list of files of segment 1 is damaged",
+            "list of files of segment 1 in the catalogue is damaged",
         ),
         ("UPDATE segments SET n_rows = 7", r"rows\.plait: array 'docs' is int64 of shape \(8,\)"),
     ],

@@ -12,11 +12,10 @@ import pytest
 from plait.filters import compile_filter
 from plait.records import Document
 from plait.search.bm25 import bm25_search
-from plait.storage import catalogue
 from plait.storage.check import check
+from plait.storage.connection import CATALOGUE
 from plait.storage.info import info
 from plait.storage.repair import repair
-from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
 from storage.samples import add, ids_for, make_store
 from storage.tokens import batch, make_tokens
@@ -42,7 +41,7 @@ def on_disk(store: Store, text: str) -> bool:
 
 
 def test_a_delete_leaves_the_texts_and_nobody_finds_them(store: Store) -> None:
-    assert (kept(store, "documents"), kept(store, "graves"), info(store).documents) == (120, 12, 108)
+    assert (kept(store, "documents"), kept(store, "deleted_documents"), info(store).documents) == (120, 12, 108)
     with store.snapshot() as snapshot:
         assert snapshot.lookup(DELETED) == {}
         assert not set(ids_for(snapshot, "word0", 50)) & set(DELETED)
@@ -73,7 +72,7 @@ def test_an_id_that_was_deleted_may_be_used_again(store: Store) -> None:
     with store.writer() as writer:
         written = writer.write(documents, spans, embeddings)
     assert (written.n_added, written.n_replaced) == (2, 10)
-    assert (kept(store, "documents"), kept(store, "graves")) == (120, 10)
+    assert (kept(store, "documents"), kept(store, "deleted_documents")) == (120, 10)
     with store.snapshot() as snapshot:
         assert ids_for(snapshot, "text10") == ["d10"]
     assert check(store.path).problems == []
@@ -86,7 +85,7 @@ def test_a_merge_takes_out_what_was_deleted_of_its_segments_alone(
         writer.delete([f"d{number}" for number in range(40, 70)])
         monkeypatch.setattr("plait.storage.writer.FANOUT", 1)
         assert writer.merge() == 1  # the segment of d40 to d79, most of which is dead
-    assert (kept(store, "graves"), kept(store, "tombstones")) == (8, 16)
+    assert (kept(store, "deleted_documents"), kept(store, "deleted_rows")) == (8, 16)
     assert kept(store, "documents") == info(store).documents + 8
     assert check(store.path).problems == []
 
@@ -96,7 +95,7 @@ def test_a_compaction_leaves_nothing_of_what_was_deleted(store: Store, last: int
     with store.writer() as writer:
         writer.delete([f"d{number}" for number in range(last)])
         writer.compact()
-        assert (kept(store, "graves"), kept(store, "documents")) == (0, info(store).documents)
+        assert (kept(store, "deleted_documents"), kept(store, "documents")) == (0, info(store).documents)
         assert kept(store, "words_docsize") == info(store).documents
     assert check(store.path).problems == []
 
@@ -149,29 +148,19 @@ def test_a_compaction_does_not_wait_for_a_reader(store: Store) -> None:
         assert len(bm25_search(old, "word7", 20)[0]) == 10
 
 
-def test_an_index_is_of_the_newer_format_once_something_was_deleted(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "index")
-    add(store, [Document("a", "one"), Document("b", "two")])
-    with store.writer() as writer:
-        writer.delete(["none"])
-        assert info(store).format == catalogue.PLAIN_FORMAT
-        writer.delete(["a"])
-        assert info(store).format == catalogue.GRAVES_FORMAT
-
-
-def test_repair_empties_the_graves(store: Store) -> None:
+def test_repair_purges_deleted_documents(store: Store) -> None:
     with closing(sqlite3.connect(store.path / CATALOGUE)) as connection:
         connection.execute("UPDATE documents SET text = 'another' WHERE id IN ('d10', 'd11')")
         connection.commit()
     assert not check(store.path).ok
-    assert repair(store.path).lost == ["d11"]
-    assert (kept(store, "graves"), kept(store, "documents"), info(store).documents) == (0, 107, 107)
+    assert repair(store.path).removed_ids == ["d11"]
+    assert (kept(store, "deleted_documents"), kept(store, "documents"), info(store).documents) == (0, 107, 107)
 
 
-def test_a_grave_without_a_document_is_a_problem(store: Store) -> None:
+def test_a_deleted_document_that_does_not_exist_is_a_problem(store: Store) -> None:
     with closing(sqlite3.connect(store.path / CATALOGUE)) as connection:
-        connection.execute("INSERT INTO graves VALUES (9999)")
+        connection.execute("INSERT INTO deleted_documents VALUES (9999)")
         connection.commit()
-    assert any("not there" in problem for problem in check(store.path).problems)
+    assert any("do not exist" in problem for problem in check(store.path).problems)
     repair(store.path)
     assert check(store.path).problems == []

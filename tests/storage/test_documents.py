@@ -11,7 +11,7 @@ import pytest
 
 from plait.errors import DocumentError
 from plait.records import Document
-from plait.storage.documents import MAX_ID, check_document, content_digest, document_from
+from plait.storage.validate import MAX_ID, check_document, content_digest, document_from
 
 
 def test_other_fields_become_metadata() -> None:
@@ -32,8 +32,8 @@ def test_a_title_or_text_of_null_is_an_absent_one() -> None:
         ({"id": 7, "text": "x"}, "the id 7 is int"),
         ({"id": "a"}, "'a' is blank"),
         ({"id": "a", "text": ["x"]}, "its text is list"),
-        ({"id": "a", "text": "x", "metadata": "m"}, "must be an object"),
-        ({"id": "a", "text": "x", "year": 1, "metadata": {"year": 2}}, r"\['year'\] both"),
+        ({"id": "a", "text": "x", "metadata": "m"}, "make it an object"),
+        ({"id": "a", "text": "x", "year": 1, "metadata": {"year": 2}}, r"\['year'\] in 'metadata' and beside it"),
     ],
 )
 def test_fields_that_make_no_document_are_refused(fields: dict[str, Any], message: str) -> None:

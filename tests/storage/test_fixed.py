@@ -17,7 +17,7 @@ import plait
 from plait.codec.pooling import METHODS, Pooling, pool
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import ConfigError, CorruptIndexError, InputError, NewerFormatError
+from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.records import Document, Span
 from plait.scoring.maxsim import maxsim
 from plait.search.multivector.passages import ExactMulti
@@ -63,7 +63,7 @@ def files(store: Store, name: str) -> list[SegmentFile]:
 
 
 def names(file: SegmentFile) -> list[str]:
-    return [place.name for place in file._places]
+    return [place.name for place in file._entries]
 
 
 def live_vectors(store: Store) -> list[NDArray[np.float32]]:
@@ -104,7 +104,7 @@ def same(found: list[NDArray[np.float32]], expected: list[NDArray[np.float32]]) 
 def test_a_fixed_segment_has_no_offsets_and_says_how_many_vectors_a_passage_has(store: Store) -> None:
     for file in files(store, "multi.plait"):
         assert names(file) == ["values"]
-        assert file.attributes["fixed"] == 4
+        assert file.attributes["vectors_per_row"] == 4
     same(live_vectors(store), expected_vectors(FIXED))
     assert check(store.path).problems == []
 
@@ -117,18 +117,12 @@ def test_with_a_factor_lengths_differ_and_offsets_stay(tmp_path: Path, method: s
     same(live_vectors(store), expected_vectors(pooling))
 
 
-def test_an_index_that_does_not_pool_is_written_as_before(tmp_path: Path) -> None:
+def test_an_index_without_pooling_says_nothing_of_it(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "plain")
-    assert (store.format, store.pooling) == (1, None)
+    assert store.pooling is None
     meta = dict(sqlite3.connect(store.path / "catalogue.sqlite").execute("SELECT key, value FROM meta"))
-    assert json.loads(meta["shape"]) == {"dense": 4, "sparse": None, "multi": DIM}
+    assert json.loads(meta["embedding_spec"]) == {"dense": 4, "sparse": None, "multi": DIM, "fixed": None}
     assert files(store, "multi.plait")[0].attributes == {"segment": 1}
-
-
-def test_an_older_plait_refuses_a_pooled_index_as_newer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "FORMAT", 1)
-    with pytest.raises(NewerFormatError, match=r"format \d, and"):
-        Store.open(store.path)
 
 
 def test_what_is_added_after_reopening_is_pooled_too(store: Store) -> None:
@@ -147,7 +141,10 @@ def test_a_passage_without_vectors_is_refused_by_name_in_a_fixed_index(store: St
     rows = MultiVectors.from_items([unit(np.ones((2, DIM))), np.zeros((0, DIM), np.float32)])
     given = [Document("full", "a"), Document("blank", "b")], [[Span(0, 1)], [Span(0, 1)]]
     embeddings = Embeddings(dense=np.zeros((2, 4), np.float32), multi=rows)
-    with store.writer() as writer, pytest.raises(InputError, match=r"'blank': a passage has no vector, .*stores 4"):
+    with (
+        store.writer() as writer,
+        pytest.raises(InputError, match=r"'blank': a passage has no multi vector, .*stores 4"),
+    ):
         writer.write(*given, embeddings)
 
 
@@ -168,9 +165,9 @@ def test_compaction_keeps_records_of_as_many_vectors(store: Store, keep_8bit: bo
     with store.writer() as writer:
         done = writer.compact(keep_8bit=keep_8bit)
     assert (done.n_vectors, done.bits, done.note, done.pooling) == (216 * 4, 2, "", "")
-    (file,) = files(store, "coded.plait")
+    (file,) = files(store, "residual.plait")
     assert "offsets" not in names(file)
-    assert file.attributes["fixed"] == 4
+    assert file.attributes["vectors_per_row"] == 4
     with store.snapshot() as snapshot:
         items = snapshot.segments[0].coded
         assert items is not None
@@ -192,7 +189,7 @@ def test_records_of_aligned_size_start_at_cache_lines(tmp_path: Path) -> None:
     with store.snapshot() as snapshot:
         items = snapshot.segments[0].coded
         assert items is not None
-        place = next(place for place in files(store, "coded.plait")[0]._places if place.name == "codes")
+        place = next(place for place in files(store, "residual.plait")[0]._entries if place.name == "codes")
         assert (place.offset % 64, items.rows.codes[:32].nbytes) == (0, 1024)
 
 
@@ -223,7 +220,7 @@ def test_an_index_can_be_pooled_as_it_is_compacted(tmp_path: Path, pooling: Pool
         writer.compact()
         writer.write(*batch(500, 3))
     assert Store.open(late.path).pooling == pooling
-    assert (info(late).format, info(late).pooling) == (4, str(pooling))  # 4 for what was deleted
+    assert info(late).pooling == str(pooling)
     found, expected = live_vectors(late), live_vectors(early)
     assert [rows.shape for rows in found] == [rows.shape for rows in expected]
     # One was rounded to float16 before it was pooled, the other after.
@@ -237,7 +234,7 @@ def test_what_was_compressed_is_pooled_from_its_codes_and_the_report_says_so(tmp
     with store.writer() as writer:
         writer.compact(bits=8)
         done = writer.compact(pooling=FIXED)
-    assert "as its codes stand for it" in done.note
+    assert "decoded before pooling" in done.note
     assert (done.bits, done.n_vectors) == (8, 864)
     found, expected = np.concatenate(live_vectors(store)), np.concatenate(expected_vectors(FIXED))
     assert np.median((found * expected).sum(axis=1)) > 0.99
@@ -252,7 +249,7 @@ def test_compacting_with_the_same_pooling_again_does_nothing(store: Store) -> No
 
 @pytest.mark.parametrize("other", [Pooling(fixed=5), Pooling(factor=4), Pooling(fixed=4, method="sequential")])
 def test_pooling_twice_in_different_ways_is_refused(store: Store, other: Pooling) -> None:
-    with store.writer() as writer, pytest.raises(ConfigError, match="pools already"):
+    with store.writer() as writer, pytest.raises(ConfigError, match="pools its vectors already"):
         writer.compact(pooling=other)
 
 
@@ -278,7 +275,7 @@ def test_a_failed_pooling_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch
             writer.compact(pooling=FIXED)
         assert writer.pooling is None
     same(live_vectors(store), before)
-    assert (info(store).format, info(store).pooling) == (4, "")  # 4 for what was deleted
+    assert info(store).pooling == ""
 
 
 def test_a_blank_passage_cannot_be_pooled_to_a_number(tmp_path: Path) -> None:
@@ -301,7 +298,7 @@ def test_vectors_that_cannot_be_compressed_are_pooled_all_the_same(tmp_path: Pat
             writer.write(documents, [[Span(0, 1)]] * 100, Embeddings(multi=MultiVectors(rows, np.arange(0, 701, 7))))
         assert "multiple of 8" in writer.compact().note
     (file,) = files(store, "multi.plait")
-    assert (names(file), file.attributes["fixed"]) == (["values"], 3)
+    assert (names(file), file.attributes["vectors_per_row"]) == (["values"], 3)
     assert check(store.path).problems == []
 
 
@@ -336,24 +333,24 @@ def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling
 def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=DIM, fixed=4)
     store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
-    assert (Store.open(store.path).spec, Store.open(store.path).format) == (spec, 2)
+    assert Store.open(store.path).spec == spec
     rows = unit(np.random.default_rng(0).standard_normal((400, DIM)))
     given = [Document(str(n), "x") for n in range(100)], [[Span(0, 1)]] * 100
     with store.writer() as writer:
         writer.write(*given, Embeddings(multi=MultiVectors(rows, np.arange(0, 401, 4))))
         assert names(files(store, "multi.plait")[0]) == ["values"]
         writer.compact()
-        with pytest.raises(InputError, match="'0': a passage has 5 vectors, and the index stores 4"):
+        with pytest.raises(InputError, match="'0': a passage has 5 multi vectors, but the index stores 4"):
             writer.write(*given, Embeddings(multi=MultiVectors(np.repeat(rows[:250], 2, 0), np.arange(0, 501, 5))))
-        with pytest.raises(ConfigError, match="gives 4 rows"):
+        with pytest.raises(ConfigError, match="gives 4 vectors"):
             writer.compact(pooling=FIXED)
-    assert files(store, "coded.plait")[0].attributes["fixed"] == 4
+    assert files(store, "residual.plait")[0].attributes["vectors_per_row"] == 4
     assert check(store.path).problems == []
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [(EmbeddingSpec(dense=4), "there is none"), (EmbeddingSpec(multi=8, fixed=4), "gives 4 rows")],
+    [(EmbeddingSpec(dense=4), "the index has none"), (EmbeddingSpec(multi=8, fixed=4), "gives 4 vectors")],
 )
 def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, spec: EmbeddingSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -362,7 +359,7 @@ def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, spec: Embe
 
 @pytest.mark.parametrize("spec", [EmbeddingSpec(multi=8, fixed=0), EmbeddingSpec(dense=8, fixed=4)])
 def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: EmbeddingSpec) -> None:
-    with pytest.raises(ConfigError, match="rows for every document"):
+    with pytest.raises(ConfigError, match="multi vectors for every passage"):
         Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
 
 
@@ -408,35 +405,35 @@ def made_coded(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def coded(made_coded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The coded.plait of a fixed index of its own, as in a new process."""
+    """The residual.plait of a fixed index of its own, as in a new process."""
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made_coded, tmp_path / "index")
-    return tmp_path / "index" / "segments" / "000004" / "coded.plait"
+    return tmp_path / "index" / "segments" / "000004" / "residual.plait"
 
 
 def without_fixed(_: Arrays, attributes: dict[str, Any]) -> None:
-    del attributes["fixed"]
+    del attributes["vectors_per_row"]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        *(say("fixed", value) for value in (0, -4, 3, 5, 864, 1 << 40, 4.0, "4", True)),
+        *(say("vectors_per_row", value) for value in (0, -4, 3, 5, 864, 1 << 40, 4.0, "4", True)),
         without_fixed,
-        cut("cells", 3),
+        cut("centroid_ids", 3),
         cut("codes", 3),
         cut("row_factors", 0),
-        cut("fine_codes", 7),
+        cut("codes_8bit", 7),
     ],
 )
 def test_a_fixed_file_whose_parts_do_not_fit_is_refused(coded: Path, change: Callable[..., object]) -> None:
     rewrite(coded, change)
-    with pytest.raises(CorruptIndexError, match=r"coded\.plait"):
+    with pytest.raises(CorruptIndexError, match=r"residual\.plait"):
         Store.open(index_of(coded)).snapshot()
     assert not check(index_of(coded)).ok
 
 
-@pytest.mark.parametrize("change", [put("cells", slice(None), 9999), put("posting_items", slice(None), 1 << 31)])
+@pytest.mark.parametrize("change", [put("centroid_ids", slice(None), 9999), put("posting_rows", slice(None), 1 << 31)])
 def test_damage_within_a_fixed_file_is_met_as_damage(coded: Path, change: Callable[..., object]) -> None:
     rewrite(coded, change)
     given = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
@@ -451,23 +448,25 @@ def test_damage_within_a_fixed_file_is_met_as_damage(coded: Path, change: Callab
     assert not check(index_of(coded)).ok
 
 
-def set_facts(store: Store, facts: object) -> None:
+def set_properties(store: Store, properties: object) -> None:
     connection = sqlite3.connect(store.path / "catalogue.sqlite")
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'facts'", [json.dumps(facts)])
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'properties'", [json.dumps(properties)])
     connection.commit()
     connection.close()
 
 
-@pytest.mark.parametrize("facts", [{}, {"pooling": {"fixed": 5, "method": "hierarchical"}}, {"pooling": {"factor": 2}}])
-def test_check_compares_segments_with_the_choice(store: Store, facts: object) -> None:
-    set_facts(store, facts)
-    assert "segment 1 keeps 4 of vectors" in check(store.path).problems[0]
+@pytest.mark.parametrize(
+    "properties", [{}, {"pooling": {"fixed": 5, "method": "hierarchical"}}, {"pooling": {"factor": 2}}]
+)
+def test_check_compares_segments_with_the_choice(store: Store, properties: object) -> None:
+    set_properties(store, properties)
+    assert "segment 1 stores 4 of vectors" in check(store.path).problems[0]
 
 
 @pytest.mark.parametrize(
     "fact", [3, "x", {"fixed": 0}, {"fixed": 2, "factor": 2}, {"rows": 3}, {"fixed": 2, "method": 1}]
 )
 def test_a_choice_that_cannot_be_is_damage(store: Store, fact: object) -> None:
-    set_facts(store, {"pooling": fact})
+    set_properties(store, {"pooling": fact})
     with pytest.raises(CorruptIndexError, match="damaged"):
         Store.open(store.path)

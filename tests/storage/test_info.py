@@ -11,7 +11,7 @@ from storage.samples import SPEC, add
 def test_info_counts_what_lives_and_what_takes_space(store: Store) -> None:
     add(store, [Document("silk", "Silk shines."), Document("hemp", "Hemp makes rope.")])
     told = info(store)
-    assert (told.documents, told.passages, told.segments, told.deleted_rows) == (5, 10, 2, 2)
+    assert (told.documents, told.passages, told.segments, told.deleted_passages) == (5, 10, 2, 2)
     assert (told.format, told.created, told.fingerprint) == (1, store.created, "random")
     assert (told.spec, told.properties, told.path) == (SPEC, {"model": "none"}, store.path)
 

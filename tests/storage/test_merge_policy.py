@@ -33,7 +33,7 @@ def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
 
 
 def numbers(*segments: Any) -> list[int]:
-    return [one.number for one in tiers.choose(segments)]
+    return [one.number for one in tiers.choose_segments(segments)]
 
 
 def test_few_segments_are_left_alone() -> None:
@@ -51,9 +51,9 @@ def test_neighbours_are_by_documents_and_not_by_the_numbers_of_segments() -> Non
 
 
 def test_one_merge_reads_no_more_than_its_bound() -> None:
-    sizes = [tiers.LARGEST / (1 << 20) / 10] * 25
+    sizes = [tiers.MAX_MERGE_BYTES / (1 << 20) / 10] * 25
     assert len(numbers(*(segment(number, size) for number, size in enumerate(sizes)))) == 10
-    assert numbers(*(segment(number, tiers.LARGEST / (1 << 20)) for number in range(20))) == []
+    assert numbers(*(segment(number, tiers.MAX_MERGE_BYTES / (1 << 20)) for number in range(20))) == []
 
 
 def test_a_segment_of_mostly_deleted_rows_is_rewritten_alone() -> None:
@@ -61,12 +61,12 @@ def test_a_segment_of_mostly_deleted_rows_is_rewritten_alone() -> None:
 
 
 def test_many_writes_leave_few_segments_and_rewrite_each_row_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "LARGEST", math.inf)
+    monkeypatch.setattr(tiers, "MAX_MERGE_BYTES", math.inf)
     rng, there, written, rewritten = random.Random(0), list[Any](), 0.0, 0.0
     for number in range(2000):
         there.append(segment(number, size := rng.uniform(0.5, 2)))
         written += size
-        old = tiers.choose(there)
+        old = tiers.choose_segments(there)
         if old:
             whole = sum(one.files["dense.plait"].record.nbytes for one in old) / (1 << 20)
             rewritten += whole
@@ -134,14 +134,14 @@ def test_a_segment_without_a_living_row_is_dropped(store: Store) -> None:
 def coded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A compressed segment and eight small ones, which are enough to be compressed."""
     for module in (tiers, compact):
-        monkeypatch.setattr(module, "CODED_FROM", 0)
+        monkeypatch.setattr(module, "MIN_COMPRESSED_VECTORS", 0)
     monkeypatch.setattr(compact, "ROWS_PER_CELL", 1)
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         writer.compact()
         for number in range(8):
             writer.write(*batch(200 + 10 * number, 10))
-    monkeypatch.setattr(tiers, "SMALLEST", 1 << 13)  # the compressed segment is of another tier
+    monkeypatch.setattr(tiers, "MIN_TIER_BYTES", 1 << 13)  # the compressed segment is of another tier
     return store
 
 
@@ -176,7 +176,7 @@ def test_compaction_copies_the_codes_of_all_segments_of_one_codec(coded: Store) 
 
 
 def test_few_vectors_stay_float16_beside_a_compressed_segment(coded: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "CODED_FROM", 10_000)
+    monkeypatch.setattr(compact, "MIN_COMPRESSED_VECTORS", 10_000)
     with coded.writer() as writer:
         assert writer.merge() == 8
     with coded.snapshot() as snapshot:
@@ -190,7 +190,7 @@ def test_compaction_fits_anew_once_much_of_another_kind_has_come(tmp_path: Path)
         writer.write(*batch(200, 60, noise=1.0))
         done = writer.compact()
     assert done.drift is None
-    assert "was fitted anew: 480 vectors" in done.note
+    assert "was fitted anew: the error of 480 later vectors" in done.note
     assert info(store).drift is None
 
 

@@ -13,12 +13,11 @@ import pytest
 from plait.errors import StoreError
 from plait.storage import segment as segments
 from plait.storage.check import check
-from plait.storage.documents import document_from
 from plait.storage.files import dense_ivf as cells
 from plait.storage.files import text_index as words_file
-from plait.storage.repair import repair
-from plait.storage.rescue import free_place
+from plait.storage.repair import free_rescue_path, repair
 from plait.storage.store import Store
+from plait.storage.validate import document_from
 from storage.samples import ids_for, texts_in
 from storage.tokens import batch, make_tokens
 
@@ -60,7 +59,7 @@ def test_a_sound_index_is_left_alone(store: Store) -> None:
     with store.snapshot() as snapshot:
         commit = snapshot.commit
     done = repair(store.path)
-    assert (done.lost, done.segments, done.found, done.n_kept) == ([], [], [], 27)
+    assert (done.removed_ids, done.removed_segments, done.problems, done.n_kept) == ([], [], [], 27)
     with store.snapshot() as snapshot:
         assert snapshot.commit == commit
 
@@ -81,8 +80,8 @@ def test_a_damaged_segment_goes_with_its_documents_and_the_rest_stays(
 ) -> None:
     harm(store.path / "segments" / "000002" / name)
     done = repair(store.path)
-    assert (done.segments, set(done.lost), done.n_kept) == ([2], numbered(range(10, 20)), 18)
-    assert any(name in problem for problem in done.found)
+    assert (done.removed_segments, set(done.removed_ids), done.n_kept) == ([2], numbered(range(10, 20)), 18)
+    assert any(name in problem for problem in done.problems)
     assert ids(store) == numbered(range(10), range(20, 30))
     assert check(store.path).problems == []
     with store.snapshot() as snapshot:
@@ -94,13 +93,13 @@ def test_a_damaged_segment_goes_with_its_documents_and_the_rest_stays(
     assert (len(ids(store)), check(store.path).problems) == (28, [])
 
 
-@pytest.mark.parametrize("name", ["cells.plait", "near.plait", "words.plait"])
+@pytest.mark.parametrize("name", ["dense_ivf.plait", "centroid_ids.plait", "text_index.plait"])
 @pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: flip(file, -40)], ids=["missing", "flipped"])
 def test_files_that_only_make_searches_faster_go_without_their_documents(
     store: Store, monkeypatch: pytest.MonkeyPatch, name: str, harm: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(cells, "FEWEST_ROWS", 10)
-    monkeypatch.setattr(words_file, "FEWEST_DOCUMENTS", 10)
+    monkeypatch.setattr(cells, "MIN_ROWS", 10)
+    monkeypatch.setattr(words_file, "MIN_DOCUMENTS", 10)
     with store.writer() as writer:
         writer.write(*batch(200, 60))  # enough to be compressed
         writer.compact()
@@ -110,7 +109,11 @@ def test_files_that_only_make_searches_faster_go_without_their_documents(
     harm(harmed)
     assert any(name in problem for problem in check(store.path).problems)
     done = repair(store.path)
-    assert (done.lost, done.segments, [record.number for record in done.slower]) == ([], [], [int(harmed.parent.name)])
+    assert (done.removed_ids, done.removed_segments, [record.number for record in done.slower_segments]) == (
+        [],
+        [],
+        [int(harmed.parent.name)],
+    )
     assert not harmed.exists()
     assert (ids(store), check(store.path).problems) == (before, [])
     with store.snapshot() as snapshot:
@@ -118,7 +121,7 @@ def test_files_that_only_make_searches_faster_go_without_their_documents(
     with store.writer() as writer:
         writer.compact()
     assert (ids(store), check(store.path).problems) == (before, [])
-    assert bool(list(store.path.glob(f"segments/*/{name}"))) == (name != "near.plait")
+    assert bool(list(store.path.glob(f"segments/*/{name}"))) == (name != "centroid_ids.plait")
 
 
 @pytest.mark.parametrize(
@@ -129,14 +132,14 @@ def test_files_that_only_make_searches_faster_go_without_their_documents(
         ("UPDATE documents SET first_row = 'x' WHERE id = 'd5'", {"d5"}),
         ("UPDATE documents SET segment = 9 WHERE id = 'd5'", {"d5"}),
         ("DELETE FROM documents WHERE id = 'd5'", set()),
-        ("DELETE FROM tombstones", set()),
-        ("INSERT INTO tombstones VALUES (1, 10)", set()),
-        ("INSERT INTO tombstones VALUES (77, 1)", set()),
+        ("DELETE FROM deleted_rows", set()),
+        ("INSERT INTO deleted_rows VALUES (1, 10)", set()),
+        ("INSERT INTO deleted_rows VALUES (77, 1)", set()),
         ("UPDATE meta SET value = 5 WHERE key = 'n_documents'", set()),
         ("INSERT INTO words (words) VALUES ('delete-all')", set()),
         ("UPDATE segments SET files = '{' WHERE segment = 1", numbered(range(10))),
         ("DELETE FROM segments WHERE segment = 1", numbered(range(10))),
-        ("INSERT INTO meta VALUES ('tuned', '{')", set()),
+        ("INSERT INTO meta VALUES ('tuned_params', '{')", set()),
     ],
 )
 def test_a_catalogue_that_does_not_agree_is_mended_with_the_least_loss(store: Store, harm: str, lost: set[str]) -> None:
@@ -144,7 +147,7 @@ def test_a_catalogue_that_does_not_agree_is_mended_with_the_least_loss(store: St
     gone = {"d5"} if harm.startswith("DELETE FROM documents") else lost
     sql(store, harm)
     done = repair(store.path)
-    assert set(done.lost) == lost
+    assert set(done.removed_ids) == lost
     assert ids(store) == before - gone
     assert check(store.path).problems == []
 
@@ -166,7 +169,7 @@ def test_texts_of_documents_that_go_are_kept_in_a_file(store: Store, tmp_path: P
     kept = [document_from(json.loads(line)) for line in (tmp_path / "lost.jsonl").read_text().splitlines()]
     assert {document.id: document.text for document in kept} == {id: before[id] for id in before if id != "d12"}
     assert all(document.metadata for document in kept)
-    assert (len(done.lost), len(done.whole)) == (9, 8)
+    assert (len(done.removed_ids), len(done.intact_docs)) == (9, 8)
 
 
 def test_nothing_is_dropped_where_the_texts_cannot_be_kept(store: Store, tmp_path: Path) -> None:
@@ -176,6 +179,6 @@ def test_nothing_is_dropped_where_the_texts_cannot_be_kept(store: Store, tmp_pat
         repair(store.path, rescue=tmp_path / "lost.jsonl")
     assert (tmp_path / "lost.jsonl").read_text() == "of an earlier repair"
     assert len(check(store.path).problems) == 1
-    assert repair(store.path, rescue=free_place(store.path)).n_kept == 18
+    assert repair(store.path, rescue=free_rescue_path(store.path)).n_kept == 18
     assert (tmp_path / "index.lost.jsonl").exists()
-    assert free_place(store.path) == tmp_path / "index.lost-2.jsonl"
+    assert free_rescue_path(store.path) == tmp_path / "index.lost-2.jsonl"

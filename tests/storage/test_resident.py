@@ -13,16 +13,16 @@ from storage.tokens import SPEC, batch
 
 
 def test_what_was_not_read_is_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "VERIFY_UP_TO", 0)
+    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 0)
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:
         writer.write(*batch(0, 4000))
     with store.snapshot() as snapshot:
-        opened = info(store).resident
+        opened = info(store).resident_bytes
         assert opened is not None
         multi = snapshot.segments[0].multi
         assert multi is not None
         float(multi.values.sum())
-        read = info(store).resident
+        read = info(store).resident_bytes
         assert read is not None
         assert opened < read <= info(store).bytes

@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, NewerFormatError, StoreError
 from plait.scoring.crc32c import crc32c, crc32c_blocks
-from plait.storage.segment_file import ALIGNMENT, BLOCK, MAGIC, PRELUDE, FileRecord, SegmentFile, aligned
-from plait.storage.segment_file_writer import ArraySource, write_file
+from plait.storage.segment_file import (
+    ALIGNMENT,
+    BLOCK,
+    MAGIC,
+    PRELUDE,
+    ArraySource,
+    FileRecord,
+    SegmentFile,
+    aligned,
+    write_file,
+)
 
 
 def write_arrays(path: Path, **arrays: NDArray[Any]) -> FileRecord:

@@ -164,7 +164,7 @@ def test_a_segment_that_a_writer_removed_meanwhile_is_looked_for_in_the_newer_co
         add(store, fabrics(), seed=3)
         with store.writer() as writer:
             writer._connection.executescript(
-                "DELETE FROM segments WHERE segment = 1; DELETE FROM tombstones WHERE segment = 1"
+                "DELETE FROM segments WHERE segment = 1; DELETE FROM deleted_rows WHERE segment = 1"
             )
             writer._remove_leftovers()
         return open_segment(*arguments)
@@ -214,7 +214,7 @@ def test_a_forked_child_reads_the_same_state_through_a_connection_of_its_own(sto
 
 def test_a_forked_child_is_told_when_its_state_is_gone(store: Store) -> None:
     child, parent = run_python(FORKS, store.path, "changed").stdout.splitlines()
-    assert "was changed since this process was forked" in child
+    assert "was changed after this process was forked" in child
     assert parent == "parent ['wool', 'silk'] 4"
 
 
@@ -240,5 +240,5 @@ def test_opening_does_not_read_the_documents(tmp_path: Path) -> None:
         view = snapshot.catalogue
         assert view._open is not None
         view._open.connection.set_trace_callback(seen.append)
-        type(snapshot)._of(view, store.path, store.spec)
+        type(snapshot)._read(view, store.path, store.spec)
         assert [sql for sql in seen if "documents" in sql and "n_documents" not in sql] == []

@@ -156,7 +156,14 @@ def test_an_index_that_a_newer_plait_takes_over_is_neither_read_nor_written_on(s
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("format", "x"), ("format", 0), ("shape", "{"), ("shape", '{"dense": -1}'), ("facts", None)]
+    ("key", "value"),
+    [
+        ("format", "x"),
+        ("format", 0),
+        ("embedding_spec", "{"),
+        ("embedding_spec", '{"dense": -1}'),
+        ("properties", None),
+    ],
 )
 def test_an_index_that_describes_itself_wrongly_is_damaged(store: Store, key: str, value: object) -> None:
     set_meta(store, key, value)

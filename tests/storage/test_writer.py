@@ -18,8 +18,8 @@ from plait.errors import DocumentError, InputError, StoreError
 from plait.records import Document, Span
 from plait.storage import catalogue
 from plait.storage.check import check
-from plait.storage.documents import content_digest
 from plait.storage.store import Store
+from plait.storage.validate import content_digest
 from plait.storage.writer import Writer, WriteReport
 from storage.samples import TEXTS, add, fabrics, halves, ids_for, run_python, strands_for, texts_in, write
 
@@ -33,7 +33,7 @@ def state(store: Store) -> dict[str, str]:
 
 def test_a_known_id_is_replaced_and_gets_a_new_number(store: Store) -> None:
     written = add(store, [Document("silk", "Silk shines."), Document("hemp", "Hemp makes rope.")], seed=1)
-    assert written == WriteReport(n_added=1, n_replaced=1, n_rows=4, segment=2)
+    assert written == WriteReport(n_added=1, n_replaced=1, n_passages=4, segment=2)
     assert state(store) == {**TEXTS, "silk": "Silk shines.", "hemp": "Hemp makes rope."}
     with store.snapshot() as snapshot:
         assert snapshot.lookup(["silk", "hemp", "jute"]) == {"silk": 5, "hemp": 6}
@@ -88,27 +88,27 @@ def bad_batches() -> list[tuple[str, str, Callable[[], tuple[Any, Any, Embedding
     huge = MultiVectors.from_items([np.full((1, 3), 1e6, np.float32)])
     return [
         ("repeated id", "'wool' is twice", lambda: ([wool, wool], one * 2, strands_for(2))),
-        ("too few spans", "2 documents came with the spans of 1", lambda: ([wool, silk], one, good)),
+        ("too few spans", "2 documents, but spans for 1", lambda: ([wool, silk], one, good)),
         ("no span", "'wool' has no passage", lambda: ([wool], [[]], strands_for(0))),
         ("span beyond", "'wool': the passage from 0 to 999", lambda: ([wool], [[Span(0, 999)]], good)),
         ("span backwards", "'wool': the passage from 4 to 2", lambda: ([wool], [[Span(4, 2)]], good)),
         ("blank", "'b' is blank", lambda: ([Document("b", " ")], [[Span(0, 1)]], good)),
-        ("items", "2 items for 1 passages", lambda: ([wool], one, strands_for(2))),
-        ("no dense", "dense strand is missing", lambda: ([wool], one, Embeddings(multi=good.multi))),
-        ("no multi", "multi strand is missing", lambda: ([wool], one, Embeddings(dense=good.dense))),
+        ("items", "2 dense items for 1 passages", lambda: ([wool], one, strands_for(2))),
+        ("no dense", "dense vectors are missing", lambda: ([wool], one, Embeddings(multi=good.multi))),
+        ("no multi", "multi vectors are missing", lambda: ([wool], one, Embeddings(dense=good.dense))),
         (
             "dimensions",
-            "dense strand has 5 dimensions, and the index stores 4",
+            "dense vectors have 5 dimensions, but the index stores 4",
             lambda: ([wool], one, Embeddings(dense=np.ones((1, 5), np.float32), multi=good.multi)),
         ),
         (
             "nan",
-            "document 'wool': the dense strand holds nan",
+            "document 'wool': its dense vector holds nan",
             lambda: ([wool], one, Embeddings(dense=nan, multi=good.multi)),
         ),
         (
             "beyond float16",
-            "document 'wool': the multi strand holds 1000000.0",
+            "document 'wool': its multi vector holds 1000000.0",
             lambda: ([wool], one, Embeddings(dense=good.dense, multi=huge)),
         ),
     ]
@@ -129,7 +129,7 @@ def test_a_batch_that_does_not_fit_is_refused_whole(
 
 def test_an_index_without_a_strand_refuses_it(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
-    with store.writer() as writer, pytest.raises(InputError, match="there is a dense strand"):
+    with store.writer() as writer, pytest.raises(InputError, match="there are dense vectors"):
         writer.write([Document("a", "x")], [[Span(0, 1)]], strands_for(1))
 
 
@@ -163,8 +163,8 @@ class Failing:
         ("os.fsync", 3),
         ("os.fsync", 4),
         ("os.fsync", 5),
-        ("plait.storage.segment_file_writer.crc32c", 5),
-        ("plait.storage.writer.free_ids", 1),
+        ("plait.storage.segment_file.crc32c", 5),
+        ("plait.storage.writer.purge_ids", 1),
         ("plait.storage.catalogue.insert_document", 2),
         ("plait.storage.catalogue.insert_segment", 1),
         ("plait.storage.catalogue.add_to_count", 2),

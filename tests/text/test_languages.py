@@ -54,14 +54,14 @@ def test_the_language_is_stored_and_another_is_refused(tmp_path: Path) -> None:
         assert (hit_ids(index, "Haus"), index.info().language) == (["1"], "de")
     plait.open(tmp_path / "index", language="de-CH").close()
     for other in ("fr", "en"):
-        with pytest.raises(ConfigError, match=r"made for the language 'de', and was opened for"):
+        with pytest.raises(ConfigError, match=r"made for the language 'de', but was opened for"):
             plait.open(tmp_path / "index", language=other)
 
 
 def test_an_index_without_a_language_is_not_opened_for_one(tmp_path: Path) -> None:
     plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec()).close()
     plait.open(tmp_path / "index", language="en").close()  # which it stems
-    with pytest.raises(ConfigError, match=r"made without a language, and was opened for 'ru'"):
+    with pytest.raises(ConfigError, match=r"made without a language, but was opened for 'ru'"):
         plait.open(tmp_path / "index", language="ru")
 
 

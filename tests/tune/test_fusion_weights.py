@@ -17,7 +17,7 @@ from plait.errors import InputError
 from plait.search.hybrid import DEFAULT_WEIGHTS, HybridParams
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.check import check
-from plait.storage.fusion_weights import FittedWeights
+from plait.storage.saved_settings import FittedWeights
 from plait.tune.fusion_weights import Judged, fit_weights
 
 
@@ -155,7 +155,7 @@ def test_weights_fitted_for_one_fusion_are_not_used_for_another() -> None:
 @pytest.mark.parametrize("value", ["{", '{"fusion": 1}', "[]", '{"weights": {"dense": -1}}'])
 def test_unreadable_weights_are_ignored_and_reported(index: plait.Index, value: str) -> None:
     connection = sqlite3.connect(index.path / "catalogue.sqlite")
-    connection.execute("INSERT INTO meta VALUES ('weights', ?)", [value])
+    connection.execute("INSERT INTO meta VALUES ('fusion_weights', ?)", [value])
     connection.commit()
     connection.close()
     index.refresh()

@@ -196,9 +196,9 @@ def test_tuned_parameters_stay_after_a_compaction_with_the_same_codec(index: pla
 
 @pytest.mark.parametrize("stored", ["{", '{"n_probe": 1}', "[]", 7, '{"n_probe": -1}'])
 def test_damaged_tuned_parameters_are_ignored_and_reported(index: plait.Index, stored: object) -> None:
-    store_value(index, "tuned", stored)
+    store_value(index, "tuned_params", stored)
     assert index.info().tuned.damage
-    assert any("plan" in problem for problem in check(index.path).problems)
+    assert any("saved search params" in problem for problem in check(index.path).problems)
     assert recall(index) > 0.5
     index.reset_tuning()
     assert check(index.path).problems == []

@@ -49,7 +49,7 @@ class Plait:
                 ]
                 made.add_embeddings(documents, Embeddings(multi=MultiVectors(np.asarray(part.values), part.offsets)))
             done = made.compact(bits=options["bits"], keep_8bit=options["keep_8bit"])
-        return {"n_cells": done.n_cells, "bytes_a_vector": done.bytes_a_vector, "compact_seconds": done.seconds}
+        return {"n_cells": done.n_centroids, "bytes_per_vector": done.bytes_per_vector, "compact_seconds": done.seconds}
 
     def open(self, corpus: Corpus, index: Path, options: Options) -> Options:
         del corpus

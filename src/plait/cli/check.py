@@ -58,27 +58,28 @@ def check(
 
 
 def _repair(index: Path, rescue: Path | None) -> None:
-    from plait.storage.repair import repair
-    from plait.storage.rescue import free_place
+    from plait.storage.repair import free_rescue_path, repair
 
-    rescue_file = rescue or free_place(index)
+    rescue_file = rescue or free_rescue_path(index)
     done = repair(index, rescue=rescue_file)
-    for problem in done.found:
+    for problem in done.problems:
         print(f"problem: {problem}")
-    for number in done.segments:
+    for number in done.removed_segments:
         print(f"dropped: segment {number}")
-    for record in done.slower:
+    for record in done.slower_segments:
         print(
             f"dropped: files of segment {record.number} that only make searches faster; plait compact makes them again"
         )
-    for id in done.lost[:MAX_LOST_SHOWN]:
+    for id in done.removed_ids[:MAX_LOST_SHOWN]:
         print(f"lost: {id}")
-    if len(done.lost) > MAX_LOST_SHOWN:
-        print(f"lost: and {len(done.lost) - MAX_LOST_SHOWN:,} more")
-    if done.damaged_plan:
+    if len(done.removed_ids) > MAX_LOST_SHOWN:
+        print(f"lost: and {len(done.removed_ids) - MAX_LOST_SHOWN:,} more")
+    if done.removed_params:
         print("dropped: the parameters that plait tune had saved")
-    if done.found:
-        print(f"{index} is repaired: {done.n_kept:,} documents are kept, {len(done.lost):,} are lost")
-    if done.whole:
-        print(f"the texts of {len(done.whole):,} of the lost documents are in {rescue_file}; to encode them again:")
+    if done.problems:
+        print(f"{index} is repaired: {done.n_kept:,} documents are kept, {len(done.removed_ids):,} are lost")
+    if done.intact_docs:
+        print(
+            f"the texts of {len(done.intact_docs):,} of the lost documents are in {rescue_file}; to encode them again:"
+        )
         print(f"    plait index {quote(str(rescue_file))} --to {quote(str(index))}")

@@ -71,10 +71,10 @@ def _lines(report: CompactionReport, before: int, after: int) -> list[str]:
     ]
     if report.pooling:
         lines.append(f"pooling    {report.pooling}")
-    if report.bits is not None and report.bytes_a_vector is not None:
+    if report.bits is not None and report.bytes_per_vector is not None:
         lines.append(
-            f"multi      {report.n_vectors:,} vectors, {report.bits} bits a dimension in {report.n_cells:,} cells: "
-            f"{report.bytes_a_vector:.1f} bytes a token"
+            f"multi      {report.n_vectors:,} vectors, {report.bits} bits a dimension in {report.n_centroids:,} cells: "
+            f"{report.bytes_per_vector:.1f} bytes a token"
         )
     if report.codes_recall is not None:
         lines.append(f"recall     the codes keep {report.codes_recall:.3f} of the vectors' best 10")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from plait.cli.options import AsJson, IndexPath
 
 if TYPE_CHECKING:
-    from plait.storage.fusion_weights import SavedWeights
     from plait.storage.info import StoreInfo
-    from plait.storage.tuned_params import SavedParams, TunedParams
+    from plait.storage.saved_settings import SavedParams, SavedWeights, TunedParams
 
 GROWTH_WORTH_TUNING = 2  # times as many passages as the parameters were tuned for
 QUERY_SOURCES = {
@@ -51,7 +50,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("documents", f"{facts.documents:,}"),
         ("passages", f"{facts.passages:,}"),
         ("segments", f"{facts.segments:,}"),
-        ("deleted rows", f"{facts.deleted_rows:,} ({facts.deleted_share:.1%} of all)"),
+        ("deleted rows", f"{facts.deleted_passages:,} ({facts.deleted_share:.1%} of all)"),
         ("size", describe_size(facts.bytes)),
         *((f"  {part}", describe_size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
         ("memory", _memory(facts)),
@@ -77,7 +76,11 @@ def _kind(kind: str, size: int, facts: StoreInfo) -> str:
 def _memory(facts: StoreInfo) -> str:
     """The size of the files that searches map; a process keeps in memory what it has read of them."""
     mapped = f"{describe_size(facts.bytes - facts.bytes_by_part['catalogue'])} mapped when it is searched"
-    return mapped if facts.resident is None else f"{mapped}, {describe_size(facts.resident)} of it in this process"
+    return (
+        mapped
+        if facts.resident_bytes is None
+        else f"{mapped}, {describe_size(facts.resident_bytes)} of it in this process"
+    )
 
 
 def _drift(facts: StoreInfo) -> list[tuple[str, str]]:

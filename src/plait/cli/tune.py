@@ -123,14 +123,10 @@ def read_queries(file: Path) -> list[str]:
 
 
 def _print_saved(opened: Index, *, as_json: bool) -> None:
-    from plait.storage.fusion_weights import as_fields as weight_fields
-    from plait.storage.tuned_params import as_fields
-
     facts = opened.info()
     if as_json:
-        plan = as_fields(facts.tuned)
-        fitted = weight_fields(facts.weights)
-        print(json.dumps(plan if fitted is None else {**(plan or {}), "weights": fitted}))
+        params, fitted = facts.tuned.to_dict(), facts.weights.to_dict()
+        print(json.dumps(params if fitted is None else {**(params or {}), "weights": fitted}))
         return
     lines = params_lines(facts.tuned, facts.passages) + weight_lines(facts.weights)
     for line in lines or ["not tuned: searches use the defaults"]:
@@ -138,7 +134,7 @@ def _print_saved(opened: Index, *, as_json: bool) -> None:
 
 
 def _print_tuned(tuned: Tuned, *, as_json: bool) -> None:
-    from plait.storage.tuned_params import SavedParams
+    from plait.storage.saved_settings import SavedParams
 
     if as_json:
         print(json.dumps(dataclasses.asdict(tuned)))

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from plait.errors import DocumentError, SourceError
 from plait.readers.lines import Line, read_lines
 from plait.records import Document
-from plait.storage.documents import check_document, document_from
+from plait.storage.validate import check_document, document_from
 
 
 def read_jsonl(stream: BinaryIO, name: str, id: str = "") -> Iterator[Document | SourceError]:

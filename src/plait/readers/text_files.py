@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from plait.errors import DocumentError, SourceError
 from plait.readers.lines import decode
 from plait.records import Document
-from plait.storage.documents import check_document
+from plait.storage.validate import check_document
 
 MAX_FILE = 100_000_000  # bytes
 

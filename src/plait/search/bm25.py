@@ -33,7 +33,7 @@ from plait.search.retriever import Scorer
 from plait.search.trace import Trace
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
-from plait.storage.files.text_index import TextIndex, read_words
+from plait.storage.files.text_index import TextIndex, read_word_counts
 from plait.storage.segment import Segment
 from plait.storage.store import Snapshot
 from plait.text.analyser import Analyser, QueryTerm
@@ -183,7 +183,8 @@ class SnapshotBm25:
         if segment is None or segment.text_index is None:
             return None
         words = segment.text_index
-        live = None if segment.live is None else segment.live[np.searchsorted(segment.docs, words.docs)]
+        with self._kernel_errors():
+            live = None if segment.live is None else segment.live[np.searchsorted(segment.docs, words.docs)]
         return SegmentTextSearch(words, live)
 
     @cached_property
@@ -192,10 +193,7 @@ class SnapshotBm25:
         if self.segment_index is None or len(self._segments) == 1:
             return None
         last, words = int(self.segment_index.docs[-1]), self.segment_index.words
-        sql = (
-            "SELECT doc, title, text FROM documents "
-            f"WHERE doc > ? AND {not_deleted(self._catalogue.count('format'))} ORDER BY doc LIMIT ?"
-        )
+        sql = f"SELECT doc, title, text FROM documents WHERE doc > ? AND {not_deleted()} ORDER BY doc LIMIT ?"
         documents = self._catalogue.rows(sql, [last, MAX_RECENT_DOCUMENTS + 1])
         if not 0 < len(documents) <= MAX_RECENT_DOCUMENTS:
             return None
@@ -235,7 +233,7 @@ class SegmentTextSearch:
         if doc_filter is not None:
             at = np.minimum(np.searchsorted(self.docs, doc_filter), len(self.docs) - 1)
             allowed = at[self.docs[at] == doc_filter]
-        numbers = {word: number for word in word_counts if (number := self.words.place_of(word)) is not None}
+        numbers = {word: number for word in word_counts if (number := self.words.word_number(word)) is not None}
         weights = {number: word_counts[word] * self._idf(number) for word, number in numbers.items()}
         if not weights:
             return NO_DOCS
@@ -251,7 +249,7 @@ class SegmentTextSearch:
 
     def word_score(self, word: str, doc: int, count: int) -> WordScore | None:
         """What a word that the query has `count` times adds to the score of a document of this index."""
-        number = self.words.place_of(word)
+        number = self.words.word_number(word)
         if number is None:
             return None
         weight = self._idf(number)
@@ -312,7 +310,7 @@ class RecentTextSearch:
             memory.execute(fts_schema(analyser))
             memory.execute("BEGIN")
             add_to_fts(memory, analyser, documents)
-            words, sizes, self._rows, self._counts, lengths = read_words(memory, self.docs)
+            words, sizes, self._rows, self._counts, lengths = read_word_counts(memory, self.docs)
         self._lengths = lengths.astype(np.float64)
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         self._numbers = {word: number for number, word in enumerate(words)}
@@ -368,7 +366,7 @@ class RecentTextSearch:
     def _n_with(self, word: str) -> int:
         """The document frequency in the segment; of a word that is new, the one here."""
         postings = self._postings(word)
-        return self._statistics.n_with(word) or postings.stop - postings.start
+        return self._statistics.document_frequency(word) or postings.stop - postings.start
 
     def _postings(self, word: str) -> slice:
         number = self._numbers[word]

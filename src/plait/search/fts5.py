@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
-from plait.storage.catalogue import GRAVES_FORMAT
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.text.analyser import QueryTerm
@@ -97,7 +96,7 @@ class Fts5Search:
     ) -> tuple[Docs, Scores]:
         """Documents that match an FTS5 expression and their scores by SQLite's BM25: the best k, or all, unsorted."""
         parameters: list[object] = [expression]
-        conditions, order = f"AND {self._not_deleted}", ""
+        conditions, order = f"AND {not_deleted('rowid')}", ""
         if above is not None:
             conditions += " AND rowid > ?"
             parameters.append(above)
@@ -113,14 +112,9 @@ class Fts5Search:
         return np.asarray([doc for doc, _ in rows], np.int64), np.asarray([-score for _, score in rows], np.float64)
 
     @cached_property
-    def _not_deleted(self) -> str:
-        return not_deleted(self._catalogue.count("format"), "rowid")
-
-    @cached_property
     def _n_rows(self) -> int:
         """The number of rows of the full-text table: SQLite's N, deleted documents included."""
-        has_deletes = self._catalogue.count("format") >= GRAVES_FORMAT
-        n_deleted = self._catalogue.rows("SELECT COUNT(*) FROM graves")[0][0] if has_deletes else 0
+        n_deleted = self._catalogue.rows("SELECT COUNT(*) FROM deleted_documents")[0][0]
         return self._n_documents + int(n_deleted)
 
     def _n_with(self, term: QueryTerm) -> int:

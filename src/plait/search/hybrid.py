@@ -22,7 +22,7 @@ from plait.search.params import check_choice, check_counts, check_types
 from plait.search.plan import DEFAULT_DEPTH, Plan
 from plait.search.retriever import MAX, PASSAGES, TOP3, Rescorer, Retriever
 from plait.search.sparse import Sparse, SparseRescorer
-from plait.storage.fusion_weights import FittedWeights
+from plait.storage.saved_settings import FittedWeights
 
 KINDS = ("dense", "sparse", "multi", "bm25")
 FUSIONS = ("min-max", "z", "raw", "rank")

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError
 from plait.search.params import NoParams, Params, parse_fields
-from plait.storage.fusion_weights import FittedWeights
-from plait.storage.tuned_params import TunedParams
+from plait.storage.saved_settings import FittedWeights, TunedParams
 
 if TYPE_CHECKING:
     from plait.search.plan import Plan

@@ -11,100 +11,100 @@ from pathlib import Path
 from plait.errors import CorruptIndexError, StoreError
 from plait.storage.catalogue import read_segments
 from plait.storage.check import check
-from plait.storage.connection import ReadTransaction, connect
+from plait.storage.connection import CATALOGUE, ReadTransaction, connect
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.segment import open_file, segment_folder
-from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was copied."""
+    """What a backup copied."""
 
     path: Path
     commit: int
     n_documents: int
     n_bytes: int
-    n_linked: int  # files of segments that share their space with the index: they never change
+    n_linked: int  # segment files that are hard links; the index never changes them
 
 
 def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
-    """Copies the newest commit into a new folder, and checks the copy. `link` makes hard links of segment files where
-    the disk allows it: quick and without space, but damage to the disk is then damage to both."""
+    """Copies the newest commit into a new folder and checks the copy. `link` makes hard links of segment files if the disk
+    allows it: that is fast and takes no space, but damage to the disk then damages both."""
     Store.open(index).close()
     with storage_errors(to):
-        _refuse_used(index, to)
-        draft = to.with_name(f".{to.name}.part")
-        shutil.rmtree(draft, ignore_errors=True)
+        _check_target(index, to)
+        partial = to.with_name(f".{to.name}.part")
+        shutil.rmtree(partial, ignore_errors=True)
         try:
-            for attempt in range(ATTEMPTS):
+            for attempt in range(MAX_ATTEMPTS):
                 try:
-                    report = _copy(index, draft, link=link)
+                    report = _copy(index, partial, link=link)
                     break
                 except FileNotFoundError as error:
-                    # A merge took a file away between the catalogue's copy and its own: the newer commit has others.
-                    shutil.rmtree(draft, ignore_errors=True)
-                    if attempt == ATTEMPTS - 1:
+                    # A merge removed a file after the catalogue was copied: the newer commit has other files.
+                    shutil.rmtree(partial, ignore_errors=True)
+                    if attempt == MAX_ATTEMPTS - 1:
                         raise CorruptIndexError(
                             f"{error.filename} is missing, and the catalogue lists it; run plait check {index}"
                         ) from None
-            _refuse_damaged(index, draft)
+            _check_copy(index, partial)
             with suppress(FileNotFoundError):
-                to.rmdir()  # an empty folder may be given
-            draft.rename(to)
+                to.rmdir()  # an empty folder is accepted
+            partial.rename(to)
             sync_folder(to.absolute().parent)
         except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
             raise
     return BackupReport(to, *report)
 
 
-def _refuse_used(index: Path, to: Path) -> None:
+def _check_target(index: Path, to: Path) -> None:
     if index.resolve() in to.resolve().parents:
-        raise StoreError(f"{to} lies within {index}, where a writer tidies; choose a place outside for the backup")
+        raise StoreError(
+            f"{to} is inside {index}, where a writer removes files; choose a folder outside for the backup"
+        )
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise StoreError(f"{to} is there already and not an empty folder; choose another place for the backup")
+        raise StoreError(f"{to} exists already and is not an empty folder; choose another folder for the backup")
     if not to.absolute().parent.is_dir():
-        raise StoreError(f"{to.absolute().parent} is not a folder; make it first, or choose another place")
+        raise StoreError(f"{to.absolute().parent} is not a folder; create it first, or choose another folder")
 
 
-def _refuse_damaged(index: Path, draft: Path) -> None:
-    problems = check(draft).problems
+def _check_copy(index: Path, partial: Path) -> None:
+    problems = check(partial).problems
     if problems:
-        raise CorruptIndexError(f"{index} was not backed up, it is damaged: {problems[0]}; run plait check {index}")
+        raise CorruptIndexError(
+            f"{index} was not backed up, because it is damaged: {problems[0]}; run plait check {index}"
+        )
 
 
-def _copy(index: Path, draft: Path, *, link: bool) -> tuple[int, int, int, int]:
-    (draft / "segments").mkdir(parents=True)
-    _copy_catalogue(index / CATALOGUE, draft / CATALOGUE)
-    view = ReadTransaction(draft / CATALOGUE)
-    try:
+def _copy(index: Path, partial: Path, *, link: bool) -> tuple[int, int, int, int]:
+    (partial / "segments").mkdir(parents=True)
+    _copy_catalogue(index / CATALOGUE, partial / CATALOGUE)
+    with ReadTransaction(partial / CATALOGUE) as view:
         records, commit, n_documents = read_segments(view), view.commit, view.count("n_documents")
-    finally:
-        view.close()
-    n_bytes, n_linked = (draft / CATALOGUE).stat().st_size, 0
+    n_bytes, n_linked = (partial / CATALOGUE).stat().st_size, 0
     for record in records:
-        folder = segment_folder(draft, record.number)
+        folder = segment_folder(partial, record.number)
         folder.mkdir()
-        for name, facts in record.files.items():
+        for name, file in record.files.items():
             source = segment_folder(index, record.number) / name
-            n_linked += _put(source, folder / name, link=link)
-            open_file(draft, record, name)  # it is the one that was committed
-            n_bytes += facts.nbytes
+            n_linked += _copy_file(source, folder / name, link=link)
+            open_file(partial, record, name)  # checks that it is the committed file
+            n_bytes += file.nbytes
         sync_folder(folder)
-    for folder in (draft / "segments", draft):
+    for folder in (partial / "segments", partial):
         sync_folder(folder)
     return commit, n_documents, n_bytes, n_linked
 
 
 def _copy_catalogue(source: Path, target: Path) -> None:
-    """By SQLite's own means, which gives one commit whatever is written meanwhile."""
+    """By SQLite's backup function, which copies one commit whatever is written meanwhile."""
     reading, writing = connect(source, "ro"), connect(target, "rwc")
     try:
-        reading.backup(writing)  # all pages in one step, so that no commit comes between
+        reading.backup(writing)  # all pages in one step, so that no commit intervenes
         writing.execute("PRAGMA journal_mode = WAL").fetchone()
         writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     finally:
@@ -113,14 +113,14 @@ def _copy_catalogue(source: Path, target: Path) -> None:
     _sync(target)
 
 
-def _put(source: Path, target: Path, *, link: bool) -> bool:
+def _copy_file(source: Path, target: Path, *, link: bool) -> bool:
     if link:
         try:
             os.link(source, target)
         except FileNotFoundError:
             raise
         except OSError:
-            pass  # another disk, or one that has no links
+            pass  # another disk, or one without hard links
         else:
             return True
     shutil.copyfile(source, target)

@@ -1,9 +1,9 @@
-"""Reads a whole index and says what is wrong with it. Changes nothing; goes on after a problem, to list them all."""
+"""Reads a whole index and reports everything that is wrong with it. Changes nothing."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,33 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
-from plait.storage.catalogue import GRAVES_FORMAT, SegmentRecord, pooling_in, read_meta, read_segments, read_tombstones
-from plait.storage.check_documents import check_contents
-from plait.storage.connection import ReadTransaction, connect
+from plait.storage.catalogue import SegmentRecord, parse_pooling, read_deleted_rows, read_meta, read_segments
+from plait.storage.connection import CATALOGUE, ReadTransaction, connect
 from plait.storage.deletes import not_deleted
 from plait.storage.fsync import storage_errors
-from plait.storage.fusion_weights import read_weights
-from plait.storage.segment import Segment, file_names, open_file
+from plait.storage.saved_settings import read_fusion_weights, read_tuned_params
+from plait.storage.segment import Segment, file_names, leftover_folders, open_file
 from plait.storage.segment_file import SegmentFile
-from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
-from plait.storage.tuned_params import read_tuned_params
-from plait.storage.writer import leftovers
+from plait.storage.validate import matches_digest
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
+DOCUMENTS_AT_ONCE = 1000  # whose texts are in memory
 
 
 @dataclass(slots=True)
 class CheckReport:
-    """What a check found. Problems are damage; notes are what the next writer will tidy, or what was not checked."""
+    """Problems are damage. Notes are leftovers that the next writer removes, and checks that could not be made."""
 
     path: Path
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     n_documents: int = 0
-    n_rows: int = 0
+    n_passages: int = 0
     n_segments: int = 0
-    n_bytes: int = 0  # of segment files that were read and compared with their checksums
+    n_bytes: int = 0  # of the segment files that were compared with their checksums
 
     @property
     def ok(self) -> bool:
@@ -46,33 +44,28 @@ class CheckReport:
 
 
 def check(path: Path) -> CheckReport:
-    """Checks every file, row and document of the newest commit. Raises only where there is no index to check."""
-    for _ in range(ATTEMPTS):
+    """Checks every file, row and document of the newest commit. Raises only if there is no index to check."""
+    for _ in range(MAX_ATTEMPTS):
         report, commit = CheckReport(path), None
-        with _noting(report):
+        with _collect_problems(report):
             store = Store.open(path)
-            view = ReadTransaction(path / CATALOGUE)
-            try:
+            with ReadTransaction(path / CATALOGUE) as view:
                 commit = view.commit
                 _check_index(report, store, view)
-            finally:
-                view.close()
-        # A compaction may have removed the files of the commit that was being read; then the newer one is judged.
-        if commit is None or not report.problems or _newest(path) == commit:
+        # A compaction may have removed files while they were being read; then the newer commit is checked.
+        if commit is None or not report.problems or _newest_commit(path) == commit:
             break
     return report
 
 
-def _newest(path: Path) -> int:
-    view = ReadTransaction(path / CATALOGUE)
-    try:
+def _newest_commit(path: Path) -> int:
+    with ReadTransaction(path / CATALOGUE) as view:
         return view.commit
-    finally:
-        view.close()
 
 
 @contextmanager
-def _noting(report: CheckReport) -> Iterator[None]:
+def _collect_problems(report: CheckReport) -> Iterator[None]:
+    """Adds an error inside the block to the report, so that the next check can follow."""
     try:
         yield
     except (NotAnIndexError, NewerFormatError):
@@ -84,78 +77,93 @@ def _noting(report: CheckReport) -> Iterator[None]:
 
 
 def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> None:
-    with _noting(report):
-        found = [line for (line,) in view.rows("PRAGMA integrity_check(20)")]
-        report.problems += [f"{CATALOGUE}: {line}" for line in found if line != "ok"]
-    with _noting(report):
+    with _collect_problems(report):
+        lines = [line for (line,) in view.rows("PRAGMA integrity_check(20)")]
+        report.problems += [f"{CATALOGUE}: {line}" for line in lines if line != "ok"]
+    with _collect_problems(report):
         _check_words(report, view)
-    with _noting(report):
-        records, dead = read_segments(view), read_tombstones(view)
+    with _collect_problems(report):
+        records, deleted = read_segments(view), read_deleted_rows(view)
         report.n_segments = len(records)
-        strays = sorted(set(dead) - {record.number for record in records})
-        if strays:
-            report.problems.append(f"rows are deleted of segments that are not listed: {strays[:10]}")
+        unlisted = sorted(set(deleted) - {record.number for record in records})
+        if unlisted:
+            report.problems.append(f"the catalogue deletes rows of segments that it does not list: {unlisted[:10]}")
         segments: dict[int, Segment] = {}
         for record in records:
-            segment = sound_segment(report, store, view, record, dead.get(record.number))
+            segment = check_segment(report, store, view, record, deleted.get(record.number))
             if segment is not None:
                 segments[record.number] = segment
-                report.n_rows += segment.n_live
-        report.problems += check_contents(segments, view)
-        for folder in leftovers(store.path, {record.number for record in records}):
+                report.n_passages += segment.n_live
+        report.problems += _document_problems(segments, view)
+        for folder in leftover_folders(store.path, {record.number for record in records}):
             report.notes.append(f"{folder} belongs to no commit; the next writer removes it")
-    with _noting(report):
-        _check_documents(report, view)
+    with _collect_problems(report):
+        _check_catalogue(report, view)
 
 
-def sound_segment(
+def check_segment(
     report: CheckReport,
     store: Store,
     view: ReadTransaction,
     record: SegmentRecord,
-    dead: NDArray[np.int64] | None,
+    deleted_rows: NDArray[np.int64] | None,
 ) -> Segment | None:
-    """A segment once all of it was read and found right; None, and problems in the report, if it was not."""
-    files, sound = _sound_files(report, store, record), None
-    with _noting(report):
-        if files is not None:
-            segment = Segment(record, store.spec, files, dead)
-            _ = segment.multi, segment.coded, segment.sparse  # checks the offsets
-            _check_fixed(segment, store, view)
-            if segment.residual_file is not None:
-                segment.residual_file.check_values()
-            if segment.centroid_ids_file is not None:
-                segment.centroid_ids_file.check_values()
-            if segment.dense_ivf_file is not None and segment.dense is not None:
-                segment.dense_ivf_file.check_values(segment.dense)
-            if segment.text_index_file is not None:
-                segment.text_index_file.check_values(segment.docs)
-            if segment.sparse_file is not None:
-                segment.sparse_file.check_values()
-            sound = segment
-    return sound
+    """Reads a whole segment; adds problems to the report and returns None if there are any."""
+    files = _verified_files(report, store, record)
+    if files is None:
+        return None
+    n_problems = len(report.problems)
+    with _collect_problems(report):
+        segment = Segment(record, store.spec, files, deleted_rows)
+        _ = segment.multi, segment.coded, segment.sparse  # reading them checks their offsets
+        _check_fixed(segment, store, view)
+        if segment.residual_file is not None:
+            segment.residual_file.check_values()
+        if segment.centroid_ids_file is not None:
+            segment.centroid_ids_file.check_values()
+        if segment.dense_ivf_file is not None and segment.dense is not None:
+            segment.dense_ivf_file.check_values(segment.dense)
+        if segment.text_index_file is not None:
+            segment.text_index_file.check_values(segment.docs)
+        if segment.sparse_file is not None:
+            segment.sparse_file.check_values()
+    return segment if len(report.problems) == n_problems else None
+
+
+def _verified_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile] | None:
+    """The files of a segment, compared with their checksums; None if one of them is damaged."""
+    files, names = {}, None
+    with _collect_problems(report):
+        names = file_names(record, store.spec)
+    for name in names or []:
+        with _collect_problems(report):
+            file = open_file(store.path, record, name)
+            file.verify()
+            files[name] = file
+            report.n_bytes += file.record.nbytes
+    return files if names is not None and len(files) == len(names) else None
 
 
 def _check_fixed(segment: Segment, store: Store, view: ReadTransaction) -> None:
-    """The catalogue says how many vectors a passage has, or that it may be any number; each segment must agree."""
-    pooling = pooling_in(read_meta(view)["facts"])
+    """Every segment must have as many multi vectors for each passage as the catalogue says, or any number."""
+    pooling = parse_pooling(read_meta(view)["properties"])
     fixed = store.spec.fixed if pooling is None else pooling.fixed
     if segment.fixed != fixed:
-        kept = ["any number" if number is None else str(number) for number in (segment.fixed, fixed)]
+        stored, expected = ("any number" if number is None else str(number) for number in (segment.fixed, fixed))
         raise CorruptIndexError(
-            f"segment {segment.number} keeps {kept[0]} of vectors for a passage, and the catalogue says {kept[1]}"
+            f"segment {segment.number} stores {stored} of vectors for every passage, but the catalogue says {expected}"
         )
 
 
 def _check_words(report: CheckReport, view: ReadTransaction) -> None:
-    for name, sql in (
-        ("are in the full-text index alone", "SELECT id FROM words_docsize EXCEPT SELECT doc FROM documents"),
-        ("are not in the full-text index", "SELECT doc FROM documents EXCEPT SELECT id FROM words_docsize"),
+    for what, sql in (
+        ("are only in the full-text table", "SELECT id FROM words_docsize EXCEPT SELECT doc FROM documents"),
+        ("are not in the full-text table", "SELECT doc FROM documents EXCEPT SELECT id FROM words_docsize"),
     ):
-        n_strays = view.rows(f"SELECT COUNT(*) FROM ({sql})")[0][0]
-        if n_strays:
-            report.problems.append(f"{CATALOGUE}: {n_strays} documents {name}")
-    # Asking FTS5 to check itself is written as an insert, so it needs a connection that could write.
+        n_documents = view.rows(f"SELECT COUNT(*) FROM ({sql})")[0][0]
+        if n_documents:
+            report.problems.append(f"{CATALOGUE}: {n_documents} documents {what}")
+    # FTS5's own check is written as an INSERT, so it needs a connection that can write.
     catalogue = report.path / CATALOGUE
     try:
         connection = connect(catalogue, "rw")
@@ -166,42 +174,82 @@ def _check_words(report: CheckReport, view: ReadTransaction) -> None:
     except sqlite3.DatabaseError as error:
         with storage_errors(catalogue):
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY):
-                report.notes.append(f"the full-text index was not checked in depth: {error}")
+                report.notes.append(f"the full-text table was not checked in depth: {error}")
             else:
                 raise
 
 
-def _sound_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile] | None:
-    """The files of a segment, each read whole; None if one of them does not match its checksums."""
-    files, names = {}, None
-    with _noting(report):
-        names = file_names(record, store.spec)
-    for name in names or []:
-        with _noting(report):
-            file = open_file(store.path, record, name)
-            file.verify()
-            files[name] = file
-            report.n_bytes += file.record.nbytes
-    return files if names is not None and len(files) == len(names) else None
-
-
-def _check_documents(report: CheckReport, view: ReadTransaction) -> None:
+def _check_catalogue(report: CheckReport, view: ReadTransaction) -> None:
     damage = read_tuned_params(view).damage
     if damage:
-        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune anew, or with --reset")
-    damage = read_weights(view).damage
+        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune again, or with --reset")
+    damage = read_fusion_weights(view).damage
     if damage:
-        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --weights anew, or plait tune --reset")
-    among = not_deleted(view.count("format"))
-    report.n_documents = view.rows(f"SELECT COUNT(*) FROM documents WHERE {among}")[0][0]
+        report.problems.append(f"{CATALOGUE}: {damage}; run plait tune --fusion again, or plait tune --reset")
+    report.n_documents = view.rows(f"SELECT COUNT(*) FROM documents WHERE {not_deleted()}")[0][0]
     counted = view.count("n_documents")
     if counted != report.n_documents:
-        report.problems.append(f"{CATALOGUE} counts {counted} documents and has {report.n_documents}")
-    if view.count("format") >= GRAVES_FORMAT:
-        n_empty = view.rows("SELECT COUNT(*) FROM graves WHERE doc NOT IN (SELECT doc FROM documents)")[0][0]
-        if n_empty:
-            report.problems.append(f"{CATALOGUE}: {n_empty} documents are deleted that are not there")
+        report.problems.append(f"{CATALOGUE} counts {counted} documents, but has {report.n_documents}")
+    n_missing = view.rows("SELECT COUNT(*) FROM deleted_documents WHERE doc NOT IN (SELECT doc FROM documents)")[0][0]
+    if n_missing:
+        report.problems.append(f"{CATALOGUE}: {n_missing} deleted documents do not exist")
     sql = "SELECT COUNT(*) FROM documents WHERE segment NOT IN (SELECT segment FROM segments)"
-    n_homeless = view.rows(sql)[0][0]
-    if n_homeless:
-        report.problems.append(f"{n_homeless} documents are in segments that are not listed")
+    n_unlisted = view.rows(sql)[0][0]
+    if n_unlisted:
+        report.problems.append(f"{n_unlisted} documents are in segments that are not listed")
+
+
+def _document_problems(segments: Mapping[int, Segment], view: ReadTransaction) -> list[str]:
+    """Compares the documents of the catalogue with the rows of these segments, in one pass; documents of other segments
+    are only compared with their digests."""
+    problems = [problem for segment in segments.values() for problem in _row_problems(segment)]
+    claimed = {number: np.zeros(segment.n_rows, bool) for number, segment in segments.items()}
+    last = -1
+    while rows := view.rows(
+        f"SELECT doc, id, title, text, metadata, digest, segment, first_row, n_rows, {not_deleted()} FROM documents"
+        " WHERE doc > ? ORDER BY doc LIMIT ?",
+        [last, DOCUMENTS_AT_ONCE],
+    ):
+        last = rows[-1][0]
+        for doc, id, title, text, metadata, digest, number, first_row, n_rows, is_live in rows:
+            if not matches_digest(id, text, title, metadata, digest):
+                problems.append(f"document {id!r} does not match its content digest; it was changed")
+            if type(first_row) is not int or type(n_rows) is not int:
+                problems.append(f"document {id!r} claims invalid rows: {first_row!r:.50}, {n_rows!r:.50}")
+            elif is_live and number in segments:
+                claimed_rows = slice(first_row, first_row + n_rows)
+                problems += [
+                    f"document {id!r} of segment {number} {problem}"
+                    for problem in _claim_rows(segments[number], claimed[number], doc, claimed_rows, len(text))
+                ]
+    for number, segment in segments.items():
+        problems += _claim_problems(segment, claimed[number])
+    return problems
+
+
+def _row_problems(segment: Segment) -> list[str]:
+    problems = []
+    if np.any(segment.docs[1:] < segment.docs[:-1]):
+        problems.append(f"segment {segment.number}: its rows are not in the order of their documents")
+    if np.any(segment.starts > segment.ends):
+        problems.append(f"segment {segment.number}: a passage ends before it starts")
+    return problems
+
+
+def _claim_rows(segment: Segment, claimed: NDArray[np.bool_], doc: int, rows: slice, n_characters: int) -> list[str]:
+    """Marks the rows of a document as claimed; returns its problems."""
+    if not 0 <= rows.start < rows.stop <= segment.n_rows or np.any(segment.docs[rows] != doc):
+        return [f"claims rows {rows.start} to {rows.stop}, which do not belong to it"]
+    claimed[rows] = True
+    if segment.ends[rows].max() > n_characters:
+        return [f"has a passage that ends beyond its text of {n_characters} characters"]
+    return []
+
+
+def _claim_problems(segment: Segment, claimed: NDArray[np.bool_]) -> list[str]:
+    live = np.ones(segment.n_rows, bool) if segment.live is None else segment.live
+    counts = {
+        "live and belong to no document": int(np.sum(live & ~claimed)),
+        "deleted and belong to a document": int(np.sum(claimed & ~live)),
+    }
+    return [f"segment {segment.number}: {count} rows are {what}" for what, count in counts.items() if count]

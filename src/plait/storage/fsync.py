@@ -1,4 +1,4 @@
-"""What a disk may do to a write: making folders durable, and turning the system's errors and SQLite's into plait's."""
+"""Makes folders durable, and turns errors of the operating system and of SQLite into errors of plait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the folder's entries durable: a file's own fsync does not cover its name."""
+    """Makes the entries of a folder durable: the fsync of a file does not cover its name."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -26,16 +26,16 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Within it, an OSError or an error of SQLite becomes an error of plait that names `path`."""
+    """Turns an OSError or an SQLite error inside the block into a plait error that names `path`."""
     try:
         yield
     except OSError as error:
-        raise _of_system(path, error) from error
+        raise _from_system(path, error) from error
     except sqlite3.Error as error:
-        raise _of_sqlite(path, error) from error
+        raise _from_sqlite(path, error) from error
 
 
-def _of_system(path: Path, error: OSError) -> StoreError:
+def _from_system(path: Path, error: OSError) -> StoreError:
     where = error.filename or path
     if error.errno in _READ_ONLY:
         return ReadOnlyError(
@@ -46,14 +46,14 @@ def _of_system(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{where} cannot be read or written: {error.strerror or error}")
 
 
-def _of_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind; the rest is detail
+def _from_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return CorruptIndexError(f"{path} is damaged ({error}); restore the index from a copy, or build it again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return ReadOnlyError(f"{path} cannot be written ({error}); check the disk and the permissions")
     if code == sqlite3.SQLITE_BUSY:
-        return LockedError(f"{path} is kept busy by another process ({error}); try again")
+        return LockedError(f"{path} is locked by another process ({error}); try again")
     if code == sqlite3.SQLITE_FULL:
         return StoreError(f"no space is left to write {path} ({error}); free some and try again")
     return StoreError(f"{path} cannot be read or written: {error}")

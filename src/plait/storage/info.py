@@ -1,4 +1,4 @@
-"""What an index is made of, in numbers; read from the catalogue alone, so that it costs the same at any size."""
+"""The numbers of an index, read from the catalogue alone, so that it takes the same time at any size."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from plait.encode.protocol import EmbeddingSpec
-from plait.storage.catalogue import pooling_in, read_meta, read_segments
-from plait.storage.connection import ReadTransaction
-from plait.storage.drift import Drift, read_drift
-from plait.storage.fusion_weights import SavedWeights, read_weights
-from plait.storage.snapshot import CATALOGUE
+from plait.storage.catalogue import parse_pooling, read_meta, read_segments
+from plait.storage.codec_recall import Drift, read_drift
+from plait.storage.connection import CATALOGUE, ReadTransaction
+from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
 from plait.storage.store import Store
-from plait.storage.tuned_params import SavedParams, read_tuned_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,70 +23,67 @@ class StoreInfo:
 
     path: Path
     documents: int
-    passages: int  # that are not deleted
+    passages: int  # not counting deleted ones
     segments: int
-    deleted_rows: int  # that still take space
+    deleted_passages: int  # that still take space
     bytes: int
-    bytes_by_part: Mapping[str, int]  # catalogue, rows, and each strand
+    bytes_by_part: Mapping[str, int]  # catalogue, and each kind of segment file
     format: int
     created: str
     fingerprint: str
     spec: EmbeddingSpec
     properties: Mapping[str, Any]
-    tuned: SavedParams  # the plan that searches of the multi strand go by
-    pooling: str = ""  # how the multi strand is pooled; empty where it is not
-    weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; those of strands that hybrid search goes by
-    language: str | None = None  # that the full text is stemmed for; None is English, and texts of any language
-    drift: Drift | None = None  # of vectors that were coded since the codec was fitted
-    resident: int | None = None  # bytes of the segments that this process has in memory; None where it cannot be told
+    tuned: SavedParams  # params of searches over multi vectors
+    pooling: str = ""  # of the multi vectors; empty if they are not pooled
+    weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; weights of hybrid search
+    language: str | None = None  # of the stemmer; None stems English and suits any language
+    drift: Drift | None = None  # of the vectors that were coded after the codec was fitted
+    resident_bytes: int | None = None  # of the segments, in memory of this process; None if the system does not say
 
     @property
     def deleted_share(self) -> float:
-        """Of all rows that take space."""
-        return self.deleted_rows / max(self.passages + self.deleted_rows, 1)
+        """The share of deleted passages among those that take space."""
+        return self.deleted_passages / max(self.passages + self.deleted_passages, 1)
 
 
 def info(store: Store) -> StoreInfo:
     """The numbers of the newest commit."""
     catalogue = store.path / CATALOGUE
-    view = ReadTransaction(catalogue)
-    try:
+    with ReadTransaction(catalogue) as view:
         segments = read_segments(view)
-        n_deleted = int(view.rows("SELECT COUNT(*) FROM tombstones")[0][0])
+        n_deleted = int(view.rows("SELECT COUNT(*) FROM deleted_rows")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
-        weights = read_weights(view)
-        meta = read_meta(view)  # of now: a compaction may have chosen a pooling since the index was opened
-    finally:
-        view.close()
+        weights = read_fusion_weights(view)
+        meta = read_meta(view)  # the store's may be older: a compaction may have chosen a pooling since
     parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
     for segment in segments:
-        for name, facts in segment.files.items():
-            parts[name.removesuffix(".plait")] += facts.nbytes
+        for name, file in segment.files.items():
+            parts[name.removesuffix(".plait")] += file.nbytes
     return StoreInfo(
         path=store.path,
         documents=n_documents,
         passages=sum(segment.n_rows for segment in segments) - n_deleted,
         segments=len(segments),
-        deleted_rows=n_deleted,
+        deleted_passages=n_deleted,
         bytes=sum(parts.values()),
         bytes_by_part=dict(parts),
         format=meta["format"],
         created=store.created,
         fingerprint=store.fingerprint,
         spec=store.spec,
-        properties=json.loads(meta["facts"]),
+        properties=json.loads(meta["properties"]),
         tuned=tuned,
         weights=weights,
         language=store.language,
-        pooling=str(pooling_in(meta["facts"]) or ""),
+        pooling=str(parse_pooling(meta["properties"]) or ""),
         drift=drift,
-        resident=resident_bytes(store.path),
+        resident_bytes=resident_bytes(store.path),
     )
 
 
 def resident_bytes(path: Path) -> int | None:
-    """How much of the segments this process has mapped and in memory: what the system reads in as it is searched, and
-    takes away again when others need it."""
+    """The bytes of mapped segments that are in memory. The system loads them as they are searched, and drops them if
+    other programs need the memory."""
     folder, total, counting = str(path.resolve() / "segments"), 0, False
     try:
         lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,48 +1,72 @@
-"""The live rows of several segments as one stream, in the order of their documents; nothing is held whole but which
-rows they are. What is deleted is left behind."""
+"""The live rows of several segments as one stream in the order of their documents, and the arrays to write from it.
+
+Nothing is in memory whole but the row numbers. Deleted rows are left out. Vectors are copied as float16, or coded to
+residuals by several threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.codec.assign import NearestCentroids
+from plait.codec.coded_items import Postings
+from plait.codec.packing import row_bytes
 from plait.codec.pooling import Pooling, pool
 from plait.codec.residual import ResidualCodec
+from plait.codec.train import FittedCodec, squared_error
 from plait.embeddings import MultiVectors
 from plait.errors import CorruptIndexError
 from plait.scoring.residual import CodedRows
+from plait.storage.files.residual import (
+    RESIDUAL,
+    VECTORS_PER_ROW,
+    centroid_id_type,
+    codec_arrays,
+    codec_attributes,
+)
 from plait.storage.segment import Segment
-from plait.storage.segment_file_writer import ArraySource, slices
+from plait.storage.segment_file import BLOCK, DTYPES, ArraySource, FileRecord, slices, write_file
 
-# Vectors that are read, coded or copied at a time: 8 MB as 128 floats each.
+# Vectors that are read, coded or copied at a time: 8 MB with 128 dimensions as float32.
 BLOCK_VECTORS = 1 << 14
-RELEASE_EVERY = 32  # blocks, after which memory is given back
+RELEASE_EVERY = 32  # blocks
+COPIED_ROWS = 4096  # rows of float vectors that are copied at a time
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """The live rows of one segment, and the vectors of each in its multi strand (none without one)."""
+class LiveRows:
+    """The live rows of one segment, and the range of multi vectors of each (empty without multi vectors)."""
 
     segment: Segment
     rows: NDArray[np.int64]  # ascending
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
-    pooling: Pooling | None = None  # what is to be done with the vectors on their way
+    pooling: Pooling | None = None  # how to pool the vectors as they are read
 
     @classmethod
-    def of(cls, segment: Segment, pooling: Pooling | None = None) -> Part:
+    def of(cls, segment: Segment, pooling: Pooling | None = None) -> LiveRows:
         rows = np.arange(segment.n_rows) if segment.live is None else np.flatnonzero(segment.live)
-        kind = segment.coded if segment.multi is None else segment.multi
-        offsets = np.zeros(segment.n_rows + 1, np.int64) if kind is None else kind.offsets
+        vectors = segment.coded if segment.multi is None else segment.multi
+        offsets = np.zeros(segment.n_rows + 1, np.int64) if vectors is None else vectors.offsets
         return cls(segment, rows, offsets[rows], offsets[rows + 1], pooling)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The vectors of each row, once they are pooled."""
+        """The number of vectors of each row, after pooling."""
         lengths = self.ends - self.begins
         return lengths if self.pooling is None else self.pooling.counts(lengths)
 
@@ -52,41 +76,41 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """The vectors of some neighbouring rows of a part, never of half a row."""
+class VectorBlock:
+    """The multi vectors of neighbouring live rows; a row is never split."""
 
     segment: Segment
-    numbers: NDArray[np.int64]  # of vectors, in the segment
-    offsets: NDArray[np.int64]  # which of them are those of each row
+    vectors: NDArray[np.int64]  # numbers in the segment
+    offsets: NDArray[np.int64]  # row i of the block owns vectors[offsets[i]:offsets[i + 1]]
     pooling: Pooling | None
 
     def __len__(self) -> int:
         if self.pooling is None:
-            return len(self.numbers)
+            return len(self.vectors)
         return int(self.pooling.counts(np.diff(self.offsets)).sum())
 
-    def floats(self, places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """The vectors, pooled if that is to be done, or those at some places among them."""
+    def floats(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """The vectors, pooled if that is to be done: all of them, or those at some positions."""
         if self.pooling is not None:
-            pooled = pool(MultiVectors(self._read(self.numbers), self.offsets), self.pooling).values
-            return np.asarray(pooled if places is None else pooled[places], np.float32)
-        return self._read(self.numbers if places is None else self.numbers[places])
+            pooled = pool(MultiVectors(self._read(self.vectors), self.offsets), self.pooling).values
+            return np.asarray(pooled if positions is None else pooled[positions], np.float32)
+        return self._read(self.vectors if positions is None else self.vectors[positions])
 
-    def _read(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors as they are; where they are compressed, what their finest codes stand for."""
+    def _read(self, vectors: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Stored vectors; compressed ones are decoded from their finest codes."""
         if self.segment.multi is not None:
-            return self.segment.multi.values[numbers].astype(np.float32)
-        codec, rows = self.finest()
-        return codec.decode(taken(rows, numbers))
+            return self.segment.multi.values[vectors].astype(np.float32)
+        codec, rows = self._finest_codes()
+        return codec.decode(take_coded_rows(rows, vectors))
 
-    def finest(self) -> tuple[ResidualCodec, CodedRows]:
+    def _finest_codes(self) -> tuple[ResidualCodec, CodedRows]:
         coded = self.segment.coded
         assert coded is not None
         return coded.codes_8bit or (coded.codec, coded.rows)
 
 
-def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
-    """The numbered rows, as a copy."""
+def take_coded_rows(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
+    """A copy of the numbered rows."""
     assert rows.cells is not None
     return replace(
         rows,
@@ -97,23 +121,24 @@ def taken(rows: CodedRows, numbers: NDArray[np.int64]) -> CodedRows:
     )
 
 
-def parts_of(segments: Sequence[Segment], pooling: Pooling | None = None) -> list[Part]:
-    """The parts that have rows, in the order of their documents: each segment has a stretch of numbers to itself."""
-    parts = [part for part in (Part.of(segment, pooling) for segment in segments) if len(part.rows)]
+def live_parts(segments: Sequence[Segment], pooling: Pooling | None = None) -> list[LiveRows]:
+    """The live rows of each segment that has any, in the order of their documents. The document numbers of two segments
+    never overlap."""
+    parts = [part for part in (LiveRows.of(segment, pooling) for segment in segments) if len(part.rows)]
     parts.sort(key=lambda part: int(part.segment.docs[part.rows[0]]))
     for before, after in pairwise(parts):
         if before.segment.docs[before.rows[-1]] >= after.segment.docs[after.rows[0]]:
             raise CorruptIndexError(
-                f"segments {before.segment.number} and {after.segment.number} hold documents of the same numbers; run "
+                f"segments {before.segment.number} and {after.segment.number} hold the same document numbers; run "
                 f"plait check"
             )
     return parts
 
 
-def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
-    """All vectors, about `BLOCK_VECTORS` at a time before pooling. Where the cuts are depends on the rows alone. What
-    was read is not kept in memory: a corpus may be larger than that."""
-    for number, block in enumerate(_cut(parts), 1):
+def vector_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
+    """All vectors, about `BLOCK_VECTORS` before pooling at a time. The blocks depend on the rows alone. Pages that were
+    read are released, since the corpus may be larger than the memory."""
+    for number, block in enumerate(_split_blocks(parts), 1):
         yield block
         if number % RELEASE_EVERY == 0:
             for part in parts:
@@ -122,69 +147,224 @@ def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
         part.segment.release()
 
 
-def _cut(parts: Sequence[Part]) -> Iterator[Block]:
+def _split_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
     for part in parts:
         ends = np.cumsum(part.ends - part.begins)
         start = 0
         while start < len(part.rows):
             before = int(ends[start - 1]) if start else 0
             stop = max(int(np.searchsorted(ends, before + BLOCK_VECTORS, side="right")), start + 1)
-            numbers = _ranges(part.begins[start:stop], part.ends[start:stop])
-            if len(numbers):
+            vectors = _joined_ranges(part.begins[start:stop], part.ends[start:stop])
+            if len(vectors):
                 offsets = np.concatenate([np.zeros(1, np.int64), ends[start:stop] - before])
-                yield Block(part.segment, numbers, offsets, part.pooling)
+                yield VectorBlock(part.segment, vectors, offsets, part.pooling)
             start = stop
 
 
-def _ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The whole numbers of all ranges, one range after another."""
+def _joined_ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The integers of all ranges, one range after another."""
     lengths = ends - begins
     before = np.cumsum(lengths) - lengths
     return np.asarray(np.arange(lengths.sum()) + np.repeat(begins - before, lengths), np.int64)
 
 
-def sample_of(parts: Sequence[Part], places: NDArray[np.int64]) -> NDArray[np.float16]:
-    """The vectors at these places of the stream, which ascend."""
+def sample_vectors(parts: Sequence[LiveRows], positions: NDArray[np.int64]) -> NDArray[np.float16]:
+    """The vectors at these positions of the stream; positions ascend."""
     drawn, start = [], 0
-    for block in blocks_of(parts):
-        own = places[slice(*np.searchsorted(places, [start, start + len(block)]))]
-        drawn.append(block.floats(own - start).astype(np.float16))
+    for block in vector_blocks(parts):
+        in_block = positions[slice(*np.searchsorted(positions, [start, start + len(block)]))]
+        drawn.append(block.floats(in_block - start).astype(np.float16))
         start += len(block)
     return np.concatenate(drawn)
 
 
-def offsets_of(parts: Sequence[Part]) -> NDArray[np.int64]:
-    """Which vectors of the stream are those of each row."""
+def vector_offsets(parts: Sequence[LiveRows]) -> NDArray[np.int64]:
+    """Row i of the stream owns the vectors offsets[i] to offsets[i + 1]."""
     counts = [part.lengths for part in parts]
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts), dtype=np.int64)])
 
 
-def row_arrays(parts: Sequence[Part]) -> list[ArraySource]:
-    """What rows.plait holds."""
-    return [_gathered(parts, "docs", "<i8"), _gathered(parts, "starts", "<u4"), _gathered(parts, "ends", "<u4")]
+def row_arrays(parts: Sequence[LiveRows]) -> list[ArraySource]:
+    """The arrays of rows.plait."""
+    return [_row_array(parts, "docs", "<i8"), _row_array(parts, "starts", "<u4"), _row_array(parts, "ends", "<u4")]
 
 
-def dense_array(parts: Sequence[Part], dim: int) -> ArraySource:
+def dense_array(parts: Sequence[LiveRows], dim: int) -> ArraySource:
+    """The array of dense.plait."""
     n_rows = sum(len(part.rows) for part in parts)
-    pieces = (part.segment.dense[rows] for part in parts if part.segment.dense is not None for rows in _pieces(part))
+    pieces = (
+        part.segment.dense[rows] for part in parts if part.segment.dense is not None for rows in _row_pieces(part)
+    )
     return ArraySource("values", "<f4", (n_rows, dim), pieces)
 
 
-def multi_arrays(parts: Sequence[Part], dim: int, *, fixed: int | None) -> list[ArraySource]:
-    """What multi.plait holds: float16 as it was, or the nearest to what codes stand for."""
-    offsets = offsets_of(parts)
-    pieces = (block.floats().astype(np.float16) for block in blocks_of(parts))
+def multi_arrays(parts: Sequence[LiveRows], dim: int, *, fixed: int | None) -> list[ArraySource]:
+    """The arrays of multi.plait: float16 vectors as they were stored, or decoded from their codes."""
+    offsets = vector_offsets(parts)
+    pieces = (block.floats().astype(np.float16) for block in vector_blocks(parts))
     values = ArraySource("values", "<f2", (int(offsets[-1]), dim), pieces)
     return [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
 
 
-def _gathered(parts: Sequence[Part], name: str, dtype: str) -> ArraySource:
+def _row_array(parts: Sequence[LiveRows], name: str, dtype: str) -> ArraySource:
     n_rows = sum(len(part.rows) for part in parts)
-    pieces = (getattr(part.segment, name)[rows] for part in parts for rows in _pieces(part))
+    pieces = (getattr(part.segment, name)[rows] for part in parts for rows in _row_pieces(part))
     return ArraySource(name, dtype, (n_rows,), pieces)
 
 
-def _pieces(part: Part) -> Iterator[NDArray[np.int64]]:
-    """Row numbers, few enough at a time that their values are a small copy."""
+def _row_pieces(part: LiveRows) -> Iterator[NDArray[np.int64]]:
+    """Row numbers in pieces, so that copies of their values stay small."""
     for piece in slices(part.rows):
-        yield from (piece[start : start + 4096] for start in range(0, len(piece), 4096))
+        yield from (piece[start : start + COPIED_ROWS] for start in range(0, len(piece), COPIED_ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How vectors become codes. The codes of the segments in `reused`, which have the same codec, are copied."""
+
+    fitted: FittedCodec
+    reused: frozenset[int] = frozenset()  # segment numbers
+    is_new: bool = True  # the codec was fitted to these vectors
+    fixed: int | None = None  # the number of vectors of every row, if there is one; then no offsets are written
+
+
+@dataclass(frozen=True, slots=True)
+class CodedFile:
+    """A residual.plait that was written, and the error of the vectors that were coded, not copied."""
+
+    record: FileRecord
+    error: float | None  # mean squared distance; None if all codes were copied
+    n_coded: int
+
+
+def write_residual(
+    folder: Path, parts: Sequence[LiveRows], coding: Coding, *, number: int, n_threads: int
+) -> CodedFile:
+    """Codes all vectors and writes residual.plait; the bytes are the same for any number of threads.
+
+    A file is written array by array, but coding a block gives a piece of every array. So the arrays wait in temporary
+    files: on disk, because a corpus need not fit in memory, and without a name, so that they vanish with the process.
+    """
+    codec, codec_8bit = coding.fitted.codec, coding.fitted.codec_8bit
+    offsets = vector_offsets(parts)
+    n_vectors, total_error, n_coded = int(offsets[-1]), 0.0, 0
+    nearest = NearestCentroids.from_codebook(codec.codebook)
+    columns: list[tuple[str, str, int | None]] = [
+        ("centroid_ids", centroid_id_type(len(codec.codebook)), None),
+        ("codes", "|u1", row_bytes(codec.dim, codec.bits)),
+        ("row_lengths", "|u1", None),
+        ("row_factors", "|u1", None),
+    ]
+    if codec_8bit is not None:
+        columns += [
+            ("codes_8bit", "|u1", codec.dim),
+            ("row_lengths_8bit", "|u1", None),
+            ("row_factors_8bit", "|u1", None),
+        ]
+    with ExitStack() as stack:
+        arrays = {
+            name: stack.enter_context(_ArrayOnDisk(folder, name, dtype, n_vectors, width))
+            for name, dtype, width in columns
+        }
+
+        def code(block: VectorBlock) -> tuple[dict[str, NDArray[Any]], float, int]:
+            if block.segment.number in coding.reused:
+                return _copied_codes(block, coding)
+            return _new_codes(block, coding.fitted, nearest)
+
+        for pieces, block_error, n_block in map_in_order(code, vector_blocks(parts), n_threads=n_threads):
+            for name, piece in pieces.items():
+                arrays[name].append(piece)
+            total_error, n_coded = total_error + block_error, n_coded + n_block
+        postings = Postings.of(arrays["centroid_ids"].read(), offsets, len(codec.codebook))
+        sources = [
+            *codec_arrays(coding.fitted),
+            *(array.source() for array in arrays.values()),
+            *([] if coding.fixed is not None else [ArraySource.of("offsets", "<i8", offsets)]),
+            ArraySource.of("posting_rows", "<u4", postings.items),
+            ArraySource.of("posting_offsets", "<i8", postings.offsets),
+        ]
+        attributes = {"segment": number, **codec_attributes(coding.fitted)}
+        if coding.fixed is not None:
+            attributes[VECTORS_PER_ROW] = coding.fixed
+        record = write_file(folder / RESIDUAL, "residual", sources, attributes=attributes)
+    return CodedFile(record, total_error / n_coded if n_coded else None, n_coded)
+
+
+def _new_codes(
+    block: VectorBlock, fitted: FittedCodec, nearest: NearestCentroids
+) -> tuple[dict[str, NDArray[Any]], float, int]:
+    vectors = block.floats()
+    centroid_ids = nearest.assign(vectors)
+    coded = fitted.codec.encode(vectors, centroid_ids)
+    assert coded.cells is not None
+    arrays = {"centroid_ids": coded.cells, **_code_arrays(coded)}
+    if fitted.codec_8bit is not None:
+        arrays.update(_code_arrays(fitted.codec_8bit.encode(vectors, centroid_ids), "_8bit"))
+    return arrays, squared_error(vectors, fitted.codec.decode(coded)), len(vectors)
+
+
+def _copied_codes(block: VectorBlock, coding: Coding) -> tuple[dict[str, NDArray[Any]], float, int]:
+    items = block.segment.coded
+    assert items is not None
+    coded = take_coded_rows(items.rows, block.vectors)
+    assert coded.cells is not None
+    arrays = {"centroid_ids": coded.cells, **_code_arrays(coded)}
+    if coding.fitted.codec_8bit is not None:
+        assert items.codes_8bit is not None
+        arrays.update(_code_arrays(take_coded_rows(items.codes_8bit[1], block.vectors), "_8bit"))
+    return arrays, 0.0, 0
+
+
+def _code_arrays(coded: CodedRows, suffix: str = "") -> dict[str, NDArray[Any]]:
+    """The codes of each vector, by the names of the file."""
+    return {
+        f"codes{suffix}": coded.codes,
+        f"row_lengths{suffix}": coded.lengths,
+        f"row_factors{suffix}": coded.factors,
+    }
+
+
+def map_in_order(function: Callable[[T], R], values: Iterable[T], *, n_threads: int) -> Iterator[R]:
+    """`function` of each value, in order, computed by several threads that run only a little ahead."""
+    if n_threads == 1:
+        yield from map(function, values)
+        return
+    with ThreadPoolExecutor(n_threads) as executor:
+        pending: deque[Future[R]] = deque()
+        for value in values:
+            pending.append(executor.submit(function, value))
+            if len(pending) > 2 * n_threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+class _ArrayOnDisk:
+    """An array that grows in a temporary file, to be read from the start afterwards."""
+
+    def __init__(self, folder: Path, name: str, dtype: str, n_rows: int, width: int | None) -> None:
+        self._name, self._dtype = name, dtype
+        self._shape = (n_rows,) if width is None else (n_rows, width)
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 -- closed by __exit__
+
+    def append(self, array: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(array, DTYPES[self._dtype]).data)
+
+    def read(self) -> NDArray[Any]:
+        self._file.seek(0)
+        return np.frombuffer(self._file.read(), DTYPES[self._dtype])
+
+    def source(self) -> ArraySource:
+        return ArraySource(self._name, self._dtype, self._shape, self._pieces())
+
+    def _pieces(self) -> Iterator[NDArray[Any]]:
+        self._file.seek(0)
+        while piece := self._file.read(BLOCK):
+            yield np.frombuffer(piece, DTYPES[self._dtype])
+
+    def __enter__(self) -> _ArrayOnDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -1,15 +1,18 @@
-"""Repair: drops what cannot be read and keeps the rest, in one commit, and says what was lost.
+"""Repair: removes what cannot be read and keeps the rest, in one commit, and reports what was lost.
 
-A segment whose files are damaged or missing goes with its documents, unless they are files that only make searches
-faster: then those go, and the next compaction makes them anew. A document whose row of the catalogue does not
-agree with its segment, or with its own digest, goes alone. Of those, texts that are whole are kept in a file
-(rescue.py). The index of words is made anew where it is not sound. A catalogue that SQLite itself cannot read is beyond
-this: then a backup is needed.
+A segment with damaged or missing files is removed with its documents. If the damaged files only make searches faster,
+those files are removed instead, and the next compaction writes them again. A document that does not match its segment or
+its content digest is removed alone. The texts of removed documents that are intact can be saved to a file, from which
+`plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot read the catalogue itself, only a
+backup helps.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,23 +22,22 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.storage import catalogue
-from plait.storage.check import CheckReport, check, sound_segment
-from plait.storage.connection import ReadTransaction
-from plait.storage.deletes import not_deleted
-from plait.storage.documents import digest_holds
-from plait.storage.files.centroid_ids import NEAR
-from plait.storage.files.dense_ivf import CELLS
-from plait.storage.files.text_index import WORDS
-from plait.storage.fsync import storage_errors
-from plait.storage.rescue import write_documents
+from plait.storage.catalogue import SegmentRecord, chunks, placeholders
+from plait.storage.check import CheckReport, check, check_segment
+from plait.storage.connection import CATALOGUE, ReadTransaction
+from plait.storage.deletes import not_deleted, purge_without_words
+from plait.storage.files.centroid_ids import CENTROID_IDS
+from plait.storage.files.dense_ivf import DENSE_IVF
+from plait.storage.files.text_index import TEXT_INDEX
+from plait.storage.fsync import storage_errors, sync_folder
+from plait.storage.saved_settings import read_tuned_params, write_tuned_params
 from plait.storage.segment import Segment, segment_folder
-from plait.storage.snapshot import CATALOGUE
 from plait.storage.store import Store
-from plait.storage.tuned_params import read_tuned_params, write_tuned_params
+from plait.storage.validate import matches_digest
 from plait.storage.writer import Writer
 from plait.text.fts_table import BATCH, read_analyser, rebuild_fts
 
-DERIVED = (CELLS, NEAR, WORDS)  # files that hold nothing which other files do not
+DERIVED_FILES = (DENSE_IVF, CENTROID_IDS, TEXT_INDEX)  # their content is also in other files
 
 
 @dataclass(slots=True)
@@ -43,151 +45,179 @@ class RepairReport:
     """What a repair did."""
 
     path: Path
-    lost: list[str] = field(default_factory=list)  # ids of documents that are gone, where their ids could be read
-    segments: list[int] = field(default_factory=list)  # that were dropped whole
-    slower: list[catalogue.SegmentRecord] = field(default_factory=list)  # that lost files which made searches faster
-    found: list[str] = field(default_factory=list)  # problems, as `check` names them
+    problems: list[str] = field(default_factory=list)  # as `check` reported them
+    removed_ids: list[str] = field(default_factory=list)
+    removed_segments: list[int] = field(default_factory=list)
+    slower_segments: list[SegmentRecord] = field(default_factory=list)  # without the files that made searches faster
+    intact_docs: list[int] = field(default_factory=list)  # numbers of removed documents whose texts are intact
     n_kept: int = 0
-    whole: list[int] = field(default_factory=list)  # numbers of those whose texts are whole
-    damaged_plan: bool = False  # what `tune` had saved could not be read, and was dropped
+    removed_params: bool = False  # the tuned params could not be read
 
 
 def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
-    """Repairs the index at `path`; what texts are whole of the documents that go are written to the new file `rescue`.
-    Raises where nothing can be mended: the catalogue itself is unreadable."""
-    report = RepairReport(path, found=check(path).problems)
+    """Repairs the index at `path`. The intact texts of removed documents are written to the new file `rescue`. Raises if
+    the catalogue itself cannot be read."""
+    report = RepairReport(path, problems=check(path).problems)
     with Store.open(path) as store:
-        if not report.found:
+        if not report.problems:
             report.n_kept = _n_documents(path)
             return report
         with store.writer() as writer:
-            _refuse_broken_catalogue(writer)
-            sound = _sound_segments(store, report)
-            gone = _homeless(writer, sound, report)
-            if rescue is not None and report.whole:
-                write_documents(writer.connection, report.whole, rescue)
-            writer.repair(lambda: _mend(writer.connection, sound, gone, report))
-            for record in report.slower:
-                for name in DERIVED:
-                    with suppress(OSError):  # no commit lists them now
+            _check_database(writer)
+            intact = _intact_segments(store, report)
+            damaged_docs = _damaged_documents(writer, intact, report)
+            if rescue is not None and report.intact_docs:
+                write_rescue_file(writer.connection, report.intact_docs, rescue)
+            with writer.repair_transaction() as connection:
+                _remove_damage(connection, intact, damaged_docs, report)
+            for record in report.slower_segments:
+                for name in DERIVED_FILES:
+                    with suppress(OSError):  # no commit lists them any more
                         (segment_folder(path, record.number) / name).unlink()
-    left = check(path).problems
-    if left:
+    remaining = check(path).problems
+    if remaining:
         raise CorruptIndexError(
-            f"{path} could not be repaired: {left[0]}; restore the index from a copy, or build it again"
+            f"{path} could not be repaired: {remaining[0]}; restore the index from a copy, or build it again"
         )
     return report
 
 
-def _n_documents(path: Path) -> int:
-    view = ReadTransaction(path / CATALOGUE)
+def free_rescue_path(index: Path) -> Path:
+    """A path beside the index that does not exist: `my-index.lost.jsonl`, or one with a number."""
+    index = index.resolve()
+    path, number = index.with_name(f"{index.name}.lost.jsonl"), 1
+    while path.exists():
+        number += 1
+        path = index.with_name(f"{index.name}.lost-{number}.jsonl")
+    return path
+
+
+def write_rescue_file(connection: sqlite3.Connection, docs: Sequence[int], file: Path) -> None:
+    """Writes documents of the catalogue as JSON lines to a new file; durable when this returns."""
     try:
+        with storage_errors(file), file.open("xb") as lines:
+            for chunk in chunks(docs):
+                condition = f"doc IN ({placeholders(len(chunk))})"
+                sql = f"SELECT id, title, text, metadata FROM documents WHERE {condition} ORDER BY doc"
+                for id, title, text, metadata in connection.execute(sql, chunk):
+                    fields = {"id": id, "title": title, "text": text, "metadata": json.loads(metadata)}
+                    lines.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+            sync_folder(file.parent)
+    except StoreError as error:
+        raise StoreError(
+            f"the texts of {len(docs):,} documents could not be saved, so nothing was repaired: {error}; name another "
+            f"file for them (--rescue)"
+        ) from error
+
+
+def _n_documents(path: Path) -> int:
+    with ReadTransaction(path / CATALOGUE) as view:
         return view.count("n_documents")
-    finally:
-        view.close()
 
 
-def _refuse_broken_catalogue(writer: Writer) -> None:
+def _check_database(writer: Writer) -> None:
     with storage_errors(writer.path):
-        found = [line for (line,) in writer.connection.execute("PRAGMA integrity_check(20)")]
-    # The index of words is derived from the texts, and can be made anew; the rest cannot.
-    serious = [line for line in found if line != "ok" and "words" not in line and "fts5" not in line.lower()]
+        lines = [line for (line,) in writer.connection.execute("PRAGMA integrity_check(20)")]
+    # The full-text table is derived from the texts and can be rebuilt; the rest cannot.
+    serious = [line for line in lines if line != "ok" and "words" not in line and "fts5" not in line.lower()]
     if serious:
         raise StoreError(
-            f"{writer.path / CATALOGUE} is damaged ({serious[0]}), and cannot be repaired; restore the index from a "
+            f"{writer.path / CATALOGUE} is damaged ({serious[0]}) and cannot be repaired; restore the index from a "
             f"copy, or build it again"
         )
 
 
-def _sound_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
-    """The segments whose files are as they were written; their deleted rows are found out anew."""
-    view, sound = ReadTransaction(store.path / CATALOGUE), {}
-    try:
-        report.damaged_plan = bool(read_tuned_params(view).damage)
-        numbers = [number for (number,) in view.rows("SELECT segment FROM segments ORDER BY segment")]
-        for number in numbers:
+def _intact_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
+    """The segments whose files are intact, derived files apart. Their deleted rows are computed later."""
+    intact: dict[int, Segment] = {}
+    with ReadTransaction(store.path / CATALOGUE) as view:
+        report.removed_params = bool(read_tuned_params(view).damage)
+        for (number,) in view.rows("SELECT segment FROM segments ORDER BY segment"):
             segment = None
-            try:
-                record = catalogue.read_segment(view, number)
-                segment = sound_segment(CheckReport(store.path), store, view, record, None)
-                less = replace(record, files={name: own for name, own in record.files.items() if name not in DERIVED})
-                if segment is None and less.files != record.files:
-                    segment = sound_segment(CheckReport(store.path), store, view, less, None)
-                    report.slower += [less] if segment is not None else []
-            except PlaitError:
-                pass
+            with suppress(PlaitError):
+                segment = _intact_segment(store, view, number, report)
             if segment is None:
-                report.segments.append(number)
+                report.removed_segments.append(number)
             else:
-                sound[number] = segment
-    finally:
-        view.close()
-    return sound
+                intact[number] = segment
+    return intact
 
 
-def _homeless(writer: Writer, sound: dict[int, Segment], report: RepairReport) -> list[int]:
-    """The numbers of documents that are not what they say: without their rows, or with another content."""
-    gone: list[int] = []
+def _intact_segment(store: Store, view: ReadTransaction, number: int, report: RepairReport) -> Segment | None:
+    record = catalogue.read_segment(view, number)
+    segment = check_segment(CheckReport(store.path), store, view, record, None)
+    needed = {name: file for name, file in record.files.items() if name not in DERIVED_FILES}
+    if segment is None and needed != record.files:
+        record = replace(record, files=needed)
+        segment = check_segment(CheckReport(store.path), store, view, record, None)
+        report.slower_segments += [record] if segment is not None else []
+    return segment
+
+
+def _damaged_documents(writer: Writer, intact: dict[int, Segment], report: RepairReport) -> list[int]:
+    """The numbers of documents that lost their rows, or whose content does not match its digest."""
+    damaged: list[int] = []
     last = -1
     columns = "doc, id, title, text, metadata, digest, segment, first_row, n_rows"
-    among = not_deleted(catalogue.read_count(writer.connection, "format"))
     while True:
         with storage_errors(writer.path):
-            rows = writer.connection.execute(
-                f"SELECT {columns} FROM documents WHERE doc > ? AND {among} ORDER BY doc LIMIT ?", [last, BATCH]
+            documents = writer.connection.execute(
+                f"SELECT {columns} FROM documents WHERE doc > ? AND {not_deleted()} ORDER BY doc LIMIT ?", [last, BATCH]
             ).fetchall()
-        if not rows:
-            return gone
-        last = rows[-1][0]
-        for doc, id, title, text, metadata, digest, number, first_row, n_rows in rows:
-            own = _own_rows(sound.get(number), doc, first_row, n_rows)
-            whole = digest_holds(id, text, title, metadata, digest)
-            if own is None or not whole or sound[number].ends[own].max() > len(text):
-                gone.append(doc)
-                report.whole += [doc] if whole else []
+        if not documents:
+            return damaged
+        last = documents[-1][0]
+        for doc, id, title, text, metadata, digest, number, first_row, n_rows in documents:
+            rows = _document_rows(intact.get(number), doc, first_row, n_rows)
+            is_intact = matches_digest(id, text, title, metadata, digest)
+            if rows is None or not is_intact or intact[number].ends[rows].max() > len(text):
+                damaged.append(doc)
+                report.intact_docs += [doc] if is_intact else []
 
 
-def _own_rows(segment: Segment | None, doc: int, first_row: object, n_rows: object) -> slice | None:
-    """The rows of a document; None if they are not its own."""
+def _document_rows(segment: Segment | None, doc: int, first_row: object, n_rows: object) -> slice | None:
+    """The rows of a document; None if they do not belong to it."""
     if segment is None or not isinstance(first_row, int) or not isinstance(n_rows, int):
         return None
-    own = slice(first_row, first_row + n_rows)
-    inside = 0 <= own.start < own.stop <= segment.n_rows
-    return own if inside and bool(np.all(segment.docs[own] == doc)) else None
+    rows = slice(first_row, first_row + n_rows)
+    inside = 0 <= rows.start < rows.stop <= segment.n_rows
+    return rows if inside and bool(np.all(segment.docs[rows] == doc)) else None
 
 
-def _mend(connection: sqlite3.Connection, sound: dict[int, Segment], gone: list[int], report: RepairReport) -> int:
+def _remove_damage(
+    connection: sqlite3.Connection, intact: dict[int, Segment], damaged_docs: list[int], report: RepairReport
+) -> None:
     """The steps of the one transaction."""
-    if catalogue.read_count(connection, "format") >= catalogue.GRAVES_FORMAT:
-        connection.execute("DELETE FROM documents WHERE doc IN (SELECT doc FROM graves)")
-        connection.execute("DELETE FROM graves")
-    for some in catalogue.chunks(gone):
-        named = f"WHERE doc IN ({catalogue.marks(len(some))})"
-        report.lost += [str(id) for (id,) in connection.execute(f"SELECT id FROM documents {named} ORDER BY doc", some)]
-        connection.execute(f"DELETE FROM documents {named}", some)
-    for number in report.segments:
+    purge_without_words(connection)
+    for chunk in chunks(damaged_docs):
+        named = f"WHERE doc IN ({placeholders(len(chunk))})"
+        ids = connection.execute(f"SELECT id FROM documents {named} ORDER BY doc", chunk)
+        report.removed_ids += [str(id) for (id,) in ids]
+        connection.execute(f"DELETE FROM documents {named}", chunk)
+    for number in report.removed_segments:
         connection.execute("DELETE FROM segments WHERE segment = ?", [number])
-    for record in report.slower:
-        catalogue.keep_files(connection, record)
-    connection.execute("DELETE FROM tombstones")
-    for number, segment in sound.items():
-        dead = np.flatnonzero(~_claimed(connection, segment))
-        connection.executemany("INSERT INTO tombstones VALUES (?, ?)", ((number, int(row)) for row in dead))
+    for record in report.slower_segments:
+        catalogue.update_segment_files(connection, record)
+    connection.execute("DELETE FROM deleted_rows")
+    for number, segment in intact.items():
+        deleted = np.flatnonzero(~_claimed_rows(connection, segment))
+        connection.executemany("INSERT INTO deleted_rows VALUES (?, ?)", ((number, int(row)) for row in deleted))
     report.n_kept = connection.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
     connection.execute("UPDATE meta SET value = ? WHERE key = 'n_documents'", [report.n_kept])
-    highest = connection.execute("SELECT COALESCE(MAX(segment), 0) + 1 FROM segments").fetchone()[0]
-    connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [highest])
-    if report.damaged_plan:
+    next_segment = connection.execute("SELECT COALESCE(MAX(segment), 0) + 1 FROM segments").fetchone()[0]
+    connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [next_segment])
+    if report.removed_params:
         write_tuned_params(connection, None)
-    rebuild_fts(connection, read_analyser(connection.execute))  # it may hold words of what is gone
-    return 0
+    rebuild_fts(connection, read_analyser(connection.execute))  # it may have words of removed documents
 
 
-def _claimed(connection: sqlite3.Connection, segment: Segment) -> NDArray[np.bool_]:
+def _claimed_rows(connection: sqlite3.Connection, segment: Segment) -> NDArray[np.bool_]:
     """Which rows belong to a document."""
     claimed = np.zeros(segment.n_rows, bool)
-    between = [int(segment.docs[0]), int(segment.docs[-1]), segment.number] if segment.n_rows else [0, -1, 0]
+    bounds = [int(segment.docs[0]), int(segment.docs[-1]), segment.number] if segment.n_rows else [0, -1, 0]
     sql = "SELECT first_row, n_rows FROM documents WHERE doc BETWEEN ? AND ? AND segment = ?"
-    for first_row, n_rows in connection.execute(sql, between):
+    for first_row, n_rows in connection.execute(sql, bounds):
         claimed[first_row : first_row + n_rows] = True
     return claimed

@@ -1,19 +1,20 @@
-"""A segment: the rows of one batch of documents and their strands, written once and never changed.
+"""A segment: the passages of one batch of documents and their embeddings, written once and never changed.
 
-rows.plait    docs, starts, ends: each row's document, and its passage in that document's text
-dense.plait   values: one float32 vector a row
-cells.plait   the same as bytes in cells, where rows are many; see plait.storage.files.dense_ivf
-multi.plait   values, offsets: many float16 vectors a row; with an attribute fixed, as many for every row and no offsets
-near.plait    the cells of those vectors in the codec of others; see plait.storage.files.centroid_ids
-coded.plait   the same, compressed, in the place of multi.plait; see plait.storage.files.residual
-words.plait   the documents' full text, where they are many; see plait.storage.files.text_index
-sparse.plait  weighted terms, as an inverted index; see plait.storage.files.sparse
+rows.plait          docs, starts, ends: the document of each row (passage), and where the passage is in its text
+dense.plait         values: one float32 vector for each row
+dense_ivf.plait     the dense vectors as 8-bit rows by cell, if rows are many; see plait.storage.files.dense_ivf
+sparse.plait        the sparse vectors as an inverted index; see plait.storage.files.sparse
+multi.plait         values, offsets: many float16 vectors for each row; no offsets if every row has vectors_per_row
+centroid_ids.plait  the nearest centroid of each of those vectors; see plait.storage.files.centroid_ids
+residual.plait      the multi vectors compressed, instead of multi.plait; see plait.storage.files.residual
+text_index.plait    the words of the documents, if they are many; see plait.storage.files.text_index
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,21 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
 from plait.scoring.sparse import Impacts
 from plait.storage.catalogue import SegmentRecord
-from plait.storage.files.centroid_ids import NEAR, CentroidIdsFile, mark_of, write_centroid_ids
-from plait.storage.files.dense_ivf import CELLS, DenseIvfFile
-from plait.storage.files.residual import CODED, ResidualFile, fixed_of
-from plait.storage.files.sparse import SPARSE, SparseFile, write_impacts
-from plait.storage.files.text_index import WORDS, TextIndex, TextIndexFile
+from plait.storage.files.centroid_ids import CENTROID_IDS, CentroidIdsFile, codebook_crc, write_centroid_ids
+from plait.storage.files.dense_ivf import DENSE_IVF, DenseIvfFile
+from plait.storage.files.residual import RESIDUAL, VECTORS_PER_ROW, ResidualFile, read_vectors_per_row
+from plait.storage.files.sparse import SPARSE, SparseFile, write_sparse
+from plait.storage.files.text_index import TEXT_INDEX, TextIndex, TextIndexFile
 from plait.storage.fsync import sync_folder
-from plait.storage.segment_file import DTYPES, FileRecord, SegmentFile
-from plait.storage.segment_file_writer import ArraySource, slices, write_file
+from plait.storage.segment_file import DTYPES, ArraySource, FileRecord, SegmentFile, slices, write_file
 
-# Reading this much takes less than a tenth of a second; larger segments are read whole by `check` alone.
-VERIFY_UP_TO = 256 << 20
+ROWS, DENSE, MULTI = "rows.plait", "dense.plait", "multi.plait"
+# Opening verifies the checksums of a segment up to this size, in less than a tenth of a second. Only `check` and
+# compactions verify larger ones.
+MAX_VERIFIED_BYTES = 256 << 20
+_SEGMENT_FOLDER = re.compile(r"\d{6,}")
 
-# Segments never change, so one reading is enough for the life of the process; the key notices a file that was replaced.
+# Segments never change, so one verification lasts for the life of the process; the key notices a file that was replaced.
 _verified: set[tuple[object, ...]] = set()
 _verified_lock = threading.Lock()
 
@@ -71,139 +74,153 @@ def segment_folder(index: Path, number: int) -> Path:
     return index / "segments" / f"{number:06d}"
 
 
+def leftover_folders(index: Path, live: set[int]) -> list[Path]:
+    """The folders of segments that no commit lists."""
+    folder = index / "segments"
+    if not folder.is_dir():
+        return []
+    names = sorted(entry.name for entry in folder.iterdir() if _SEGMENT_FOLDER.fullmatch(entry.name))
+    return [folder / name for name in names if int(name) not in live]
+
+
 class Segment:
-    """The rows of a segment as read-only maps of its files. `live` is which rows are not deleted; None is all."""
+    """The rows of a segment, as read-only maps of its files. `live` says which rows are not deleted; None is all."""
 
     def __init__(
         self,
         record: SegmentRecord,
         spec: EmbeddingSpec,
         files: Mapping[str, SegmentFile],
-        dead: NDArray[np.int64] | None,
+        deleted_rows: NDArray[np.int64] | None,
     ) -> None:
         self.number, self.n_rows, self.files = record.number, record.n_rows, files
-        rows = files["rows.plait"]
+        rows = files[ROWS]
         self.docs: NDArray[np.int64] = rows.array("docs", "<i8", (self.n_rows,))
         self.starts: NDArray[np.uint32] = rows.array("starts", "<u4", (self.n_rows,))
         self.ends: NDArray[np.uint32] = rows.array("ends", "<u4", (self.n_rows,))
-        self.live = _live(record, dead)
-        self.n_live = self.n_rows - (0 if dead is None else len(dead))
+        self.live = _live_mask(record, deleted_rows)
+        self.n_live = self.n_rows - (0 if deleted_rows is None else len(deleted_rows))
         self.dense: NDArray[np.float32] | None = None
         if spec.dense is not None:
-            self.dense = files["dense.plait"].array("values", "<f4", (self.n_rows, spec.dense))
+            self.dense = files[DENSE].array("values", "<f4", (self.n_rows, spec.dense))
         self.dense_ivf_file: DenseIvfFile | None = None
-        if spec.dense is not None and CELLS in files:
-            self.dense_ivf_file = DenseIvfFile(files[CELLS], self.n_rows, spec.dense)
-        self._multi = files.get("multi.plait") if spec.multi is not None else None
+        if spec.dense is not None and DENSE_IVF in files:
+            self.dense_ivf_file = DenseIvfFile(files[DENSE_IVF], self.n_rows, spec.dense)
+        self._multi_file = files.get(MULTI) if spec.multi is not None else None
         self._multi_dim = spec.multi
         self.residual_file: ResidualFile | None = None
-        if spec.multi is not None and CODED in files:
-            self.residual_file = ResidualFile(files[CODED], self.n_rows, spec.multi)
+        if spec.multi is not None and RESIDUAL in files:
+            self.residual_file = ResidualFile(files[RESIDUAL], self.n_rows, spec.multi)
         self.centroid_ids_file: CentroidIdsFile | None = None
-        if self._multi is not None and NEAR in files:
-            n_vectors = len(self._multi.array("values", "<f2", (None, spec.multi)))
-            self.centroid_ids_file = CentroidIdsFile(files[NEAR], n_vectors)
-        self.text_index_file = TextIndexFile(files[WORDS]) if WORDS in files else None
+        if self._multi_file is not None and CENTROID_IDS in files:
+            n_vectors = len(self._multi_file.array("values", "<f2", (None, spec.multi)))
+            self.centroid_ids_file = CentroidIdsFile(files[CENTROID_IDS], n_vectors)
+        self.text_index_file = TextIndexFile(files[TEXT_INDEX]) if TEXT_INDEX in files else None
         self.sparse_file: SparseFile | None = None
         if spec.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, spec.sparse)
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """The number of the first document, and one more than that of the last; of no rows (0, 0)."""
+        """The number of the first document, and that of the last plus one; (0, 0) without rows."""
         return (int(self.docs[0]), int(self.docs[-1]) + 1) if self.n_rows else (0, 0)
+
+    # The arrays below are read on first use: checking all of their offsets would delay opening.
 
     @cached_property
     def multi(self) -> MultiVectors | None:
-        """Made when first asked for: its offsets are checked one by one, which opening must not wait for."""
-        if self._multi is None:
+        """The multi vectors as float16; None if there are none, or if they are compressed (see `coded`)."""
+        if self._multi_file is None:
             return None
-        values = self._multi.array("values", "<f2", (None, self._multi_dim))
+        values = self._multi_file.array("values", "<f2", (None, self._multi_dim))
         fixed = self.fixed
         if fixed is None:
-            offsets = self._multi.array("offsets", "<i8", (self.n_rows + 1,))
+            offsets = self._multi_file.array("offsets", "<i8", (self.n_rows + 1,))
         else:
             offsets = np.arange(self.n_rows + 1) * fixed
         try:
             return MultiVectors(values, offsets)
         except InputError as error:
-            raise CorruptIndexError(f"{self._multi.path}: {error}") from error
-
-    @cached_property
-    def fixed(self) -> int | None:
-        """The vectors of every row in the multi strand, where it is kept without offsets."""
-        if self.residual_file is not None:
-            return self.residual_file.fixed
-        if self._multi is None:
-            return None
-        values = self._multi.array("values", "<f2", (None, self._multi_dim))
-        return fixed_of(self._multi, self.n_rows, len(values))
-
-    def release(self) -> None:
-        """Gives back the memory of what was read of its files; see `SegmentFile.release`."""
-        for file in self.files.values():
-            file.release()
+            raise CorruptIndexError(f"{self._multi_file.path}: {error}") from error
 
     @cached_property
     def coded(self) -> CodedItems | None:
-        """The multi strand where it is compressed; then `multi` is None. Made when first asked for, as that is."""
+        """The multi vectors if they are compressed; then `multi` is None."""
         return None if self.residual_file is None else self.residual_file.items()
 
     @cached_property
-    def codebook(self) -> int | None:
-        """The mark of the codec whose cells its vectors name, compressed or not; None where they name none."""
+    def fixed(self) -> int | None:
+        """The number of multi vectors of every row; None if rows may have any number."""
+        if self.residual_file is not None:
+            return self.residual_file.fixed
+        if self._multi_file is None:
+            return None
+        values = self._multi_file.array("values", "<f2", (None, self._multi_dim))
+        return read_vectors_per_row(self._multi_file, self.n_rows, len(values))
+
+    @cached_property
+    def codebook_crc(self) -> int | None:
+        """Identifies the codebook whose centroids its vectors name, compressed or not; None if they name none."""
         if self.coded is not None:
-            return mark_of(self.coded.codec.codebook)
-        return None if self.centroid_ids_file is None else self.centroid_ids_file.codebook
+            return codebook_crc(self.coded.codec.codebook)
+        return None if self.centroid_ids_file is None else self.centroid_ids_file.codebook_crc
 
     @cached_property
     def dense_ivf(self) -> DenseIvf | None:
-        """The dense strand in cells, where it is kept so too."""
-        return None if self.dense_ivf_file is None else self.dense_ivf_file.cells()
+        """The inverted file of the dense vectors, if the segment has one."""
+        return None if self.dense_ivf_file is None else self.dense_ivf_file.read()
 
     @cached_property
     def text_index(self) -> TextIndex | None:
-        """The full text of the segment's documents, where it is kept here too."""
-        return None if self.text_index_file is None else self.text_index_file.words()
+        """The words of the documents, if the segment has them."""
+        return None if self.text_index_file is None else self.text_index_file.read()
 
     @cached_property
     def sparse(self) -> Impacts | None:
-        """The sparse strand. Made when first asked for, as the others are."""
+        """The inverted index of the sparse vectors."""
         return None if self.sparse_file is None else self.sparse_file.impacts()
 
+    def release(self) -> None:
+        """Drops the pages of its files from memory; see `SegmentFile.release`."""
+        for file in self.files.values():
+            file.release()
 
-def _live(record: SegmentRecord, dead: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
-    if dead is None or not len(dead):
+
+def _live_mask(record: SegmentRecord, deleted_rows: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
+    if deleted_rows is None or not len(deleted_rows):
         return None
-    if dead[0] < 0 or dead[-1] >= record.n_rows:
+    if deleted_rows[0] < 0 or deleted_rows[-1] >= record.n_rows:
         raise CorruptIndexError(
-            f"the catalogue deletes rows {dead[0]} to {dead[-1]} of segment {record.number}, which has {record.n_rows}"
+            f"the catalogue deletes rows {deleted_rows[0]} to {deleted_rows[-1]} of segment {record.number}, which has "
+            f"{record.n_rows}"
         )
     live = np.ones(record.n_rows, bool)
-    live[dead] = False
+    live[deleted_rows] = False
     live.flags.writeable = False
     return live
 
 
 def file_names(record: SegmentRecord, spec: EmbeddingSpec) -> list[str]:
-    """The files that a segment has: rows, and one for each strand of the shape."""
-    names = ["rows.plait"]
+    """The files to open: the rows, the embeddings of the spec, and the optional files that the record lists."""
+    names = [ROWS]
     if spec.dense is not None:
-        names += ["dense.plait", *([CELLS] if CELLS in record.files else [])]
+        names += [DENSE, *([DENSE_IVF] if DENSE_IVF in record.files else [])]
     if spec.multi is not None:
-        if CODED in record.files and "multi.plait" in record.files:
-            raise CorruptIndexError(f"the catalogue lists the multi strand of segment {record.number} twice")
-        plain = ["multi.plait", *([NEAR] if NEAR in record.files else [])]
-        names += [CODED] if CODED in record.files else plain
+        if RESIDUAL in record.files and MULTI in record.files:
+            raise CorruptIndexError(
+                f"the catalogue lists the multi vectors of segment {record.number} twice: {MULTI} and {RESIDUAL}"
+            )
+        uncompressed = [MULTI, *([CENTROID_IDS] if CENTROID_IDS in record.files else [])]
+        names += [RESIDUAL] if RESIDUAL in record.files else uncompressed
     if spec.sparse is not None:
         names.append(SPARSE)
-    if WORDS in record.files:
-        names.append(WORDS)
+    if TEXT_INDEX in record.files:
+        names.append(TEXT_INDEX)
     return names
 
 
 def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
-    """One file of a segment, which must be the one that was committed. A missing one is a FileNotFoundError."""
+    """One file of a segment; it must be the file that was committed. A missing file is a FileNotFoundError."""
     path = segment_folder(index, record.number) / name
     if name not in record.files:
         raise CorruptIndexError(f"the catalogue lists no file {name} for segment {record.number} of {index}")
@@ -216,17 +233,19 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
     return file
 
 
-def open_segment(index: Path, record: SegmentRecord, spec: EmbeddingSpec, dead: NDArray[np.int64] | None) -> Segment:
-    """Opens a segment, reading it whole once a process if it is small. A missing file is a FileNotFoundError."""
+def open_segment(
+    index: Path, record: SegmentRecord, spec: EmbeddingSpec, deleted_rows: NDArray[np.int64] | None
+) -> Segment:
+    """Opens a segment, and verifies a small one once per process. A missing file is a FileNotFoundError."""
     files = {name: open_file(index, record, name) for name in file_names(record, spec)}
-    if sum(file.record.nbytes for file in files.values()) <= VERIFY_UP_TO:
+    if sum(file.record.nbytes for file in files.values()) <= MAX_VERIFIED_BYTES:
         for file in files.values():
             verify_once(file)
-    return Segment(record, spec, files, dead)
+    return Segment(record, spec, files, deleted_rows)
 
 
 def verify_once(file: SegmentFile) -> None:
-    """Reads the file whole and compares it with its checksums, if this process has not done so."""
+    """Compares the whole file with its checksums, unless this process has done so before."""
     state = file.path.stat()
     key = (str(file.path.absolute()), state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
     if key not in _verified:
@@ -245,61 +264,65 @@ def write_segment(
     fixed: int | None = None,
     codebook: Codebook | None = None,
 ) -> dict[str, FileRecord]:
-    """Writes a new folder and makes it durable. `rows` holds docs, starts and ends, one for each item of the strands.
+    """Writes a new folder and makes it durable. `rows` has docs, starts and ends, one for each item of the embeddings.
 
-    With `fixed`, every item of the multi strand has as many vectors, and no offsets are kept. `codebook` is that of
-    the segments which are compressed, if there are any. A value that is not finite as it is stored is an InputError;
-    `name_of_row` says whose row it is.
+    `fixed` is the number of multi vectors of every item, if there is one. `codebook` is that of the compressed segments,
+    if there are any. A value that is not finite in its stored type is an InputError, which names its row by
+    `name_of_row`.
     """
     folder.mkdir(parents=True)
-    own = {"segment": number}
-    written = {
-        "rows.plait": write_file(
-            folder / "rows.plait",
+    attributes = {"segment": number}
+    records = {
+        ROWS: write_file(
+            folder / ROWS,
             "rows",
             [
                 ArraySource.of("docs", "<i8", rows["docs"]),
                 ArraySource.of("starts", "<u4", rows["starts"]),
                 ArraySource.of("ends", "<u4", rows["ends"]),
             ],
-            attributes=own,
+            attributes=attributes,
         )
     }
     if embeddings.dense is not None:
-        values = _finite("dense", "<f4", embeddings.dense, name_of_row)
-        written["dense.plait"] = write_file(folder / "dense.plait", "dense", [values], attributes=own)
+        values = _finite_values("dense", "<f4", embeddings.dense, name_of_row)
+        records[DENSE] = write_file(folder / DENSE, "dense", [values], attributes=attributes)
     if embeddings.multi is not None:
         offsets = embeddings.multi.offsets
 
         def name_of_vector(vector: int) -> str:
             return name_of_row(int(np.searchsorted(offsets, vector, side="right")) - 1)
 
-        values = _finite("multi", "<f2", embeddings.multi.values, name_of_vector)
+        values = _finite_values("multi", "<f2", embeddings.multi.values, name_of_vector)
         arrays = [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
-        attributes = own if fixed is None else {**own, "fixed": fixed}
-        written["multi.plait"] = write_file(folder / "multi.plait", "multi", arrays, attributes=attributes)
+        records[MULTI] = write_file(folder / MULTI, "multi", arrays, attributes=multi_attributes(number, fixed))
         if codebook is not None:
             stored = embeddings.multi.values.astype(np.float16)
-            written[NEAR] = write_centroid_ids(folder / NEAR, stored, codebook, number=number)
+            records[CENTROID_IDS] = write_centroid_ids(folder / CENTROID_IDS, stored, codebook, number=number)
     if embeddings.sparse is not None:
-        written[SPARSE] = write_impacts(folder / SPARSE, invert(embeddings.sparse), number=number)
+        records[SPARSE] = write_sparse(folder / SPARSE, invert(embeddings.sparse), number=number)
     sync_folder(folder)
     sync_folder(folder.parent)
-    return written
+    return records
 
 
-def _finite(kind: str, dtype: str, array: NDArray[Any], name_of: Callable[[int], str]) -> ArraySource:
-    def pieces() -> Any:
+def multi_attributes(number: int, fixed: int | None) -> dict[str, int | float | str]:
+    """The attributes of multi.plait."""
+    return {"segment": number} if fixed is None else {"segment": number, VECTORS_PER_ROW: fixed}
+
+
+def _finite_values(kind: str, dtype: str, array: NDArray[Any], name_of: Callable[[int], str]) -> ArraySource:
+    def pieces() -> Iterator[NDArray[Any]]:
         start = 0
         for piece in slices(array):
-            with np.errstate(over="ignore"):  # what float16 cannot hold becomes infinite, and is refused below
+            with np.errstate(over="ignore"):  # a value too large for float16 becomes infinite, and is refused below
                 stored = piece.astype(DTYPES[dtype])
             wrong = np.flatnonzero(~np.isfinite(stored).all(axis=1))
             if len(wrong):
                 row = int(wrong[0])
-                seen = piece[row][~np.isfinite(stored[row])][0]
+                value = piece[row][~np.isfinite(stored[row])][0]
                 raise InputError(
-                    f"{name_of(start + row)}: the {kind} strand holds {seen}, which cannot be stored as "
+                    f"{name_of(start + row)}: its {kind} vector holds {value}, which cannot be stored as "
                     f"{DTYPES[dtype]}; the encoder must give finite values"
                 )
             yield stored

@@ -1,12 +1,12 @@
-"""One file of a segment: named arrays behind a checked header, read through a memory map.
+"""The format of a segment file: named arrays behind a checked header, read through a memory map, written as a stream.
 
     magic, format, header length, file length, header checksum   28 bytes, little-endian
-    JSON header                                                  kind, attributes, arrays; then spaces
+    JSON header                                                  kind, attributes, arrays; padded with spaces
     arrays                                                       each at a multiple of 64 bytes
-    checksums                                                    one for each MiB of the arrays, then one for these
+    checksums                                                    one for each MiB of the arrays, then one of the table
 
-The file knows nothing of what its arrays mean, so a new kind of strand is a new kind of file and no new format. Nothing
-in a file is believed before it is checked: a damaged or hostile header ends in an error, never in a wild read.
+The format does not know what the arrays mean, so a new kind of file needs no new format number. The reader checks every
+value before it uses it: a damaged or hostile header gives an error, never a read out of bounds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,11 @@ from numpy.typing import NDArray
 from plait.errors import CorruptIndexError, InputError, NewerFormatError
 from plait.scoring.crc32c import crc32c, crc32c_blocks
 
-MAGIC = b"\x89PLAIT\r\n"  # a byte that is not ASCII and a line end: a transfer "as text" breaks it at once
+MAGIC = b"\x89PLAIT\r\n"  # a byte that is not ASCII and a line end: a transfer in text mode breaks both
 FORMAT = 1
 PRELUDE = struct.Struct("<8sIIQI")
-PRELUDE_CHECKED = PRELUDE.size - 4  # the checksum covers what stands before it, then the header
-# A cache line, and the widest vector register: no row load at the start of an array is split between two lines.
+PRELUDE_CHECKED = PRELUDE.size - 4  # the checksum covers the bytes before it, then the header
+# A cache line, and the widest vector register: a load at the start of an array never crosses two lines.
 ALIGNMENT = 64
 BLOCK = 1 << 20
 MAX_HEADER = 1 << 20
@@ -43,7 +44,7 @@ Attributes = Mapping[str, int | float | str]
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What the catalogue keeps of a file. The two checksums pin every byte: of the header, and of the checksums."""
+    """What the catalogue stores about a file. The checksums of the header and of the checksum table cover every byte."""
 
     nbytes: int
     header_crc: int
@@ -51,8 +52,8 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayPlace:
-    """Where an array lies; `offset` counts from the start of the first array."""
+class ArrayEntry:
+    """An array in the header; `offset` counts from the start of the first array."""
 
     name: str
     dtype: np.dtype[Any]
@@ -74,22 +75,22 @@ def n_blocks(data_nbytes: int) -> int:
 
 
 def file_nbytes(header_nbytes: int, data_nbytes: int) -> int:
-    """The length of a file: prelude and header, arrays, one checksum a block, and the checksum of those."""
+    """The length of a file: prelude, header, arrays, one checksum per block, and the checksum of the table."""
     return PRELUDE.size + header_nbytes + data_nbytes + 4 * n_blocks(data_nbytes) + 4
 
 
 class SegmentFile:
-    """A file of a segment, open for reading. Its arrays are read-only views of the map, and live as long as it."""
+    """A segment file that is open for reading. Its arrays are read-only views of the memory map."""
 
     def __init__(
-        self, path: Path, kind: str, attributes: Attributes, places: list[ArrayPlace], record: FileRecord
+        self, path: Path, kind: str, attributes: Attributes, entries: list[ArrayEntry], record: FileRecord
     ) -> None:
         self.path, self.kind, self.attributes, self.record = path, kind, attributes, record
-        self._places = places
+        self._entries = entries
 
     @classmethod
     def open(cls, path: Path) -> SegmentFile:
-        """Maps the file after checking all but its blocks (see `verify`). A missing file is a FileNotFoundError."""
+        """Maps the file and checks everything but the arrays (see `verify`). A missing file is a FileNotFoundError."""
         with path.open("rb") as file:
             nbytes = file.seek(0, 2)
             if nbytes < PRELUDE.size:
@@ -98,12 +99,12 @@ class SegmentFile:
         view = memoryview(mapped)
         header_nbytes, header_crc = _checked_prelude(path, view)
         header = _parsed(path, bytes(view[PRELUDE.size : PRELUDE.size + header_nbytes]))
-        kind, attributes, places = _checked_header(path, header)
-        data_nbytes = max((aligned(place.offset + place.nbytes) for place in places), default=0)
+        kind, attributes, entries = _checked_header(path, header)
+        data_nbytes = max((aligned(entry.offset + entry.nbytes) for entry in entries), default=0)
         expected = file_nbytes(header_nbytes, data_nbytes)
         if expected != nbytes:
             raise CorruptIndexError(f"{path}: its arrays need {expected} bytes, the file has {nbytes}; {_ADVICE}")
-        opened = cls(path, kind, attributes, places, FileRecord(nbytes, header_crc, 0))
+        opened = cls(path, kind, attributes, entries, FileRecord(nbytes, header_crc, 0))
         opened._map(view, PRELUDE.size + header_nbytes, data_nbytes)
         return opened
 
@@ -117,36 +118,37 @@ class SegmentFile:
         self.record = FileRecord(self.record.nbytes, self.record.header_crc, table_crc)
 
     def array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """The named array, whose type and shape must be these; None is a size that may be anything."""
-        place = next((place for place in self._places if place.name == name), None)
-        if place is None:
+        """The named array. Its type and shape must be as given; None stands for any size."""
+        entry = next((entry for entry in self._entries if entry.name == name), None)
+        if entry is None:
             raise CorruptIndexError(
-                f"{self.path} has no array {name!r}; it has {[place.name for place in self._places]}"
+                f"{self.path} has no array {name!r}; it has {[entry.name for entry in self._entries]}"
             )
-        fits = len(shape) == len(place.shape) and all(
-            wanted in (None, size) for wanted, size in zip(shape, place.shape, strict=True)
+        fits = len(shape) == len(entry.shape) and all(
+            expected in (None, size) for expected, size in zip(shape, entry.shape, strict=True)
         )
-        if place.dtype != DTYPES[dtype] or not fits:
+        if entry.dtype != DTYPES[dtype] or not fits:
             raise CorruptIndexError(
-                f"{self.path}: array {name!r} is {place.dtype} of shape {place.shape}; it must be {DTYPES[dtype]} of "
+                f"{self.path}: array {name!r} is {entry.dtype} of shape {entry.shape}; it must be {DTYPES[dtype]} of "
                 f"shape {shape}; {_ADVICE}"
             )
-        raw = self._data[place.offset : place.offset + place.nbytes]
-        return np.frombuffer(raw, place.dtype).reshape(place.shape)
+        raw = self._data[entry.offset : entry.offset + entry.nbytes]
+        return np.frombuffer(raw, entry.dtype).reshape(entry.shape)
 
     def release(self) -> None:
-        """Gives back the memory of what was read so far; what is needed again is read again. For long passes over files
-        that are larger than the memory, where the system would otherwise count every page as the process's own."""
+        """Drops the pages that were read so far from this process's memory; later reads load them again. For long passes
+        over files larger than the memory, whose pages would otherwise count as memory of the process."""
         mapped = self._data.obj
         if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
     def damaged(self, what: str) -> CorruptIndexError:
+        """The error to raise for a wrong value in this file."""
         return CorruptIndexError(f"{self.path}: {what}; {_ADVICE}")
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """What is refused within is a value of this file."""
+        """Turns an InputError inside the block into a CorruptIndexError that names this file."""
         try:
             yield
         except InputError as error:
@@ -159,7 +161,7 @@ class SegmentFile:
         if len(damaged):
             first = int(damaged[0]) * BLOCK
             last = min(first + BLOCK, len(self._data))
-            names = [p.name for p in self._places if p.offset < last and first < aligned(p.offset + p.nbytes)]
+            names = [p.name for p in self._entries if p.offset < last and first < aligned(p.offset + p.nbytes)]
             raise CorruptIndexError(
                 f"{self.path}: array {' or '.join(names)} is damaged within bytes {self._start + first} to "
                 f"{self._start + last} ({len(damaged)} of {len(seen)} blocks do not match their checksum); {_ADVICE}"
@@ -172,15 +174,15 @@ _ADVICE = "restore the index from a copy, or build it again"
 def _checked_prelude(path: Path, view: memoryview) -> tuple[int, int]:
     magic, format_number, header_nbytes, nbytes, header_crc = PRELUDE.unpack(view[: PRELUDE.size])
     if magic != MAGIC:
-        raise CorruptIndexError(f"{path} does not begin as a plait segment file does ({magic!r}); {_ADVICE}")
+        raise CorruptIndexError(f"{path} is not a plait segment file: it begins with {magic!r}; {_ADVICE}")
     if format_number > FORMAT:
         raise NewerFormatError(
-            f"{path} has segment format {format_number}, and this plait reads up to {FORMAT}; install a newer plait"
+            f"{path} has segment file format {format_number}, but this plait reads up to {FORMAT}; install a newer plait"
         )
     if nbytes != len(view):
-        raise CorruptIndexError(f"{path} is truncated or extended: it was {nbytes} bytes, now {len(view)}; {_ADVICE}")
+        raise CorruptIndexError(f"{path} is truncated or extended: it had {nbytes} bytes, now {len(view)}; {_ADVICE}")
     if header_nbytes > min(MAX_HEADER, len(view) - PRELUDE.size) or (PRELUDE.size + header_nbytes) % ALIGNMENT:
-        raise CorruptIndexError(f"{path}: a header of {header_nbytes} bytes cannot be; {_ADVICE}")
+        raise CorruptIndexError(f"{path}: the header length {header_nbytes} is invalid; {_ADVICE}")
     covered = crc32c(view[PRELUDE.size : PRELUDE.size + header_nbytes], crc32c(view[:PRELUDE_CHECKED]))
     if format_number < 1 or covered != header_crc:
         raise CorruptIndexError(f"{path}: the header does not match its checksum; {_ADVICE}")
@@ -197,28 +199,118 @@ def _parsed(path: Path, header: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _checked_header(path: Path, header: dict[str, Any]) -> tuple[str, Attributes, list[ArrayPlace]]:
+def _checked_header(path: Path, header: dict[str, Any]) -> tuple[str, Attributes, list[ArrayEntry]]:
     kind, attributes, arrays = header.get("kind"), header.get("attributes"), header.get("arrays")
     if not isinstance(kind, str) or not isinstance(attributes, dict) or not isinstance(arrays, list):
         raise CorruptIndexError(f"{path}: the header lacks its kind, attributes or arrays; {_ADVICE}")
-    places = [_checked_place(path, array) for array in arrays]
-    # One after another, as they were written: no two overlap, and no bytes are left that nobody checks.
+    entries = [_checked_entry(path, array) for array in arrays]
+    # The arrays are adjacent: no two overlap, and every byte is checked.
     end = 0
-    for place in places:
-        if place.offset != end:
-            raise CorruptIndexError(f"{path}: array {place.name!r} is at {place.offset}, not at {end}; {_ADVICE}")
-        end = aligned(end + place.nbytes)
-    return kind, attributes, places
+    for entry in entries:
+        if entry.offset != end:
+            raise CorruptIndexError(f"{path}: array {entry.name!r} is at {entry.offset}, not at {end}; {_ADVICE}")
+        end = aligned(end + entry.nbytes)
+    return kind, attributes, entries
 
 
-def _checked_place(path: Path, array: object) -> ArrayPlace:
+def _checked_entry(path: Path, array: object) -> ArrayEntry:
     fields = array if isinstance(array, dict) else {}
     name, dtype, shape, offset = (fields.get(key) for key in ("name", "dtype", "shape", "offset"))
     sizes: list[Any] = [*shape, offset] if isinstance(shape, list) else [None]
-    # `type(...) is int`: JSON's true would pass for 1. The bound keeps any product within what an array may have.
-    whole = all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
-    if not isinstance(name, str) or not isinstance(dtype, str) or dtype not in DTYPES or not whole:
-        raise CorruptIndexError(f"{path}: the header describes an array that cannot be: {array!r:.200}; {_ADVICE}")
+    # `type(...) is int`: JSON's true would pass for 1. The bound keeps every product within the limits of an array.
+    valid_sizes = all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
+    if not isinstance(name, str) or not isinstance(dtype, str) or dtype not in DTYPES or not valid_sizes:
+        raise CorruptIndexError(f"{path}: the header has an invalid array entry: {array!r:.200}; {_ADVICE}")
     if len(sizes) - 1 > MAX_RANK or math.prod(max(size, 1) for size in sizes[:-1]) >= 1 << 56:
-        raise CorruptIndexError(f"{path}: array {name!r} cannot have the shape {shape!r:.200}; {_ADVICE}")
-    return ArrayPlace(name, DTYPES[dtype], tuple(sizes[:-1]), sizes[-1])
+        raise CorruptIndexError(f"{path}: array {name!r} has the invalid shape {shape!r:.200}; {_ADVICE}")
+    return ArrayEntry(name, DTYPES[dtype], tuple(sizes[:-1]), sizes[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource:
+    """An array to write: its type, its shape, and its values in pieces along the first axis."""
+
+    name: str
+    dtype: str  # one of DTYPES
+    shape: tuple[int, ...]
+    pieces: Iterable[NDArray[Any]]  # each of that type, in C order
+
+    @classmethod
+    def of(cls, name: str, dtype: str, array: NDArray[Any]) -> ArraySource:
+        """An array that is in memory; it is converted to `dtype` one piece at a time."""
+        return cls(name, dtype, array.shape, (piece.astype(DTYPES[dtype]) for piece in slices(array)))
+
+
+def slices(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Views of about one block each along the first axis, so that a conversion needs little memory."""
+    row_nbytes = max(array.itemsize * array[:1].size, 1)
+    step = max(BLOCK // row_nbytes, 1)
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def write_file(path: Path, kind: str, sources: Sequence[ArraySource], *, attributes: Attributes) -> FileRecord:
+    """Writes a new file and syncs it; syncing its folder is left to the caller. No array is copied whole. The pieces of
+    a source must add up to its shape."""
+    entries, end = [], 0
+    for source in sources:
+        entries.append(ArrayEntry(source.name, DTYPES[source.dtype], source.shape, end))
+        end = aligned(end + entries[-1].nbytes)
+    arrays = [{"name": e.name, "dtype": e.dtype.str, "shape": e.shape, "offset": e.offset} for e in entries]
+    header = json.dumps({"kind": kind, "attributes": dict(attributes), "arrays": arrays}).encode()
+    # Spaces fill the gap before the first array, so that the header checksum covers these bytes too.
+    header = header.ljust(aligned(PRELUDE.size + len(header)) - PRELUDE.size)
+    nbytes = file_nbytes(len(header), end)
+    prelude = PRELUDE.pack(MAGIC, FORMAT, len(header), nbytes, 0)[:-4]
+    header_crc = crc32c(header, crc32c(prelude))
+    with path.open("xb") as file:
+        file.write(prelude + header_crc.to_bytes(4, "little") + header)
+        blocks = _BlockWriter(file)
+        for source, entry in zip(sources, entries, strict=True):
+            blocks.write_array(source, entry)
+        table = blocks.finish()
+        table_crc = crc32c(table)
+        file.write(table + table_crc.to_bytes(4, "little"))
+        assert file.tell() == nbytes
+        file.flush()
+        os.fsync(file.fileno())
+    return FileRecord(nbytes, header_crc, table_crc)
+
+
+class _BlockWriter:
+    """Writes a stream of bytes in blocks and keeps the checksum of each block."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._block, self._filled = bytearray(BLOCK), 0
+        self._checksums: list[int] = []
+
+    def write_array(self, source: ArraySource, entry: ArrayEntry) -> None:
+        written = 0
+        for piece in source.pieces:
+            assert piece.dtype == entry.dtype
+            self._write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+            written += piece.nbytes
+        assert written == entry.nbytes, f"array {entry.name!r}: {written} bytes were written, {entry.nbytes} declared"
+        self._write(memoryview(bytes(aligned(written) - written)))
+
+    def _write(self, data: memoryview) -> None:
+        while len(data):
+            n_taken = min(len(data), BLOCK - self._filled)
+            self._block[self._filled : self._filled + n_taken] = data[:n_taken]
+            self._filled += n_taken
+            data = data[n_taken:]
+            if self._filled == BLOCK:
+                self._flush()
+
+    def _flush(self) -> None:
+        block = memoryview(self._block)[: self._filled]
+        self._checksums.append(crc32c(block))
+        self._file.write(block)
+        self._filled = 0
+
+    def finish(self) -> bytes:
+        """Writes the rest of the last block; returns the checksums of all blocks."""
+        if self._filled:
+            self._flush()
+        return np.asarray(self._checksums, "<u4").tobytes()

@@ -1,8 +1,13 @@
-"""Checks a batch before it is written: documents, passages and strands must fit each other and the index."""
+"""Checks what is to be stored: documents, ids, and batches of documents with their passages and embeddings. A content
+digest identifies the content of a document, so that an unchanged document need not be encoded again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +15,133 @@ from plait.codec.impacts import MAX_WEIGHT
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import DocumentError, InputError
+from plait.errors import DocumentError, InputError, PlaitError
 from plait.records import Document, Span
-from plait.storage.documents import check_document
+
+MAX_ID = 1024  # characters
+MAX_TEXT = 100_000_000  # characters; its words in UTF-8 stay below the billion bytes that SQLite allows
+MAX_DEPTH = 64  # of nested lists and objects in metadata
+
+
+def document_from(fields: Mapping[str, Any]) -> Document:
+    """A checked document from `id` (or `_id`), `text` and `title`; all other fields are metadata.
+
+    The fields of an object named `metadata` join them. A `text` or `title` of None counts as absent.
+    """
+    rest = dict(fields)
+    ids = [rest.pop(key) for key in ("id", "_id") if key in rest]
+    if not ids:
+        raise DocumentError(f"a document has no 'id' (and no '_id'); its fields are {list(fields)}")
+    if ids[0] != ids[-1]:
+        raise DocumentError(f"a document has two ids: 'id' is {ids[0]!r} and '_id' is {ids[1]!r}; keep one")
+    text, title, extra = rest.pop("text", None), rest.pop("title", None), rest.pop("metadata", None)
+    if extra is None:
+        extra = {}
+    if not isinstance(extra, Mapping):
+        raise DocumentError(f"document {ids[0]!r}: 'metadata' is {extra!r:.60}; make it an object, or rename the field")
+    clashing = [key for key in extra if key in rest and rest[key] != extra[key]]
+    if clashing:
+        raise DocumentError(f"document {ids[0]!r} has {clashing} in 'metadata' and beside it, with different values")
+    document = Document(
+        ids[0], "" if text is None else text, "" if title is None else title, metadata={**rest, **extra}
+    )
+    check_document(document)
+    return document
+
+
+def check_document(document: Document) -> None:
+    """Raises DocumentError, which names the document, if it cannot be stored."""
+    _check_id(document.id)
+    name = f"document {document.id!r}"
+    for field, text in (("title", document.title), ("text", document.text)):
+        if not isinstance(text, str):
+            raise DocumentError(f"{name}: its {field} is {type(text).__name__}, not text: {text!r:.60}")
+        if len(text) > MAX_TEXT:
+            raise DocumentError(f"{name}: its {field} has {len(text)} characters, more than {MAX_TEXT}; split it")
+        _check_characters(f"{name}: its {field}", text)
+    if not document.text.strip() and not document.title.strip():
+        raise DocumentError(f"{name} is blank: it needs a text or a title; leave it out, or give it one")
+    if not isinstance(document.metadata, Mapping):
+        raise DocumentError(f"{name}: its metadata is {document.metadata!r:.60}; it must be a mapping")
+    plain_metadata(document)
+
+
+def _check_id(id: object) -> None:
+    if not isinstance(id, str):
+        raise DocumentError(f"the id {id!r:.60} is {type(id).__name__}, not text; turn it into a string")
+    if not id:
+        raise DocumentError("an id is empty; give every document an id")
+    if len(id) > MAX_ID:
+        raise DocumentError(f"the id {id[:40]!r}... has {len(id)} characters; at most {MAX_ID} are allowed")
+    _check_characters(f"the id {id!r:.60}", id)
+
+
+def check_ids(ids: Sequence[object]) -> None:
+    """Raises DocumentError for ids that are not valid strings: SQLite would take the number 7 for the id "7"."""
+    if isinstance(ids, str):
+        raise DocumentError(f"ids must be a sequence; put the single id {ids!r:.60} in a list")
+    for id in ids:
+        if not isinstance(id, str):
+            raise DocumentError(f"the id {id!r:.60} is {type(id).__name__}, not text; turn it into a string")
+        _check_characters(f"the id {id!r:.60}", id)
+
+
+def _check_characters(what: str, text: str) -> None:
+    if "\x00" in text:
+        raise DocumentError(f"{what} has a NUL character at {text.index(chr(0))}; remove it, or decode the text anew")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DocumentError(
+            f"{what} has a lone surrogate at character {error.start}, which is not valid text; decode it anew"
+        ) from None
+
+
+def plain_metadata(document: Document) -> dict[str, Any]:
+    """The metadata as plain dicts, lists and scalars; DocumentError if JSON cannot hold it."""
+    plain = _plain(f"document {document.id!r}: metadata", document.metadata, 0)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _plain(what: str, value: object, depth: int) -> object:
+    if depth > MAX_DEPTH:
+        raise DocumentError(f"{what} is nested more than {MAX_DEPTH} deep; flatten it")
+    if isinstance(value, str):
+        _check_characters(what, value)
+        return value
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise DocumentError(f"{what} is {value}, which JSON cannot hold; use null or leave it out")
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise DocumentError(f"{what} has the key {key!r:.60}; keys must be text")
+            _check_characters(f"{what} has a key that", key)
+        return {key: _plain(f"{what}[{key!r:.60}]", inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(f"{what}[{position}]", inner, depth + 1) for position, inner in enumerate(value)]
+    raise DocumentError(
+        f"{what} is {type(value).__name__}: {value!r:.60}; use text, numbers, true, false, null, lists and objects"
+    )
+
+
+def content_digest(document: Document) -> bytes:
+    """16 bytes; equal for documents with the same id, title, text and metadata (its keys in any order)."""
+    content = [document.id, document.title, document.text, plain_metadata(document)]
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.blake2b(canonical.encode(), digest_size=16).digest()
+
+
+def matches_digest(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
+    """Whether a document of the catalogue is as it was written. SQLite itself has no checksums."""
+    try:
+        return content_digest(Document(id, text, title, json.loads(metadata))) == digest
+    except (ValueError, TypeError, AttributeError, PlaitError):
+        return False
 
 
 def check_batch(
@@ -22,52 +151,52 @@ def check_batch(
     spec: EmbeddingSpec,
     pooling: Pooling | None = None,
 ) -> None:
-    """Raises InputError if the batch cannot be written as it is, or pooled first."""
+    """Raises InputError if documents, passages and embeddings do not match each other and the index."""
     if len(documents) != len(spans):
-        raise InputError(f"{len(documents)} documents came with the spans of {len(spans)}; each needs its own")
+        raise InputError(
+            f"there are {len(documents)} documents, but spans for {len(spans)}; give every document its spans"
+        )
     seen: set[str] = set()
-    for document, own in zip(documents, spans, strict=True):
+    for document, document_spans in zip(documents, spans, strict=True):
         check_document(document)
         if document.id in seen:
-            raise DocumentError(f"document {document.id!r} is twice in one batch; keep the one that is meant")
+            raise DocumentError(f"document {document.id!r} is twice in one batch; keep one of them")
         seen.add(document.id)
-        _check_spans(document, own)
-    _check_strands(embeddings, spec, n_items=sum(len(own) for own in spans))
+        _check_spans(document, document_spans)
+    _check_embeddings(embeddings, spec, n_items=sum(map(len, spans)))
+    owners = [document.id for document, document_spans in zip(documents, spans, strict=True) for _ in document_spans]
     if embeddings.sparse is not None and spec.sparse is not None:
-        _check_terms(documents, spans, embeddings.sparse, spec.sparse)
+        _check_terms(owners, embeddings.sparse, spec.sparse)
     if embeddings.multi is not None:
         lengths = np.diff(embeddings.multi.offsets)
-        owners = [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
         if spec.fixed is not None:
             for item in np.flatnonzero(lengths != spec.fixed)[:1]:
                 raise InputError(
-                    f"document {owners[item]!r}: a passage has {lengths[item]} vectors, and the index stores "
-                    f"{spec.fixed} for each; give it as many"
+                    f"document {owners[item]!r}: a passage has {lengths[item]} multi vectors, but the index stores "
+                    f"{spec.fixed} for every passage"
                 )
         if pooling is not None and pooling.fixed is not None:
             for item in np.flatnonzero(lengths == 0)[:1]:
                 raise DocumentError(
-                    f"document {owners[item]!r}: a passage has no vector, and the index stores {pooling.fixed} for "
-                    f"each; leave it out, or give it a vector"
+                    f"document {owners[item]!r}: a passage has no multi vector, but the index stores {pooling.fixed} for "
+                    f"every passage; leave it out, or give it a vector"
                 )
 
 
-def _check_terms(
-    documents: Sequence[Document], spans: Sequence[Sequence[Span]], sparse: SparseVectors, vocabulary: int
-) -> None:
-    owners = np.repeat(np.arange(len(sparse)), np.diff(sparse.offsets))
-    falls = np.zeros(len(owners), bool)
-    falls[1:] = (sparse.terms[1:] <= sparse.terms[:-1]) & (owners[1:] == owners[:-1])
+def _check_terms(owners: Sequence[str], sparse: SparseVectors, vocabulary: int) -> None:
+    items = np.repeat(np.arange(len(sparse)), np.diff(sparse.offsets))
+    descends = np.zeros(len(items), bool)
+    descends[1:] = (sparse.terms[1:] <= sparse.terms[:-1]) & (items[1:] == items[:-1])
     wrong = np.flatnonzero(
-        falls
+        descends
         | (sparse.terms < 0)
         | (sparse.terms >= vocabulary)
         | ~((sparse.weights >= 0) & (sparse.weights <= MAX_WEIGHT))
     )
     if len(wrong):
-        entry, ids = int(wrong[0]), [document.id for document, own in zip(documents, spans, strict=True) for _ in own]
+        entry = int(wrong[0])
         raise InputError(
-            f"document {ids[owners[entry]]!r}: the sparse strand has term {sparse.terms[entry]} with weight "
+            f"document {owners[items[entry]]!r}: its sparse vector has term {sparse.terms[entry]} with weight "
             f"{sparse.weights[entry]}; terms must ascend within a passage, each once and below {vocabulary}, and "
             f"weights must be finite and not negative"
         )
@@ -75,16 +204,16 @@ def _check_terms(
 
 def _check_spans(document: Document, spans: Sequence[Span]) -> None:
     if not spans:
-        raise DocumentError(f"document {document.id!r} has no passage; give it one span at least")
+        raise DocumentError(f"document {document.id!r} has no passage; give it at least one span")
     for start, end in spans:
         if not 0 <= start <= end <= len(document.text):
             raise DocumentError(
-                f"document {document.id!r}: the passage from {start} to {end} is not within its text of "
+                f"document {document.id!r}: the passage from {start} to {end} is outside its text of "
                 f"{len(document.text)} characters"
             )
 
 
-def _check_strands(embeddings: Embeddings, spec: EmbeddingSpec, *, n_items: int) -> None:
+def _check_embeddings(embeddings: Embeddings, spec: EmbeddingSpec, *, n_items: int) -> None:
     dims = {
         "dense": None if embeddings.dense is None else embeddings.dense.shape[1],
         "multi": None if embeddings.multi is None else embeddings.multi.dim,
@@ -92,19 +221,21 @@ def _check_strands(embeddings: Embeddings, spec: EmbeddingSpec, *, n_items: int)
     for name, dim in dims.items():
         expected = getattr(spec, name)
         if dim is None and expected is not None:
-            raise InputError(f"the {name} strand is missing, and the index stores one of {expected} dimensions")
+            raise InputError(
+                f"the {name} vectors are missing; the index stores {name} vectors of {expected} dimensions"
+            )
         if dim is not None and expected is None:
             raise InputError(
-                f"there is a {name} strand, and the index stores none; leave it out, or build an index with it"
+                f"there are {name} vectors, but the index stores none; leave them out, or build an index with them"
             )
         if dim != expected:
-            raise InputError(f"the {name} strand has {dim} dimensions, and the index stores {expected}")
+            raise InputError(f"the {name} vectors have {dim} dimensions, but the index stores {expected}")
     if (embeddings.sparse is None) != (spec.sparse is None):
         raise InputError(
-            "the sparse strand is missing, and the index stores one"
+            "the sparse vectors are missing; the index stores them"
             if embeddings.sparse is None
-            else "there is a sparse strand, and the index stores none; leave it out, or build an index with it"
+            else "there are sparse vectors, but the index stores none; leave them out, or build an index with them"
         )
-    for name, kind in embeddings.present().items():
-        if len(kind) != n_items:
-            raise InputError(f"the {name} strand has {len(kind)} items for {n_items} passages; each needs one")
+    for name, vectors in embeddings.present().items():
+        if len(vectors) != n_items:
+            raise InputError(f"there are {len(vectors)} {name} items for {n_items} passages; give every passage one")

@@ -1,23 +1,22 @@
-"""The writer: adds, replaces and deletes documents. Files first, then one transaction; a write that fails or is killed
-at any point leaves the index as it was."""
+"""The writer: adds, replaces and deletes documents, and rewrites segments. Segment files are written first, then one
+transaction commits them; a write that fails or is killed at any point leaves the index unchanged."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.closing import Closing
 from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.embeddings import Embeddings
@@ -27,23 +26,26 @@ from plait.filters import Condition
 from plait.records import Document, Span
 from plait.storage import catalogue
 from plait.storage.catalogue import Placement, SegmentRecord, SegmentRun
-from plait.storage.codec_recall import write_codes_recall
+from plait.storage.codec_recall import Drift, read_drift, write_codes_recall, write_drift
 from plait.storage.compaction import Compaction, CompactionReport, CompactionRequest, NewSegment
-from plait.storage.connection import BUSY_SECONDS, open_for_writing
-from plait.storage.deletes import delete_by_id, delete_where_sql, free_ids, not_deleted, purge_deleted
-from plait.storage.documents import check_ids
-from plait.storage.drift import Drift, read_drift, write_drift
-from plait.storage.field_indexes import add_field, path_of
-from plait.storage.files.residual import CODED, ResidualFile
-from plait.storage.files.text_index import WORDS, write_text_index
+from plait.storage.connection import BUSY_SECONDS, CATALOGUE, open_for_writing
+from plait.storage.deletes import delete_by_condition, delete_by_id, not_deleted, purge_deleted, purge_ids
+from plait.storage.field_indexes import add_field, parse_field
+from plait.storage.files.residual import RESIDUAL, ResidualFile
+from plait.storage.files.text_index import TEXT_INDEX, write_text_index
 from plait.storage.fsync import storage_errors, sync_folder
-from plait.storage.fusion_weights import FittedWeights, write_weights
 from plait.storage.lock import LOCK, WriterLock
-from plait.storage.merge_policy import FANOUT, MOST_DEAD, choose, codec_source, run_of
-from plait.storage.segment import Segment, open_file, segment_folder, write_segment
-from plait.storage.snapshot import CATALOGUE, Snapshot
-from plait.storage.tuned_params import TunedParams, mark_stale, write_tuned_params
-from plait.storage.validate import check_batch
+from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
+from plait.storage.saved_settings import (
+    FittedWeights,
+    TunedParams,
+    mark_tuned_params_stale,
+    write_fusion_weights,
+    write_tuned_params,
+)
+from plait.storage.segment import Segment, leftover_folders, open_file, segment_folder, write_segment
+from plait.storage.snapshot import Snapshot
+from plait.storage.validate import check_batch, check_ids
 from plait.text.fts_table import (
     fts_is_fragmented,
     has_outdated_stems,
@@ -53,8 +55,7 @@ from plait.text.fts_table import (
     rebuild_fts,
 )
 
-_SEGMENT_NAME = re.compile(r"\d{6,}")
-EMPTY_SHARE = 0.25  # of the catalogue's pages: beyond it, a compaction makes its file smaller
+MAX_FREE_SHARE = 0.25  # of the catalogue's pages: with more, a compaction shrinks the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +64,26 @@ class WriteReport:
 
     n_added: int
     n_replaced: int
-    n_rows: int
-    segment: int | None  # None where there was nothing to write
+    n_passages: int
+    segment: int | None  # None if there was nothing to write
 
 
-class Writer(Closing):
-    """The one writer of an index; holds the lock until it is closed. For one thread."""
+class Writer:
+    """The one writer of an index; it holds the lock until it is closed. Not thread-safe."""
 
     def __init__(self, path: Path, spec: EmbeddingSpec) -> None:
         self._path, self._spec, self._pid = path, spec, os.getpid()
-        self._first_free = 0  # segment numbers below this may be in a log that was not taken back
+        self._min_next_segment = 0  # lower numbers may be in SQLite's log, from a commit that failed
+        self._is_committing = False  # the last transaction reached its COMMIT
         with storage_errors(path):
             self._lock = WriterLock(path / LOCK)
             try:
                 self._connection = open_for_writing(path / CATALOGUE)
                 try:
-                    catalogue.refuse_newer(path, catalogue.read_count(self._connection, "format"))
+                    catalogue.check_format(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
                     self._analyser = read_analyser(self._connection.execute)
-                    self._renew_stems()
+                    self._update_stems()
                     self._remove_leftovers()
                 except BaseException:
                     self._connection.close()
@@ -91,122 +93,107 @@ class Writer(Closing):
                 raise
         self._closed = False
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection that commits; for modules of plait.storage only."""
+        return self._connection
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """How the multi vectors are pooled."""
+        return self._pooling
+
     def content_digests(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The content digest of each id that is there."""
+        """The content digest of each id that exists."""
         self._check_usable()
         check_ids(ids)
-        found: dict[str, bytes] = {}
+        digests: dict[str, bytes] = {}
         with storage_errors(self._path):
             for chunk in catalogue.chunks(list(dict.fromkeys(ids))):
-                named = f"id IN ({catalogue.marks(len(chunk))}) AND {self._living()}"
-                found.update(self._connection.execute(f"SELECT id, digest FROM documents WHERE {named}", chunk))
-        return found
+                condition = f"id IN ({catalogue.placeholders(len(chunk))}) AND {not_deleted()}"
+                digests.update(self._connection.execute(f"SELECT id, digest FROM documents WHERE {condition}", chunk))
+        return digests
 
     def write(
         self, documents: Sequence[Document], spans: Sequence[Sequence[Span]], embeddings: Embeddings
     ) -> WriteReport:
-        """Adds documents, or replaces those whose ids are there, in one segment and one commit: all or nothing.
+        """Adds documents, or replaces those with the same ids, in one segment and one commit: all or nothing.
 
-        The strands hold one item for each span, document by document. Where the index pools, the multi strand is pooled
-        here, whoever made it.
+        The embeddings have one item for each span, document by document. If the index pools multi vectors, they are
+        pooled here.
         """
         self._check_usable()
         check_batch(documents, spans, embeddings, self._spec, self._pooling)
         if not documents:
             return WriteReport(0, 0, 0, None)
         with storage_errors(self._path):
-            number = self._next_number()
+            number = self._next_segment()
             first_doc = catalogue.next_doc(self._connection)
-        rows = _rows(first_doc, spans)
-        folder = segment_folder(self._path, number)
+        rows = _row_arrays(first_doc, spans)
 
         def name_of_row(row: int) -> str:
             return f"document {documents[int(rows['docs'][row]) - first_doc].id!r}"
 
-        def steps() -> int:
+        with self._new_segment(number) as folder:
             stored, fixed = self._pooled(embeddings)
+            codebook = self._codebook()
             files = write_segment(
-                folder,
-                rows,
-                stored,
-                number=number,
-                name_of_row=name_of_row,
-                fixed=fixed,
-                codebook=self._codebook(),
+                folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed, codebook=codebook
             )
-            self._connection.execute("BEGIN IMMEDIATE")
-            n_replaced = free_ids(self._connection, self._analyser, [document.id for document in documents])
-            first_row = 0
-            for place, document in enumerate(documents):
-                own = Placement(first_doc + place, number, first_row, len(spans[place]))
-                catalogue.insert_document(self._connection, document, own, self._analyser)
-                first_row += len(spans[place])
-            catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
-            catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
-            return n_replaced
-
-        n_replaced = self._commit(steps, draft=number)
+            with self._transaction():
+                n_replaced = purge_ids(self._connection, self._analyser, [document.id for document in documents])
+                first_row = 0
+                for position, document in enumerate(documents):
+                    n_rows = len(spans[position])
+                    placement = Placement(first_doc + position, number, first_row, n_rows)
+                    catalogue.insert_document(self._connection, document, placement, self._analyser)
+                    first_row += n_rows
+                catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
+                catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
         return WriteReport(len(documents) - n_replaced, n_replaced, len(rows["docs"]), number)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes by id, in one commit; says how many were there."""
+        """Deletes documents by id, in one commit; returns how many existed."""
         self._check_usable()
         check_ids(ids)
-        return self._delete(lambda: delete_by_id(self._connection, ids))
+        with self._transaction():
+            n_deleted = delete_by_id(self._connection, ids)
+            catalogue.add_to_count(self._connection, "n_documents", -n_deleted)
+        return n_deleted
 
     def delete_where(self, condition: Condition) -> int:
-        """Deletes what a filter accepts, in one commit; says how many that were."""
+        """Deletes the documents that a filter accepts, in one commit; returns how many."""
         self._check_usable()
-
-        def remove() -> int:
+        with self._transaction():
             try:
-                return delete_where_sql(self._connection, condition)
+                n_deleted = delete_by_condition(self._connection, condition)
             except OverflowError as error:
                 raise FilterError(f"the filter has a number that is too large to compare: {error}") from None
-
-        return self._delete(remove)
-
-    def _delete(self, remove: Callable[[], int]) -> int:
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            n_deleted = remove()
             catalogue.add_to_count(self._connection, "n_documents", -n_deleted)
-            return n_deleted
-
-        return self._commit(steps, draft=None)
+        return n_deleted
 
     def create_field_index(self, name: str) -> bool:
-        """Makes an index on a field of the metadata, in one commit; False if there is one."""
+        """Creates an index on a metadata field, in one commit; False if the field has one."""
         self._check_usable()
-        path = path_of(name)
+        path = parse_field(name)
+        with self._transaction():
+            return add_field(self._connection, path)
 
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            return int(add_field(self._connection, path))
-
-        return bool(self._commit(steps, draft=None))
-
-    def save_tuned_params(self, plan: TunedParams | None) -> None:
-        """Keeps the plan that searches are to go by, in one commit; None forgets it. The index itself stays."""
+    def save_tuned_params(self, params: TunedParams | None) -> None:
+        """Saves the params that searches use by default, in one commit; None removes them."""
         self._check_usable()
-
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            write_tuned_params(self._connection, plan)
-            return 0
-
-        self._commit(steps, draft=None)
+        with self._transaction():
+            write_tuned_params(self._connection, params)
 
     def save_fusion_weights(self, fitted: FittedWeights | None) -> None:
-        """Saves the weights of strands that hybrid search goes by; None forgets them."""
+        """Saves the weights that hybrid search uses by default, in one commit; None removes them."""
         self._check_usable()
-
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            write_weights(self._connection, fitted)
-            return 0
-
-        self._commit(steps, draft=None)
+        with self._transaction():
+            write_fusion_weights(self._connection, fitted)
 
     def compact(
         self,
@@ -217,220 +204,64 @@ class Writer(Closing):
         pooling: Pooling | None = None,
         n_threads: int = 1,
     ) -> CompactionReport:
-        """Rewrites all live rows as one segment with the multi strand compressed to `bits` (1, 2, 4 or 8) a dimension,
-        in one commit; `keep_8bit` keeps codes of 8 bits beside them. Both default to what the index has, or to 2 and no.
+        """Rewrites all live rows as one segment, in one commit, with the multi vectors compressed to `bits` (1, 2, 4 or
+        8) per dimension; `keep_8bit` also stores 8-bit codes. By default both stay as they are, or are 2 and False.
 
-        Vectors that are compressed already keep their codes, and new ones are coded with the same codec; `drift` says
-        how well it suits them. With other bits, with `retrain`, or once the corpus has outgrown its codebook, a new
-        codec is fitted and the old codes are decoded for it, which loses a little: the vectors as they were are gone.
+        Compressed vectors keep their codes, and new vectors are coded with the same codec; `drift` of the report says
+        how well it fits them. Other bits, `retrain`, or a corpus that has outgrown its codebook lead to a new codec: the
+        old codes are decoded for it, which loses a little, because the float vectors are gone.
 
-        With `pooling`, an index that has none is pooled, and so is all that is added later.
+        With `pooling`, an index without pooling is pooled, and so is everything that is added later.
         """
         self._check_usable()
         if n_threads < 1:
-            raise ConfigError(f"n_threads is {n_threads}; at least one thread must work")
+            raise ConfigError(f"n_threads is {n_threads}; it must be at least 1")
         start = time.perf_counter()
         with storage_errors(self._path):
-            number = self._next_number()
-            wanted = CompactionRequest(
-                bits, keep_8bit, retrain, pooling, rules=read_analysis_rules(self._connection.execute)
-            )
-        # Closed before the commit, so that this reader does not hold up SQLite's log; the maps stay.
+            number = self._next_segment()
+            rules = read_analysis_rules(self._connection.execute)
+        request = CompactionRequest(bits, keep_8bit, retrain, pooling, analysis_rules=rules)
+        # Closed before the commit, so that this reader does not hold up SQLite's log; the memory maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents
-        work = Compaction(old, self._spec, wanted, self._pooling, read_drift(self._connection))
-        if work.is_done:  # a merge may have rewritten all segments, and leaves words and free pages to this
-            self._tidy_words()
-            self._give_back()
-            return work.report(None, n_documents, seconds=time.perf_counter() - start)
-        draft = self._replace(work, number, n_threads)
-        self._remove(old)
-        self._give_back()
-        return work.report(draft, n_documents, seconds=time.perf_counter() - start)
+        compaction = Compaction(old, self._spec, request, self._pooling, read_drift(self._connection))
+        if compaction.is_done:  # a merge may have rewritten all segments; it optimizes neither words nor free pages
+            self._optimize_words()
+            self._shrink_catalogue()
+            return compaction.report(None, n_documents, seconds=time.perf_counter() - start)
+        new = self._replace_segments(compaction, number, n_threads)
+        self._remove_folders(old)
+        self._shrink_catalogue()
+        return compaction.report(new, n_documents, seconds=time.perf_counter() - start)
 
     def merge(self) -> int:
-        """Makes one segment of several small ones, in a commit of its own, where `plait.storage.merge_policy` says that it pays;
-        says how many there were. The work is bounded, and no codec is fitted."""
+        """Merges small segments into one, in one commit, if `plait.storage.merge_policy` says that it pays; returns how
+        many. The work is bounded, and no codec is fitted."""
         self._check_usable()
         with storage_errors(self._path):
-            if not catalogue.may_merge(self._connection, at_least=FANOUT, most_dead=MOST_DEAD):
+            if not catalogue.may_need_merge(self._connection, min_segments=FANOUT, max_deleted_share=MAX_DELETED_SHARE):
                 return 0
-            number = self._next_number()
+            number = self._next_segment()
         with Snapshot.open(self._path, self._spec) as snapshot:
             segments = snapshot.segments
-        old = choose(segments)
+        old = choose_segments(segments)
         if old:
-            wanted = CompactionRequest(None, None, retrain=False, merging=True, codec_of=codec_source(segments))
-            self._replace(Compaction(old, self._spec, wanted, self._pooling), number, 1, run_of(old))
-            self._remove(old)
+            request = CompactionRequest(None, None, retrain=False, is_merge=True, codec_source=codec_source(segments))
+            self._replace_segments(Compaction(old, self._spec, request, self._pooling), number, 1, run_of(old))
+            self._remove_folders(old)
         return len(old)
 
-    def _remove(self, segments: Sequence[Segment]) -> None:
-        """Takes away the files of segments that are no longer live. Readers that have them mapped keep them."""
-        for segment in segments:
-            # What cannot be removed now, the next writer removes.
-            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
-
-    def _tidy_words(self) -> None:
-        """Takes out what is left of words that were removed, in one commit, where something is."""
-        with storage_errors(self._path):
-            if not fts_is_fragmented(self._connection):
-                return
-
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            optimize_fts(self._connection)
-            return 0
-
-        self._commit(steps, draft=None)
-
-    def _give_back(self) -> None:
-        """Makes the catalogue's file smaller where much of it is empty, which needs space for a while, and empties its
-        log, which may hold what was deleted. Neither need be: readers or a full disk may stand in the way."""
-        sizes = [self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")]
-        if sizes[0] > EMPTY_SHARE * sizes[1]:
-            with suppress(sqlite3.Error):
-                self._connection.execute("VACUUM")
-        with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA busy_timeout = 0")  # it would wait for readers
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
-
-    def _replace(self, work: Compaction, number: int, n_threads: int, some: SegmentRun | None = None) -> NewSegment:
-        """Puts a new segment in the place of those that it was made from: all, or some."""
-        done = NewSegment({}, np.zeros((0, 3), np.int64), None, None)  # where no row is alive there is no segment
-
-        def steps() -> int:
-            nonlocal done
-            record = None
-            if work.n_rows:
-                done = work.write(segment_folder(self._path, number), number=number, n_threads=n_threads)
-            self._connection.execute("BEGIN IMMEDIATE")
-            purge_deleted(self._connection, self._analyser, some)
-            if work.n_rows:
-                if work.wants_words:  # read once the graves are empty: what was deleted is no part of them
-                    folder, docs = segment_folder(self._path, number), done.places[:, 0]
-                    done.files[WORDS] = write_text_index(folder / WORDS, self._connection, docs, number=number)
-                    sync_folder(folder)
-                record = SegmentRecord(number, work.n_rows, done.files)
-            catalogue.replace_segments(self._connection, record, done.places, some)
-            if work.new_pooling is not None:
-                catalogue.write_pooling(self._connection, work.new_pooling)
-            if work.other_codes:
-                mark_stale(self._connection, work.other_codes)
-                write_codes_recall(self._connection, done.codes_recall)
-            if done.coding is not None:
-                before = None if done.coding.is_new else read_drift(self._connection)
-                write_drift(self._connection, Drift.together(before, done.drift))
-            return 0
-
-        self._commit(steps, draft=number)
-        self._pooling = work.new_pooling or self._pooling
-        return done
-
-    def _pooled(self, embeddings: Embeddings) -> tuple[Embeddings, int | None]:
-        """The strands as the index keeps them, and the vectors of every item if each has as many."""
-        if self._pooling is None or embeddings.multi is None:
-            return embeddings, self._spec.fixed
-        return replace(embeddings, multi=pool(embeddings.multi, self._pooling)), self._pooling.fixed
-
-    def _codebook(self) -> Codebook | None:
-        """The centroids that merges code with; None if nothing is compressed, or they cannot be read. What they are
-        for, vectors near to them, makes searches faster and no more: `plait check` is who tells of damage."""
-        try:
-            record = None if self._spec.multi is None else catalogue.largest_with(self._connection, CODED)
-            if record is None or self._spec.multi is None:
-                return None
-            return ResidualFile(open_file(self._path, record, CODED), record.n_rows, self._spec.multi).codebook
-        except (CorruptIndexError, FileNotFoundError):
-            return None
-
-    def repair(self, steps: Callable[[], int]) -> None:
-        """Does what `plait.storage.repair` has found out must be done, in one commit."""
+    @contextmanager
+    def repair_transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction for `plait.storage.repair`; folders that no segment uses any more are removed after it."""
         self._check_usable()
-
-        def within() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            return steps()
-
-        self._commit(within, draft=None)
+        with self._transaction():
+            yield self._connection
         with storage_errors(self._path):
             self._remove_leftovers()
 
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The one that commits; for the parts of plait.storage alone."""
-        return self._connection
-
-    @property
-    def pooling(self) -> Pooling | None:
-        """How the multi strand is pooled."""
-        return self._pooling
-
-    def _living(self) -> str:
-        return not_deleted(catalogue.read_count(self._connection, "format"))
-
-    def _next_number(self) -> int:
-        return max(catalogue.read_count(self._connection, "next_segment"), self._first_free)
-
-    def _commit(self, steps: Callable[[], int], *, draft: int | None) -> int:
-        """Does the steps and commits them; whatever goes wrong, takes them back with the draft of a segment."""
-        committing = False
-        with storage_errors(self._path):
-            try:
-                answer = steps()
-                catalogue.add_to_count(self._connection, "commit", 1)
-                committing = True
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                if draft is not None and not committing:
-                    shutil.rmtree(segment_folder(self._path, draft), ignore_errors=True)
-                elif draft is not None:
-                    # A commit that failed may still be in SQLite's log, and be found there after a crash. So its
-                    # files stay as they are until the next writer has opened the catalogue and knows.
-                    self._first_free = draft + 1
-                raise
-        return answer
-
-    def _roll_back(self) -> None:
-        try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self._connection.close()  # takes it back as well, and lets no later write join what is left of it
-
-    def _renew_stems(self) -> None:
-        """Writes all words anew, in one commit, if another version of the stemmer wrote them: this one could neither
-        delete them nor find all of them."""
-        if not has_outdated_stems(self._connection, self._analyser):
-            return
-
-        def steps() -> int:
-            self._connection.execute("BEGIN IMMEDIATE")
-            rebuild_fts(self._connection, self._analyser)
-            return 0
-
-        self._commit(steps, draft=None)
-
-    def _remove_leftovers(self) -> None:
-        """Removes the folders of writes that were killed. The catalogue is the judge, and this writer has the lock."""
-        live = catalogue.segment_numbers(self._connection)
-        for folder in leftovers(self._path, live):
-            shutil.rmtree(folder)
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise StoreError(f"this writer of {self._path} is closed; open another")
-        if self._pid != os.getpid():
-            raise StoreError(f"this writer of {self._path} belongs to process {self._pid}; open one in this process")
-
     def close(self) -> None:
-        """Lets others write. A second call does nothing."""
+        """Releases the lock. A second call does nothing."""
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
@@ -440,18 +271,157 @@ class Writer(Closing):
         finally:
             self._lock.release()
 
+    def __enter__(self) -> Self:
+        return self
 
-def leftovers(path: Path, live: set[int]) -> list[Path]:
-    """The segment folders that no commit names."""
-    folder = path / "segments"
-    if not folder.is_dir():
-        return []
-    names = sorted(entry.name for entry in folder.iterdir() if _SEGMENT_NAME.fullmatch(entry.name))
-    return [folder / name for name in names if int(name) not in live]
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commits the changes of the block, or rolls all of them back."""
+        with storage_errors(self._path):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                catalogue.add_to_count(self._connection, "commit", 1)
+                self._is_committing = True
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()  # this rolls back as well, and no later write can join the transaction
+
+    @contextmanager
+    def _new_segment(self, number: int) -> Iterator[Path]:
+        """Gives the folder of a new segment, and removes it if the block fails before its commit."""
+        folder = segment_folder(self._path, number)
+        self._is_committing = False
+        with storage_errors(self._path):
+            try:
+                yield folder
+            except BaseException:
+                if self._is_committing:
+                    # A commit that failed may still be in SQLite's log and reappear after a crash. So its files stay
+                    # until the next writer has opened the catalogue and knows.
+                    self._min_next_segment = number + 1
+                else:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def _next_segment(self) -> int:
+        return max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment)
+
+    def _replace_segments(
+        self, compaction: Compaction, number: int, n_threads: int, run: SegmentRun | None = None
+    ) -> NewSegment:
+        """Replaces the segments of `run`, or all, by the new one. Without a live row there is no new segment."""
+        new = NewSegment({}, np.zeros((0, 3), np.int64), None, None)
+        record = None
+        with self._new_segment(number) as folder:
+            if compaction.n_rows:
+                new = compaction.write(folder, number=number, n_threads=n_threads)
+            with self._transaction():
+                purge_deleted(self._connection, self._analyser, run)
+                if compaction.n_rows:
+                    if compaction.needs_text_index:  # after the purge: it must not have words of deleted documents
+                        docs = new.documents[:, 0]
+                        new.files[TEXT_INDEX] = write_text_index(
+                            folder / TEXT_INDEX, self._connection, docs, number=number
+                        )
+                        sync_folder(folder)
+                    record = SegmentRecord(number, compaction.n_rows, new.files)
+                catalogue.replace_segments(self._connection, record, new.documents, run)
+                self._save_codec_facts(compaction, new)
+        self._pooling = compaction.new_pooling or self._pooling
+        return new
+
+    def _save_codec_facts(self, compaction: Compaction, new: NewSegment) -> None:
+        if compaction.new_pooling is not None:
+            catalogue.write_pooling(self._connection, compaction.new_pooling)
+        if compaction.codes_change:
+            mark_tuned_params_stale(self._connection, compaction.codes_change)
+            write_codes_recall(self._connection, new.codes_recall)
+        if new.coding is not None:
+            drift_before = None if new.coding.is_new else read_drift(self._connection)
+            write_drift(self._connection, Drift.combined(drift_before, new.drift))
+
+    def _remove_folders(self, segments: Sequence[Segment]) -> None:
+        """Removes the files of replaced segments. Readers that have mapped them keep them."""
+        for segment in segments:
+            # The next writer removes a folder that cannot be removed now.
+            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        """Removes the folders of writes that were killed: no commit lists them, and no other writer is active."""
+        for folder in leftover_folders(self._path, catalogue.segment_numbers(self._connection)):
+            shutil.rmtree(folder)
+
+    def _optimize_words(self) -> None:
+        with storage_errors(self._path):
+            if not fts_is_fragmented(self._connection):
+                return
+        with self._transaction():
+            optimize_fts(self._connection)
+
+    def _update_stems(self) -> None:
+        """Rebuilds the full text if another version of the stemmer wrote it: this version could neither delete its
+        words nor find all of them."""
+        if has_outdated_stems(self._connection, self._analyser):
+            with self._transaction():
+                rebuild_fts(self._connection, self._analyser)
+
+    def _shrink_catalogue(self) -> None:
+        """Shrinks the catalogue's file if much of it is free, which needs space for a while, and empties its log, which
+        may have deleted texts. Both are optional: readers or a full disk may prevent them."""
+        n_free, n_pages = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
+        )
+        if n_free > MAX_FREE_SHARE * n_pages:
+            with suppress(sqlite3.Error):
+                self._connection.execute("VACUUM")
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 0")  # do not wait for readers
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+
+    def _pooled(self, embeddings: Embeddings) -> tuple[Embeddings, int | None]:
+        """The embeddings as the index stores them, and the number of multi vectors of every item, if there is one."""
+        if self._pooling is None or embeddings.multi is None:
+            return embeddings, self._spec.fixed
+        return replace(embeddings, multi=pool(embeddings.multi, self._pooling)), self._pooling.fixed
+
+    def _codebook(self) -> Codebook | None:
+        """The centroids of the codec that merges use; None if nothing is compressed, or if they cannot be read. They
+        only make searches of new vectors faster, so damage is left to `plait check`."""
+        if self._spec.multi is None:
+            return None
+        try:
+            record = catalogue.largest_segment_with(self._connection, RESIDUAL)
+            if record is None:
+                return None
+            return ResidualFile(open_file(self._path, record, RESIDUAL), record.n_rows, self._spec.multi).codebook
+        except (CorruptIndexError, FileNotFoundError):
+            return None
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreError(f"this writer of {self._path} is closed; open another")
+        if self._pid != os.getpid():
+            raise StoreError(f"this writer of {self._path} belongs to process {self._pid}; open one in this process")
 
 
-def _rows(first_doc: int, spans: Sequence[Sequence[Span]]) -> dict[str, NDArray[Any]]:
-    counts = [len(own) for own in spans]
-    flat = np.asarray([span for own in spans for span in own], np.int64).reshape(-1, 2)
+def _row_arrays(first_doc: int, spans: Sequence[Sequence[Span]]) -> dict[str, NDArray[Any]]:
+    """The arrays of rows.plait for a batch."""
+    counts = [len(document_spans) for document_spans in spans]
+    flat = np.asarray([span for document_spans in spans for span in document_spans], np.int64).reshape(-1, 2)
     docs = np.repeat(np.arange(first_doc, first_doc + len(spans), dtype=np.int64), counts)
     return {"docs": docs, "starts": flat[:, 0], "ends": flat[:, 1]}

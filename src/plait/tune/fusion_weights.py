@@ -22,7 +22,7 @@ from plait.search.plan import Plan, query_lengths
 from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking
 from plait.search.trace import Trace
-from plait.storage.fusion_weights import FittedWeights
+from plait.storage.saved_settings import FittedWeights
 from plait.storage.store import Snapshot, Store
 
 BATCH_SIZE = 32

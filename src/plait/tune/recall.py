@@ -26,8 +26,8 @@ from plait.search.multivector.probe import ResolvedProbe
 from plait.search.multivector.segment_group import SegmentGroup, segment_groups
 from plait.search.query import QueryBatch
 from plait.search.trace import Trace
+from plait.storage.saved_settings import TunedParams
 from plait.storage.store import Snapshot, Store
-from plait.storage.tuned_params import TunedParams
 from plait.tune.stages import ProbeGrid, count_found, expected_seconds
 from plait.tune.synthetic_queries import MIN_QUERIES, NO_SOURCE, Queries, default_n_queries, tuning_queries
 

@@ -18,7 +18,7 @@ from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.load import EXTERNAL
 from plait.encode.protocol import Encoder
 from plait.errors import InputError, QueryError
-from plait.storage.merge import Block, Part
+from plait.storage.merge import LiveRows, VectorBlock
 from plait.storage.store import Snapshot
 
 NO_SOURCE = -1
@@ -59,7 +59,7 @@ class Queries:
 def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
     """Queries of stored vectors, each of another passage while there are enough."""
     rng = np.random.default_rng(seed)
-    parts = [Part.of(segment) for segment in snapshot.segments]
+    parts = [LiveRows.of(segment) for segment in snapshot.segments]
     sizes = np.asarray([len(part.rows) for part in parts])
     ends = np.cumsum(sizes)
     rows, sources = [], []
@@ -74,7 +74,7 @@ def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
         run = draw_neighbouring_rows(n_vectors, rng)
         vectors = np.arange(part.begins[row] + run.start, part.begins[row] + run.stop)
         whole = np.array([0, len(vectors)])
-        rows.append(add_noise(Block(part.segment, vectors, whole, None).floats(), rng))
+        rows.append(add_noise(VectorBlock(part.segment, vectors, whole, None).floats(), rng))
         sources.append(int(part.segment.docs[part.rows[row]]))
         if len(rows) == n_queries:
             break
@@ -84,7 +84,7 @@ def from_rows(snapshot: Snapshot, n_queries: int, *, seed: int) -> Queries:
 def words_of_documents(snapshot: Snapshot, n_queries: int, *, seed: int) -> dict[int, str]:
     """Texts like queries, by document: a few words of one of its sentences; documents without words are left out."""
     rng = np.random.default_rng(seed)
-    parts = [Part.of(segment) for segment in snapshot.segments]
+    parts = [LiveRows.of(segment) for segment in snapshot.segments]
     docs = np.unique(np.concatenate([part.segment.docs[part.rows] for part in parts] or [np.zeros(0, np.int64)]))
     drawn = rng.choice(docs, min(n_queries, len(docs)), replace=False)
     texts = {document.doc: few_words(document.text, rng) for document in snapshot.fetch([int(doc) for doc in drawn])}

@@ -10,7 +10,7 @@ from plait.search.modes import PlanContext, resolve
 from plait.search.multivector.plait import MIN_PROBED, ProbedMulti
 from plait.search.multivector.probe import ProbeParams, ResolvedProbe, probe_by_size, resolve_probe
 from plait.search.retriever import Retriever
-from plait.storage.tuned_params import TunedParams
+from plait.storage.saved_settings import TunedParams
 from storage.tokens import SPEC
 
 N_PASSAGES = 40_000

@@ -16,7 +16,7 @@ from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking
 from plait.search.trace import Stage, Trace
 from plait.storage import compaction as compact
-from plait.storage.files.centroid_ids import NEAR
+from plait.storage.files.centroid_ids import CENTROID_IDS
 from plait.storage.merge_policy import FANOUT
 from plait.storage.store import Store
 from search.multivector.test_probed_multi import EVERYTHING, PROBED, overlap, queries, run
@@ -49,9 +49,11 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Two compressed segments of one codec, and a small one."""
     store = make(tmp_path_factory.mktemp("merged") / "index", n_batches=FANOUT)
     with pytest.MonkeyPatch.context() as patch, store.writer() as writer:
-        patch.setattr(compact, "CODED_FROM", 1)
+        patch.setattr(compact, "MIN_COMPRESSED_VECTORS", 1)
         patch.setattr(compact, "ROWS_PER_CELL", 1)
-        patch.setattr("plait.storage.writer.choose", lambda segments: [own for own in segments if own.coded is None])
+        patch.setattr(
+            "plait.storage.writer.choose_segments", lambda segments: [own for own in segments if own.coded is None]
+        )
         assert writer.merge() == FANOUT
         writer.write(*batch(1000, N_NEW, noise=0.3))
     return store
@@ -145,4 +147,4 @@ def test_a_selection_is_split_by_segment() -> None:
 
 def test_new_segments_have_centroid_ids(store: Store) -> None:
     with store.snapshot() as snapshot:
-        assert [NEAR in own.files for own in snapshot.segments] == [False, *[True] * N_BATCHES]
+        assert [CENTROID_IDS in own.files for own in snapshot.segments] == [False, *[True] * N_BATCHES]

@@ -1,4 +1,4 @@
-"""cells.plait: when it is written, what survives merges and deletes, and what damage to it does."""
+"""dense_ivf.plait: when it is written, what survives merges and deletes, and what damage to it does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from plait.search.query import QueryBatch
 from plait.search.trace import Trace
 from plait.storage.check import check
 from plait.storage.files import dense_ivf as cells
-from plait.storage.segment_file import SegmentFile
-from plait.storage.segment_file_writer import ArraySource, write_file
+from plait.storage.segment_file import ArraySource, SegmentFile, write_file
 from plait.storage.store import Store
 
 DIM, N_TOPICS = 20, 40  # not a multiple of 8
@@ -26,7 +25,7 @@ DIM, N_TOPICS = 20, 40  # not a multiple of 8
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "FEWEST_ROWS", 400)
+    monkeypatch.setattr(cells, "MIN_ROWS", 400)
 
 
 def vectors(n_rows: int, seed: int = 0) -> NDArray[np.float32]:
@@ -51,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def cells_of(path: Path) -> list[Path]:
-    return sorted(path.glob("segments/*/cells.plait"))
+    return sorted(path.glob("segments/*/dense_ivf.plait"))
 
 
 def recall(index: plait.Index, k: int, filter: str | None = None) -> float:
@@ -150,10 +149,10 @@ def test_another_compaction_keeps_the_centroids_until_they_are_outgrown(path: Pa
 def test_an_index_that_was_compacted_without_cells_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with plait.open(tmp_path / "old", create=True, spec=plait.EmbeddingSpec(dense=DIM)) as index:
         add(index, vectors(500))
-        monkeypatch.setattr(cells, "FEWEST_ROWS", 10_000)
+        monkeypatch.setattr(cells, "MIN_ROWS", 10_000)
         index.compact()
         assert cells_of(tmp_path / "old") == []
-        monkeypatch.setattr(cells, "FEWEST_ROWS", 400)
+        monkeypatch.setattr(cells, "MIN_ROWS", 400)
         index.compact()
         assert len(cells_of(tmp_path / "old")) == 1
 
@@ -163,19 +162,19 @@ def test_a_changed_byte_is_found_when_the_index_is_opened(path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    assert any("cells.plait" in problem for problem in check(path).problems)
-    with pytest.raises(CorruptIndexError, match=r"cells\.plait"), plait.open(path) as index:
+    assert any("dense_ivf.plait" in problem for problem in check(path).problems)
+    with pytest.raises(CorruptIndexError, match=r"dense_ivf\.plait"), plait.open(path) as index:
         index.search_embeddings(plait.Embeddings(dense=vectors(1)), mode="dense")
 
 
 @pytest.mark.parametrize(
     ("name", "wrong", "says"),
     [
-        ("starts", np.array([0, 900, 800, 1200]), "share out"),
-        ("owners", np.full(1200, 7, np.uint32), "in no cell, or in two"),
-        ("owners", np.full(1200, 4_000_000, np.uint32), "in no cell, or in two"),
-        ("codes", np.ones((1200, DIM), np.int8), "not those of the rows"),
-        ("centroid_scales", np.full(3, np.nan, np.float32), "cannot be"),
+        ("cell_starts", np.array([0, 900, 800, 1200]), "do not cover"),
+        ("rows", np.full(1200, 7, np.uint32), "in no cell, or in two"),
+        ("rows", np.full(1200, 4_000_000, np.uint32), "in no cell, or in two"),
+        ("codes", np.ones((1200, DIM), np.int8), "do not match the rows"),
+        ("centroid_scales", np.full(3, np.nan, np.float32), "not finite"),
     ],
 )
 def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArray[np.generic], says: str) -> None:
@@ -185,15 +184,15 @@ def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArr
     arrays = {
         "centroids": ("|i1", good.array("centroids", "|i1", (None, DIM))[:3]),
         "centroid_scales": ("<f4", good.array("centroid_scales", "<f4", (None,))[:3]),
-        "starts": ("<i8", np.array([0, 400, 800, 1200])),
-        "owners": ("<u4", good.array("owners", "<u4", (1200,))),
+        "cell_starts": ("<i8", np.array([0, 400, 800, 1200])),
+        "rows": ("<u4", good.array("rows", "<u4", (1200,))),
         "codes": ("|i1", good.array("codes", "|i1", (1200, DIM))),
-        "scales": ("<f4", good.array("scales", "<f4", (1200,))),
+        "code_scales": ("<f4", good.array("code_scales", "<f4", (1200,))),
     }
     arrays[name] = (arrays[name][0], wrong)
     sources = [ArraySource.of(key, dtype, array) for key, (dtype, array) in arrays.items()]
-    probes = {f"probe_{k}": 1 for k in (10, 100, 1000)}
-    write_file(tmp_path / "bad.plait", "cells", sources, attributes=probes)
+    probes = {f"n_probe_{k}": 1 for k in (10, 100, 1000)}
+    write_file(tmp_path / "bad.plait", "dense_ivf", sources, attributes=probes)
     with pytest.raises(CorruptIndexError, match=says):
         cells.DenseIvfFile(SegmentFile.open(tmp_path / "bad.plait"), 1200, DIM).check_values(floats)
 
@@ -201,7 +200,7 @@ def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArr
 def test_a_number_of_cells_that_cannot_be_is_refused(tmp_path: Path) -> None:
     cells.write_dense_ivf(tmp_path / "good.plait", vectors(1200), number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
-    spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "probe_10": 0}, good._places, good.record)
+    spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "n_probe_10": 0}, good._entries, good.record)
     spoiled._data = good._data
-    with pytest.raises(CorruptIndexError, match="probe_10"):
+    with pytest.raises(CorruptIndexError, match="n_probe_10"):
         cells.DenseIvfFile(spoiled, 1200, DIM)

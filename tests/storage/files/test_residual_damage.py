@@ -1,4 +1,4 @@
-"""Damage and malice in coded.plait: refused by name, at opening, at first use or by `check`."""
+"""Damage and malice in residual.plait: refused by name, at opening, at first use or by `check`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The coded.plait of an index of its own, as in a new process."""
+    """The residual.plait of an index of its own, as in a new process."""
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made, tmp_path / "index")
-    return tmp_path / "index" / "segments" / "000004" / "coded.plait"
+    return tmp_path / "index" / "segments" / "000004" / "residual.plait"
 
 
 def search_everything(index: Path) -> None:
@@ -56,7 +56,7 @@ def search_everything(index: Path) -> None:
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "truncated"),
         (lambda file: file.write_bytes(b""), "has 0 bytes"),
-        (lambda file: flip(file, 0), "does not begin"),
+        (lambda file: flip(file, 0), "is not a plait segment file"),
         (lambda file: flip(file, 60), "does not match its checksum"),
         (lambda file: flip(file, -9), "is damaged"),
         (lambda file: flip(file, 4000), "is damaged"),
@@ -66,15 +66,15 @@ def search_everything(index: Path) -> None:
 )
 def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], None], message: str) -> None:
     harm(file)
-    with pytest.raises(CorruptIndexError, match=rf"coded\.plait.* {message}"):
+    with pytest.raises(CorruptIndexError, match=rf"residual\.plait.* {message}"):
         Store.open(index_of(file)).snapshot()
-    assert [problem for problem in check(index_of(file)).problems if "coded.plait" in problem] != []
+    assert [problem for problem in check(index_of(file)).problems if "residual.plait" in problem] != []
 
 
-KINDS = ("codes", "row_lengths", "row_factors", "steps", "lengths", "factors")  # of an array for each plane of codes
+KINDS = ("codes", "row_lengths", "row_factors", "steps", "lengths", "factors")  # arrays that 8-bit codes have too
 NAMES = (
-    *("centroids", "offsets", "cells", "posting_items", "posting_offsets"),
-    *(f"{plane}{kind}" for plane in ("", "fine_") for kind in KINDS),
+    *("centroids", "offsets", "centroid_ids", "posting_rows", "posting_offsets"),
+    *(f"{kind}{suffix}" for suffix in ("", "_8bit") for kind in KINDS),
 )
 
 
@@ -89,7 +89,7 @@ def test_bits_that_do_not_fit_the_codes_are_refused(file: Path, value: Any) -> N
     refused_at_opening(file, say("bits", value))
 
 
-@pytest.mark.parametrize("name", ["scale", "longest", "error"])
+@pytest.mark.parametrize("name", ["centroid_scale", "max_centroid_norm", "error"])
 @pytest.mark.parametrize("value", [None, True, "1", -1, float("nan"), float("inf"), 1e300, 10**400], ids=repr)
 def test_numbers_that_cannot_be_are_refused(file: Path, name: str, value: Any) -> None:
     refused_at_opening(file, say(name, value))
@@ -99,10 +99,10 @@ def test_numbers_that_cannot_be_are_refused(file: Path, name: str, value: Any) -
     "change",
     [
         *(drop(name) for name in NAMES),
-        *(cut(name, 3) for name in NAMES if name != "posting_items"),
-        *(cut(name, 0) for name in NAMES if name != "posting_items"),
-        say("fine", 2),
-        lambda arrays, _: arrays.update(cells=arrays["cells"].astype(np.uint32)),
+        *(cut(name, 3) for name in NAMES if name != "posting_rows"),
+        *(cut(name, 0) for name in NAMES if name != "posting_rows"),
+        say("has_8bit", 2),
+        lambda arrays, _: arrays.update(centroid_ids=arrays["centroid_ids"].astype(np.uint32)),
         lambda arrays, _: arrays.update(centroids=arrays["centroids"][:, :8].copy()),
         lambda arrays, _: arrays.update(codes=arrays["codes"][:, :1].copy()),
     ],
@@ -113,7 +113,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(file: Path, change: Any) 
 
 def refused_at_opening(file: Path, change: Change) -> None:
     rewrite(file, change)
-    with pytest.raises(CorruptIndexError, match=r"coded\.plait"):
+    with pytest.raises(CorruptIndexError, match=r"residual\.plait"):
         Store.open(index_of(file)).snapshot()
     assert not check(index_of(file)).ok
 
@@ -124,30 +124,30 @@ HUGE = np.iinfo(np.int64).max
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("centroids", (0, 0), 128), "a centroid holds 128"),
+        (put("centroids", (0, 0), 128), "a centroid has the value 128"),
         (put("steps", 0, np.nan), "steps"),
         (put("steps", 0, np.inf), "steps"),
         (put("steps", 0, 0), "above 0"),
-        (put("fine_steps", 0, -1), "above 0"),
+        (put("steps_8bit", 0, -1), "above 0"),
         (put("factors", 9, np.nan), "factors"),
         (put("lengths", 9, np.inf), "lengths"),
-        (put("lengths", 200, 0), "do not rise"),
-        (put("fine_factors", 1, -5), "do not rise"),
-        (put("offsets", 0, 1), "offsets must rise"),
-        (put("offsets", 5, -HUGE), "offsets must rise"),
-        (put("offsets", -1, HUGE), "offsets must rise"),
-        (put("posting_offsets", 3, HUGE), "posting_offsets must rise"),
-        (cut("posting_items", 3), "posting_offsets must rise"),
+        (put("lengths", 200, 0), "do not ascend"),
+        (put("factors_8bit", 1, -5), "do not ascend"),
+        (put("offsets", 0, 1), "offsets must ascend"),
+        (put("offsets", 5, -HUGE), "offsets must ascend"),
+        (put("offsets", -1, HUGE), "offsets must ascend"),
+        (put("posting_offsets", 3, HUGE), "posting_offsets must ascend"),
+        (cut("posting_rows", 3), "posting_offsets must ascend"),
     ],
 )
 def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
     rewrite(file, change)
     with Store.open(index_of(file)).snapshot() as snapshot, pytest.raises(CorruptIndexError, match=message):
         _ = snapshot.segments[0].coded
-    assert [problem for problem in check(index_of(file)).problems if "coded.plait" in problem] != []
+    assert [problem for problem in check(index_of(file)).problems if "residual.plait" in problem] != []
 
 
-@pytest.mark.parametrize("change", [put("cells", slice(None), 9999), put("posting_items", slice(None), 1 << 31)])
+@pytest.mark.parametrize("change", [put("centroid_ids", slice(None), 9999), put("posting_rows", slice(None), 1 << 31)])
 def test_a_cell_or_a_posting_beyond_all_is_met_as_damage(file: Path, change: Any) -> None:
     rewrite(file, change)
     with pytest.raises(CorruptIndexError, match="segment 4 are damaged"):
@@ -156,14 +156,14 @@ def test_a_cell_or_a_posting_beyond_all_is_met_as_damage(file: Path, change: Any
 
 
 def test_check_compares_postings_with_cells(file: Path) -> None:
-    rewrite(file, put("posting_items", 0, 7))
-    assert "not those of its cells" in check(index_of(file)).problems[0]
+    rewrite(file, put("posting_rows", 0, 7))
+    assert "do not match the centroid ids" in check(index_of(file)).problems[0]
 
 
 def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
     connection = sqlite3.connect(index_of(file) / "catalogue.sqlite")
     files = json.loads(connection.execute("SELECT files FROM segments").fetchone()[0])
-    files["multi.plait"] = files["coded.plait"]
+    files["multi.plait"] = files["residual.plait"]
     connection.execute("UPDATE segments SET files = ?", [json.dumps(files)])
     connection.commit()
     connection.close()
@@ -174,7 +174,7 @@ def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["exhaustive", "plaid", "xtr", "colxtr", "warp"])
 def test_every_method_blames_the_segment_for_a_cell_that_does_not_exist(file: Path, mode: str) -> None:
-    rewrite(file, put("cells", slice(None), 60_000))
+    rewrite(file, put("centroid_ids", slice(None), 60_000))
     batch = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
     with (
         Store.open(index_of(file)).snapshot() as snapshot,

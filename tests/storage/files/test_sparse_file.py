@@ -22,7 +22,7 @@ from plait.search.sparse import Sparse
 from plait.search.trace import Trace
 from plait.storage import segment as segments
 from plait.storage.check import check
-from plait.storage.files import sparse_merge
+from plait.storage.files import sparse as sparse_file
 from plait.storage.info import info
 from plait.storage.store import Store
 from storage.resealed import index_of, put, rewrite
@@ -31,7 +31,8 @@ from storage.test_damage import flip
 
 VOCABULARY = 60
 SPEC = EmbeddingSpec(sparse=VOCABULARY)
-ARRAYS = ("terms", "offsets", "rows", "impacts", "scales", "peaks", "frequent", "maxima")
+FIELDS = ("terms", "offsets", "rows", "impacts", "scales", "peaks", "frequent", "maxima")  # of Impacts
+ARRAYS = ("terms", "offsets", "rows", "impacts", "row_scales", "max_weights", "frequent_terms", "window_maxima")
 
 
 def rows(first: int, count: int) -> list[dict[int, float]]:
@@ -56,7 +57,7 @@ def impacts_of(store: Store) -> list[Impacts]:
 
 
 def assert_equal(a: Impacts, b: Impacts) -> None:
-    for name in ARRAYS:
+    for name in FIELDS:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
@@ -73,7 +74,7 @@ def test_a_segment_holds_the_index_of_its_batch(tmp_path: Path) -> None:
 def test_merging_gives_the_bytes_of_writing_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(sparse_merge, "BLOCK_ENTRIES", block)
+    monkeypatch.setattr(sparse_file, "BLOCK_POSTINGS", block)
     store = make_store(tmp_path / "index", spec=SPEC)
     for first in (0, 20, 40):
         add(store, first, 20)
@@ -118,7 +119,7 @@ def test_rows_that_cannot_be_stored_are_refused(tmp_path: Path, terms: list[int]
 
 def test_a_strand_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
-    with store.writer() as writer, pytest.raises(InputError, match="sparse strand is missing"):
+    with store.writer() as writer, pytest.raises(InputError, match="sparse vectors are missing"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings())
     with pytest.raises(InputError, match="must ascend"):
         SparseVectors(np.zeros(2, np.int32), np.ones(2, np.float32), np.array([0, 1]))
@@ -194,15 +195,15 @@ HUGE = np.iinfo(np.int64).max
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("offsets", 0, 1), "offsets must rise"),
-        (put("offsets", 3, -HUGE), "offsets must rise"),
-        (put("offsets", -1, HUGE), "offsets must rise"),
+        (put("offsets", 0, 1), "offsets must ascend"),
+        (put("offsets", 3, -HUGE), "offsets must ascend"),
+        (put("offsets", -1, HUGE), "offsets must ascend"),
         (put("terms", 0, -1), "terms go from"),
         (put("terms", -1, VOCABULARY), "terms go from"),
         (put("terms", 2, 0), "terms do not ascend"),
-        (put("frequent", -1, 999), "line of maxima"),
-        (put("scales", 1, np.nan), "scales hold"),
-        (put("peaks", 1, np.inf), "peaks hold"),
+        (put("frequent_terms", -1, 999), "window maxima"),
+        (put("row_scales", 1, np.nan), "row_scales out of range"),
+        (put("max_weights", 1, np.inf), "max_weights out of range"),
     ],
 )
 def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
@@ -216,13 +217,13 @@ def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any,
     ("change", "message"),
     [
         (put("rows", slice(None), 1 << 31), "names row"),
-        (put("rows", 0, 39), "do not ascend|do not fit"),
-        (put("impacts", 0, 0), "do not fit"),
-        (put("impacts", slice(None), 7), "do not fit"),
-        (put("scales", 0, 1.0), "do not fit"),  # a row without terms
-        (put("scales", 1, 9.0), "peaks are not"),
-        (put("peaks", 0, 1e9), "peaks are not"),
-        (put("maxima", (0, 0), 1), "maxima are not"),
+        (put("rows", 0, 39), "do not ascend|impacts and scales do not match"),
+        (put("impacts", 0, 0), "impacts and scales do not match"),
+        (put("impacts", slice(None), 7), "impacts and scales do not match"),
+        (put("row_scales", 0, 1.0), "impacts and scales do not match"),  # a row without terms
+        (put("row_scales", 1, 9.0), "max_weights do not match"),
+        (put("max_weights", 0, 1e9), "max_weights do not match"),
+        (put("window_maxima", (0, 0), 1), "window_maxima do not match"),
     ],
 )
 def test_check_compares_everything_with_the_postings(file: Path, change: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""words.plait: BM25 from a segment's own words is that of the full-text index, before and after changes."""
+"""text_index.plait: BM25 from a segment's own words is that of the full-text index, before and after changes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ QUERIES = [
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words_file, "FEWEST_DOCUMENTS", 50)
-    monkeypatch.setattr(words_file, "CHUNK", 500)
+    monkeypatch.setattr(words_file, "MIN_DOCUMENTS", 50)
+    monkeypatch.setattr(words_file, "BLOCK_OCCURRENCES", 500)
 
 
 def add(index: plait.Index, n_documents: int, first: int = 0) -> None:
@@ -98,7 +98,7 @@ def both(
 
 
 def test_a_compaction_of_many_documents_writes_words(path: Path) -> None:
-    assert len(list(path.glob("segments/*/words.plait"))) == 1
+    assert len(list(path.glob("segments/*/text_index.plait"))) == 1
     assert check(path).ok
 
 
@@ -184,15 +184,15 @@ def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
 
 
 def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words_file, "LANDMARKS", 3)
+    monkeypatch.setattr(words_file, "LANDMARK_STEP", 3)
     with Store.open(path, read_only=True).snapshot() as snapshot:
         words = snapshot.segments[0].text_index
         assert words is not None
         held = [words.word(place).decode() for place in range(len(words.impacts.offsets) - 1)]
         assert len(held) > 10
-        assert [words.place_of(word) for word in held] == list(range(len(held)))
+        assert [words.word_number(word) for word in held] == list(range(len(held)))
         others = ["", "!", *(word + "~" for word in held), "\U0010ffff"]
-        assert [words.place_of(word) for word in others] == [None] * len(others)
+        assert [words.word_number(word) for word in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -262,21 +262,26 @@ def test_a_lone_accent_is_a_word_without_letters(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found(path: Path) -> None:
-    (file,) = path.glob("segments/*/words.plait")
+    (file,) = path.glob("segments/*/text_index.plait")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    assert any("words.plait" in problem for problem in check(path).problems)
+    assert any("text_index.plait" in problem for problem in check(path).problems)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
-    [("counts", 9, "those of its counts"), ("rows", 5000, "not there"), ("docs", 3, "ascend"), ("offsets", 7, "rise")],
+    [
+        ("counts", 9, "match the counts"),
+        ("rows", 5000, "names row 5000"),
+        ("docs", 3, "do not ascend"),
+        ("offsets", 7, "offsets must ascend"),
+    ],
 )
 def test_values_that_cannot_be_are_named(path: Path, name: str, value: int, says: str) -> None:
-    (file,) = path.glob("segments/*/words.plait")
+    (file,) = path.glob("segments/*/text_index.plait")
     opened = SegmentFile.open(file)
-    place = next(place for place in opened._places if place.name == name)
+    place = next(place for place in opened._entries if place.name == name)
     spoiled = np.frombuffer(opened._data, np.uint8).copy()
     spoiled[place.offset :][: place.nbytes].view(place.dtype)[-1] = value
     opened._data = memoryview(spoiled.data)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from plait.errors import ConfigError
 from plait.search.params import check_choice, check_counts, check_types
 from plait.search.retriever import MAX, PASSAGES
-from plait.storage.tuned_params import TunedParams
+from plait.storage.saved_settings import TunedParams
 
 # The defaults for BASE_PASSAGES passages and BASE_K documents. They find about nine in ten of what exhaustive search
 # finds. Candidates grow with the root of the number of passages, and with the root of k.

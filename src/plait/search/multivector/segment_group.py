@@ -66,10 +66,10 @@ class UncompressedParts:
                 near.check_values()
             all_vectors.append(vectors)
             all_rows.append(rows)
-            cells.append(near.cells)
+            cells.append(near.centroid_ids)
             begins.append(n_before + vectors.offsets[rows])
             ends.append(n_before + vectors.offsets[rows + 1])
-            n_before += len(near.cells)
+            n_before += len(near.centroid_ids)
         return cls(all_vectors, all_rows, np.concatenate(cells), np.concatenate(begins), np.concatenate(ends))
 
 
@@ -122,8 +122,10 @@ def _group(parts: Sequence[SegmentRows]) -> list[SegmentGroup]:
 
 
 def _share_codec(first: Segment, other: Segment) -> bool:
-    if first.coded is None or first.codebook != other.codebook:
+    if first.coded is None or first.codebook_crc != other.codebook_crc:
         return False
     if other.coded is not None:
         return same_codec(first.coded, other.coded)
-    return other.centroid_ids_file is not None and other.centroid_ids_file.n_cells == len(first.coded.codec.codebook)
+    return other.centroid_ids_file is not None and other.centroid_ids_file.n_centroids == len(
+        first.coded.codec.codebook
+    )

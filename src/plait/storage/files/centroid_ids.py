@@ -1,13 +1,12 @@
-"""near.plait: for vectors that are kept as they are, the centroid that each is nearest to, by the codec that other
-segments of the index are compressed with.
+"""centroid_ids.plait: for each uncompressed multi vector, its nearest centroid in the codebook of the compressed segments.
 
-cells                   one for each vector of multi.plait
-attribute n_cells       how many centroids the codec has
-attribute codebook      a checksum of them: what is not of the same centroids says nothing
+centroid_ids             one for each vector of multi.plait
+attribute n_centroids    the size of the codebook
+attribute codebook_crc   a checksum of the centroids; ids of another codebook are ignored
 
-A search scores centroids in any case, so it can tell from the cells which of a few new passages are worth reading. The
-file is written with a batch and by merges that leave vectors as they are. A segment without it is scored whole, and so
-is one whose codec is no longer in the index. A plait that does not know the file passes it over.
+A search scores the centroids in any case, so these ids tell it which new passages are worth reading. The file is written
+with a batch, and by merges that leave vectors uncompressed. A segment is scored exhaustively if it has no such file, or
+if its codebook is no longer in the index.
 """
 
 from __future__ import annotations
@@ -21,45 +20,45 @@ from plait.codec.assign import NearestCentroids, Rows
 from plait.codec.codebook import Codebook
 from plait.scoring.crc32c import crc32c
 from plait.scoring.residual import Cells, check_cells
-from plait.storage.files.residual import cell_type
-from plait.storage.segment_file import FileRecord, SegmentFile
-from plait.storage.segment_file_writer import ArraySource, write_file
+from plait.storage.files.residual import centroid_id_type
+from plait.storage.segment_file import ArraySource, FileRecord, SegmentFile, write_file
 
-NEAR = "near.plait"
-# Vectors: for fewer, trying every centroid costs less than grouping the centroids first.
-FEW = 8192
-MOST_CELLS = 1 << 31
+CENTROID_IDS = "centroid_ids.plait"
+# For fewer vectors, trying every centroid costs less than grouping the centroids first.
+MIN_GROUPED_VECTORS = 8192
+MAX_CENTROIDS = 1 << 31
 
 
 class CentroidIdsFile:
-    """The file of one segment. Making it checks sizes; the kernels check the cells that they meet."""
+    """The file of one segment. The constructor checks sizes; the kernels check the ids that they read."""
 
     def __init__(self, file: SegmentFile, n_vectors: int) -> None:
         self._file = file
-        self.n_cells = self._whole("n_cells", MOST_CELLS)
-        self.codebook = self._whole("codebook", (1 << 32) - 1)
-        self.cells: Cells = file.array("cells", cell_type(self.n_cells), (n_vectors,))
+        self.n_centroids = self._integer("n_centroids", MAX_CENTROIDS)
+        self.codebook_crc = self._integer("codebook_crc", (1 << 32) - 1)
+        self.centroid_ids: Cells = file.array("centroid_ids", centroid_id_type(self.n_centroids), (n_vectors,))
 
     def check_values(self) -> None:
-        """Reads every cell."""
+        """Reads and checks every id."""
         with self._file.checking():
-            check_cells(self.cells, self.n_cells)
+            check_cells(self.centroid_ids, self.n_centroids)
 
-    def _whole(self, name: str, most: int) -> int:
+    def _integer(self, name: str, most: int) -> int:
         value = self._file.attributes.get(name)
         if type(value) is not int or not 0 <= value <= most:
             raise self._file.damaged(f"attribute {name!r} is {value!r:.50}; it must be from 0 to {most}")
         return value
 
 
-def mark_of(codebook: Codebook) -> int:
-    """What tells the centroids of a codec from others."""
+def codebook_crc(codebook: Codebook) -> int:
+    """Identifies the centroids of a codebook."""
     return crc32c(np.ascontiguousarray(codebook.centroids))
 
 
-def write_centroid_ids(path: Path, rows: Rows, codebook: Codebook, *, number: int) -> FileRecord:
-    """Writes the file for the vectors of a segment, which are float16 as they are stored."""
-    cells: NDArray[np.int32] = NearestCentroids(codebook.floats(), grouped=len(rows) >= FEW).assign(rows)
-    array = ArraySource.of("cells", cell_type(len(codebook)), cells)
-    attributes = {"segment": number, "n_cells": len(codebook), "codebook": mark_of(codebook)}
-    return write_file(path, "near", [array], attributes=attributes)
+def write_centroid_ids(path: Path, vectors: Rows, codebook: Codebook, *, number: int) -> FileRecord:
+    """Writes the file of segment `number` for its vectors, which are float16 as they are stored."""
+    nearest = NearestCentroids(codebook.floats(), grouped=len(vectors) >= MIN_GROUPED_VECTORS)
+    ids: NDArray[np.int32] = nearest.assign(vectors)
+    array = ArraySource.of("centroid_ids", centroid_id_type(len(codebook)), ids)
+    attributes = {"segment": number, "n_centroids": len(codebook), "codebook_crc": codebook_crc(codebook)}
+    return write_file(path, "centroid_ids", [array], attributes=attributes)

@@ -1,125 +1,276 @@
-"""sparse.plait: the sparse strand of a segment, as an inverted index.
+"""sparse.plait: the sparse vectors of a segment, as an inverted index.
 
-terms, offsets       the terms there are, ascending; term i owns the entries offsets[i] to offsets[i + 1]
-rows, impacts        one for each entry: a row of the segment, ascending within a term, and an impact from 1 to 255
-scales               one for each row: a weight is the impact times this; the largest impact of a row is 255
-peaks                the largest weight of each term
-frequent, maxima     which terms have a line of maxima, and the largest weight of these in each window of rows, in
-                     255ths of the peak, rounded up; attribute window_rows says how many rows a window has
+terms, offsets                    the terms that occur, ascending; term i owns the postings offsets[i] to offsets[i + 1]
+rows, impacts                     one for each posting: a row of the segment, ascending within a term, and an impact
+                                  from 1 to 255
+row_scales                        one for each row: a weight is the impact times the scale; a row's largest impact is 255
+max_weights                       the largest weight of each term
+frequent_terms, window_maxima     the terms that have window maxima, and their largest weight in each window of rows, in
+                                  255ths of the term's largest weight, rounded up; attribute window_rows is the size of
+                                  a window
 
-There are no rows of terms beside it: what a named row holds is looked up in the lists of the query's terms, and a merge
-goes through the lists. That halves the bytes.
+The file has no forward index: a search finds the weights of a row in the postings of the query's terms, and a merge goes
+through the postings. That halves the bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.codec.impacts import MAX_IMPACT, n_windows, with_window_maxima
+from plait.codec.impacts import (
+    MAX_IMPACT,
+    WINDOW_ROWS,
+    frequent_terms,
+    max_per_range,
+    n_windows,
+    run_lengths,
+    window_maxima,
+    with_window_maxima,
+)
 from plait.errors import InputError
 from plait.scoring.sparse import Impacts
-from plait.storage.segment_file import FileRecord, SegmentFile
-from plait.storage.segment_file_writer import ArraySource, write_file
+from plait.storage.files.residual import check_offsets
+from plait.storage.segment_file import ArraySource, FileRecord, SegmentFile, write_file
+
+if TYPE_CHECKING:
+    from plait.storage.merge import LiveRows
 
 SPARSE = "sparse.plait"
-MOST_WINDOW_ROWS = 1 << 20
-LARGEST_SCALE = 1e30
+MAX_WINDOW_ROWS = 1 << 20
+MAX_SCALE = 1e30
+BLOCK_POSTINGS = 1 << 20  # that a merge holds in memory at a time
 
 
 class SparseFile:
-    """The file of one segment. Making it checks sizes, which costs the same at any size."""
+    """The file of one segment. The constructor checks sizes, which takes the same time at any size."""
 
     def __init__(self, file: SegmentFile, n_rows: int, vocabulary: int) -> None:
         self._file, self._vocabulary = file, vocabulary
-        window_rows = file.attributes.get("window_rows")
-        if type(window_rows) is not int or not 1 <= window_rows <= MOST_WINDOW_ROWS:
-            raise file.damaged(f"attribute 'window_rows' is {window_rows!r:.50}; it must be a whole number from 1 on")
         terms = file.array("terms", "<i4", (None,))
         rows = file.array("rows", "<u4", (None,))
-        frequent = file.array("frequent", "<u4", (None,))
-        self._impacts = Impacts(
-            terms,
-            file.array("offsets", "<i8", (len(terms) + 1,)),
-            rows,
-            file.array("impacts", "|u1", (len(rows),)),
-            file.array("scales", "<f4", (n_rows,)),
-            file.array("peaks", "<f4", (len(terms),)),
-            frequent,
-            file.array("maxima", "|u1", (len(frequent), n_windows(n_rows, window_rows))),
-            window_rows,
-        )
+        self._impacts = read_impacts(file, terms, file.array("offsets", "<i8", (len(terms) + 1,)), rows, n_rows=n_rows)
 
     def impacts(self) -> Impacts:
-        """The index, once terms, offsets and scales were checked. Rows of a list that do not exist are passed over."""
-        held = self._impacts
+        """The inverted index. Checks terms, offsets and scales; the kernels skip postings of rows that do not exist."""
+        index = self._impacts
         with self._file.checking():
-            _check_rising("offsets", held.offsets, len(held.rows))
-            if len(held.terms) and (held.terms[0] < 0 or held.terms[-1] >= self._vocabulary):
-                raise InputError(f"its terms go from {held.terms[0]} to {held.terms[-1]}, of {self._vocabulary}")
-            _check_ascending("terms", held.terms)
-            _check_ascending("frequent", held.frequent)
-            if len(held.frequent) and held.frequent[-1] >= len(held.terms):
-                raise InputError(f"a line of maxima is for term {held.frequent[-1]} of {len(held.terms)}")
-            for name, values in (("scales", held.scales), ("peaks", held.peaks)):
-                # Written so that NaN fails too.
-                if not np.all((values >= 0) & (values <= LARGEST_SCALE)):
-                    raise InputError(f"the {name} hold what cannot be")
-        return held
+            check_offsets("offsets", index.offsets, len(index.rows))
+            if len(index.terms) and (index.terms[0] < 0 or index.terms[-1] >= self._vocabulary):
+                raise InputError(
+                    f"its terms go from {index.terms[0]} to {index.terms[-1]}, but the vocabulary has {self._vocabulary}"
+                )
+            _check_ascending("terms", index.terms)
+            _check_ascending("frequent_terms", index.frequent)
+            if len(index.frequent) and index.frequent[-1] >= len(index.terms):
+                raise InputError(f"window maxima belong to term {index.frequent[-1]} of {len(index.terms)}")
+            check_scales(index, MAX_SCALE)
+        return index
 
     def check_values(self) -> None:
-        """Reads every posting, and compares what follows from them with what is there."""
-        held = self.impacts()
+        """Reads every posting, and compares the derived arrays with the postings."""
+        index = self.impacts()
         with self._file.checking():
-            if len(held.rows) and held.rows.max() >= len(held):
-                raise InputError(f"a posting names row {held.rows.max()} of {len(held)}")
-            falls = held.rows[1:] <= held.rows[:-1]
-            falls[held.offsets[1:-1] - 1] = False  # from one term to the next it may
-            if np.any(falls) or np.any(np.diff(held.offsets) == 0):
-                raise InputError("the rows of a term do not ascend, or it has none")
-            largest = np.zeros(len(held), np.uint8)
-            np.maximum.at(largest, held.rows, held.impacts)
+            check_posting_rows(index)
+            largest = np.zeros(len(index), np.uint8)
+            np.maximum.at(largest, index.rows, index.impacts)
             filled = largest > 0
-            if (
-                np.any(held.impacts == 0)
-                or np.any(largest[filled] != MAX_IMPACT)
-                or np.any((held.scales > 0) != filled)
-            ):
-                raise InputError("impacts and scales do not fit: the largest impact of every row must be 255")
+            wrong_scale = np.any((index.scales > 0) != filled)
+            if np.any(index.impacts == 0) or np.any(largest[filled] != MAX_IMPACT) or wrong_scale:
+                raise InputError("impacts and scales do not match: the largest impact of every row must be 255")
             expected = with_window_maxima(
-                held.terms, held.offsets, held.rows, held.impacts, held.scales, window_rows=held.window_rows
+                index.terms, index.offsets, index.rows, index.impacts, index.scales, window_rows=index.window_rows
             )
-            for name in ("peaks", "frequent", "maxima"):
-                if not np.array_equal(getattr(expected, name), getattr(held, name)):
-                    raise InputError(f"the {name} are not those of its postings")
+            check_same_bounds(expected, index)
 
 
-def write_impacts(path: Path, impacts: Impacts, *, number: int) -> FileRecord:
-    """Writes the index of one batch of rows."""
-    arrays = [
-        ArraySource.of("terms", "<i4", impacts.terms),
-        ArraySource.of("offsets", "<i8", impacts.offsets),
-        ArraySource.of("rows", "<u4", impacts.rows),
-        ArraySource.of("impacts", "|u1", impacts.impacts),
-        ArraySource.of("scales", "<f4", impacts.scales),
-        ArraySource.of("peaks", "<f4", impacts.peaks),
-        ArraySource.of("frequent", "<u4", impacts.frequent),
-        ArraySource.of("maxima", "|u1", impacts.maxima),
+def read_impacts(
+    file: SegmentFile,
+    terms: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    *,
+    n_rows: int,
+) -> Impacts:
+    """The arrays that sparse.plait and text_index.plait have in common."""
+    window_rows = file.attributes.get("window_rows")
+    if type(window_rows) is not int or not 1 <= window_rows <= MAX_WINDOW_ROWS:
+        raise file.damaged(f"attribute 'window_rows' is {window_rows!r:.50}; it must be from 1 to {MAX_WINDOW_ROWS}")
+    frequent = file.array("frequent_terms", "<u4", (None,))
+    return Impacts(
+        terms,
+        offsets,
+        rows,
+        file.array("impacts", "|u1", (len(rows),)),
+        file.array("row_scales", "<f4", (n_rows,)),
+        file.array("max_weights", "<f4", (len(terms),)),
+        frequent,
+        file.array("window_maxima", "|u1", (len(frequent), n_windows(n_rows, window_rows))),
+        window_rows,
+    )
+
+
+def impact_arrays(index: Impacts) -> list[ArraySource]:
+    """The arrays that sparse.plait and text_index.plait have in common, but for terms, offsets and rows."""
+    return [
+        ArraySource.of("impacts", "|u1", index.impacts),
+        ArraySource.of("row_scales", "<f4", index.scales),
+        ArraySource.of("max_weights", "<f4", index.peaks),
+        ArraySource.of("frequent_terms", "<u4", index.frequent),
+        ArraySource.of("window_maxima", "|u1", index.maxima),
     ]
-    return write_file(path, "sparse", arrays, attributes=attributes_of(number, impacts.window_rows))
 
 
-def attributes_of(number: int, window_rows: int) -> dict[str, int | float | str]:
-    return {"segment": number, "window_rows": window_rows}
+def write_sparse(path: Path, index: Impacts, *, number: int) -> FileRecord:
+    """Writes the file of segment `number` for one batch of rows."""
+    arrays = [
+        ArraySource.of("terms", "<i4", index.terms),
+        ArraySource.of("offsets", "<i8", index.offsets),
+        ArraySource.of("rows", "<u4", index.rows),
+        *impact_arrays(index),
+    ]
+    return write_file(path, "sparse", arrays, attributes={"segment": number, "window_rows": index.window_rows})
 
 
-def _check_rising(name: str, offsets: NDArray[np.int64], end: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != end or np.any(offsets[1:] < offsets[:-1]):
-        raise InputError(f"{name} must rise from 0 to {end}; they go from {offsets[0]} to {offsets[-1]}")
+def check_posting_rows(index: Impacts) -> None:
+    """Raises InputError unless the rows of every term ascend, exist, and are at least one."""
+    if len(index.rows) and index.rows.max() >= len(index):
+        raise InputError(f"a posting names row {index.rows.max()} of {len(index)}")
+    if np.any(np.diff(index.offsets) == 0):
+        raise InputError("a term has no row")
+    descends = index.rows[1:] <= index.rows[:-1]
+    descends[index.offsets[1:-1] - 1] = False  # from one term to the next
+    if np.any(descends):
+        raise InputError("the rows of a term do not ascend")
+
+
+def check_scales(index: Impacts, most: float) -> None:
+    """Raises InputError for scales or weights outside [0, most]."""
+    for name, values in (("row_scales", index.scales), ("max_weights", index.peaks)):
+        # Written so that NaN fails too.
+        if not np.all((values >= 0) & (values <= most)):
+            raise InputError(f"{name} out of range [0, {most:g}]")
+
+
+def check_same_bounds(expected: Impacts, index: Impacts) -> None:
+    """Raises InputError where the bounds of an index do not follow from its postings."""
+    for name, attribute in (("max_weights", "peaks"), ("frequent_terms", "frequent"), ("window_maxima", "maxima")):
+        if not np.array_equal(getattr(expected, attribute), getattr(index, attribute)):
+            raise InputError(f"{name} do not match the postings")
 
 
 def _check_ascending(name: str, values: NDArray[np.generic]) -> None:
     if np.any(values[1:] <= values[:-1]):  # type: ignore[operator]
-        raise InputError(f"the {name} do not ascend")
+        raise InputError(f"{name} do not ascend")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """The postings of one segment, and for each of its rows the row of the new segment, or -1 if it is deleted."""
+
+    impacts: Impacts
+    new_rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PostingBlock:
+    """The merged postings of neighbouring terms."""
+
+    terms: NDArray[np.int32]
+    offsets: NDArray[np.int64]  # within the block
+    rows: NDArray[np.uint32]
+    impacts: NDArray[np.uint8]
+
+
+def write_merged_sparse(
+    path: Path, parts: Sequence[LiveRows], *, number: int, window_rows: int = WINDOW_ROWS
+) -> FileRecord:
+    """Writes the sparse vectors of all parts as one file: impacts and scales are copied, bounds computed anew. Goes
+    through the postings once for each array, so that none is in memory whole."""
+    sources, scales = _sources(parts)
+    windows = n_windows(len(scales), window_rows)
+    block_terms, block_counts, block_peaks = [], [], []
+    for block in _merged_blocks(sources):
+        block_terms.append(block.terms)
+        block_counts.append(np.diff(block.offsets))
+        block_peaks.append(max_per_range(block.impacts * scales[block.rows], block.offsets))
+    terms, counts = _joined(block_terms, np.int32), _joined(block_counts, np.int64)
+    peaks = _joined(block_peaks, np.float32)
+    frequent = frequent_terms(counts, len(scales), window_rows)
+    n_postings = int(counts.sum())
+
+    def maxima() -> Iterator[NDArray[np.uint8]]:
+        first = 0
+        for block in _merged_blocks(sources):
+            in_block = slice(*np.searchsorted(frequent, [first, first + len(block.terms)]))
+            block_frequent = frequent[in_block] - np.uint32(first)
+            weights = block.impacts * scales[block.rows]
+            block_max = peaks[first : first + len(block.terms)]
+            yield window_maxima(block.offsets, block.rows, weights, block_max, block_frequent, windows, window_rows)
+            first += len(block.terms)
+
+    arrays = [
+        ArraySource.of("terms", "<i4", terms),
+        ArraySource.of("offsets", "<i8", np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])),
+        ArraySource("rows", "<u4", (n_postings,), (block.rows for block in _merged_blocks(sources))),
+        ArraySource("impacts", "|u1", (n_postings,), (block.impacts for block in _merged_blocks(sources))),
+        ArraySource.of("row_scales", "<f4", scales),
+        ArraySource.of("max_weights", "<f4", peaks),
+        ArraySource.of("frequent_terms", "<u4", frequent),
+        ArraySource("window_maxima", "|u1", (len(frequent), windows), maxima()),
+    ]
+    return write_file(path, "sparse", arrays, attributes={"segment": number, "window_rows": window_rows})
+
+
+def _sources(parts: Sequence[LiveRows]) -> tuple[list[_Source], NDArray[np.float32]]:
+    sources, scales, first = [], [], 0
+    for part in parts:
+        impacts = part.segment.sparse
+        assert impacts is not None
+        new_rows = np.full(len(impacts), -1, np.int64)
+        new_rows[part.rows] = first + np.arange(len(part.rows))
+        sources.append(_Source(impacts, new_rows))
+        scales.append(impacts.scales[part.rows])
+        first += len(part.rows)
+    return sources, _joined(scales, np.float32)
+
+
+def _merged_blocks(sources: Sequence[_Source]) -> Iterator[_PostingBlock]:
+    """All terms that have a live row, about `BLOCK_POSTINGS` postings at a time; a term is never split."""
+    terms = np.unique(_joined([source.impacts.terms for source in sources], np.int32))
+    counts = np.zeros(len(terms), np.int64)
+    for source in sources:
+        counts[np.searchsorted(terms, source.impacts.terms)] += np.diff(source.impacts.offsets)
+    ends, start = np.cumsum(counts), 0
+    while start < len(terms):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, before + BLOCK_POSTINGS, side="right")), start + 1)
+        yield _merged_block(sources, int(terms[start]), int(terms[stop - 1]))
+        start = stop
+
+
+def _merged_block(sources: Sequence[_Source], first_term: int, last_term: int) -> _PostingBlock:
+    terms, rows, impacts = [], [], []
+    for source in sources:
+        index = source.impacts
+        low, high = np.searchsorted(index.terms, [first_term, last_term + 1])
+        postings = slice(index.offsets[low], index.offsets[high])
+        new_rows = source.new_rows[index.rows[postings]]
+        live = new_rows >= 0
+        terms.append(np.repeat(index.terms[low:high], np.diff(index.offsets[low : high + 1]))[live])
+        rows.append(new_rows[live].astype(np.uint32))
+        impacts.append(index.impacts[postings][live])
+    all_terms = _joined(terms, np.int32)
+    order = np.argsort(all_terms, kind="stable")  # the parts are in the order of rows, which stays within a term
+    block_terms, counts = run_lengths(all_terms[order])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return _PostingBlock(block_terms, offsets, _joined(rows, np.uint32)[order], _joined(impacts, np.uint8)[order])
+
+
+def _joined(arrays: Sequence[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.zeros(0, dtype)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
-from plait.closing import Closing
 from plait.encode.chunking import with_title
 from plait.errors import InputError
 from plait.readers import documents_from
@@ -14,7 +14,7 @@ from plait.readers import documents_from
 MAX_IDS = 500  # in one statement: SQLite allows about a thousand
 
 
-class TextStore(Closing):
+class TextStore:
     """Texts by id. A second text with the same id replaces the first."""
 
     def __init__(self, path: Path | str = "") -> None:
@@ -51,6 +51,12 @@ class TextStore(Closing):
 
     def close(self) -> None:
         self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 def load_texts(file: Path) -> TextStore:
