@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.embed import SHARD, shard
-from benchmarks.engine.corpus import EXTENSION, Corpus, Extension, read_queries
+from benchmarks.engine.corpus import Corpus, read_queries
+from benchmarks.engine.extend import EXTENSION, Extension
 
 
 @pytest.fixture

@@ -52,7 +52,8 @@ def _judge_collapse(outcomes: Outcomes) -> Judgement:
     return Judgement(
         f"imputed scoring at k' = {K}: {trainings.mean('maxsim', at(K)).value:.3f} trained by MaxSim "
         f"({trainings.mean('maxsim', at(K, 'none')).value:.3f} without imputation), "
-        f"{trainings.mean('xtr', at(K)).value:.3f} by XTR; full MaxSim {trainings.mean('maxsim', FULL).value:.3f} and {trainings.mean('xtr', FULL).value:.3f}",
+        f"{trainings.mean('xtr', at(K)).value:.3f} by XTR; "
+        f"full MaxSim {trainings.mean('maxsim', FULL).value:.3f} and {trainings.mean('xtr', FULL).value:.3f}",
         [
             Check(
                 "the collapse: full MaxSim - imputed, trained by MaxSim",
