@@ -144,11 +144,12 @@ def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
     """The plan of a mode, with every number settled: set by the caller, else tuned or fitted for the index, else the
     default for its size."""
     mode = find_mode(name)
+    default = _default_params(mode.params)  # type: ignore[arg-type]
     if params is not None and type(params) is not mode.params:
         raise ConfigError(
             f"the params of mode {name!r} are a {mode.params.__name__}; got {type(params).__name__}: {params!r:.80}"
         )
-    if context.exact and (not mode.exact or (params is not None and params != _default_params(mode.params))):
+    if context.exact and (not mode.exact or params not in (None, default)):
         exact_modes = ", ".join(one.name for one in all_modes() if one.exact)
         raise ConfigError(
             f"exact search has no parameters and is for the modes {exact_modes}; leave out exact, or mode {name!r} or "
@@ -161,4 +162,4 @@ def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
                 f"mode {name!r} needs {kind} embeddings, which this index does not have; it can be searched as "
                 f"{', '.join(['hybrid', *kinds])}"
             )
-    return mode.build(context, _default_params(mode.params) if params is None else params)
+    return mode.build(context, default if params is None else params)

@@ -53,7 +53,8 @@ def test_tuned_parameters_come_before_the_size() -> None:
 @pytest.mark.parametrize("name", PROBING)
 def test_one_parameter_of_the_caller_leaves_the_others(name: str, tuned: TunedParams | None) -> None:
     value = 0.3 if name == "prune_margin" else 7
-    probe, default = resolved(ProbeParams(**{name: value}), tuned=tuned), resolved(ProbeParams(), tuned=tuned)
+    params = ProbeParams(**{name: value})  # type: ignore[arg-type]
+    probe, default = resolved(params, tuned=tuned), resolved(ProbeParams(), tuned=tuned)
     assert getattr(probe, name) == value
     assert probe.fixed == {name}
     assert replace(probe, fixed=frozenset(), **{name: getattr(default, name)}) == default
