@@ -98,7 +98,7 @@ void narrow_table(Table table, Array<const std::int16_t, 1> floor, unsigned shif
     require(narrow.shape(0) == table.shape(0) && narrow.shape(1) == (lanes + 31) / 32 * 32,
             "the narrow table must have the table's rows, and its lanes rounded up to a multiple of 32");
     current_target().centroids->narrow_table(aligned_data(table, "table"), table.shape(0), lanes,
-                                         aligned_data(floor, "floor"), shift, narrow.shape(1), narrow.data());
+                                             aligned_data(floor, "floor"), shift, narrow.shape(1), narrow.data());
 }
 
 void select_cells(Table table, Array<std::int32_t, 2> cells, Array<std::int16_t, 2> scores) {

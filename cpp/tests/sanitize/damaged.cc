@@ -106,11 +106,11 @@ bool try_segment(const Target& target) {
     const auto narrow = numbers<unsigned char>(stored.n_cells * kStride, 0, 255);
     std::vector<std::uint32_t> sums_by_centroid(stored.n_items);
     target.centroids->centroid_maxsim(narrow.data(), kStride, cells.get(), 2, begins, ends, stored.n_items,
-                                  sums_by_centroid.data());
+                                      sums_by_centroid.data());
     std::vector<unsigned char> floor(kStride);
     std::vector<std::int64_t> chosen(stored.n_rows + 1), stops(stored.n_items);
     target.centroids->prune_rows(narrow.data(), kStride, cells.get(), 2, begins, ends, stored.n_items, 9, floor.data(),
-                             chosen.data(), stops.data());
+                                 chosen.data(), stops.data());
     const auto packed = numbers<std::int8_t>(kLanes * kDim, -127, 127);
     const auto table = numbers<std::int16_t>(stored.n_cells * kLanes, -999, 999);
     const std::vector<float> offset(kLanes, 0.5f), known(256, 1.0f);
