@@ -137,6 +137,7 @@ def recipes_page() -> str:
     from plait.train import loss as losses
     from plait.train import model_config
     from plait.train.batching.plan import BatchingConfig
+    from plait.train.build import InitConfig
     from plait.train.cross.config import CrossConfig, CrossEntropyConfig
     from plait.train.data.sources import SourceConfig
     from plait.train.mining.config import MiningConfig
@@ -145,6 +146,7 @@ def recipes_page() -> str:
 
     sections: list[tuple[str, type]] = [
         ("[model]", model_config.ModelConfig),
+        ("[model] of an encoder in training", InitConfig),
         ("[model.dense]", model_config.DenseHeadConfig),
         ("[model.sparse]", model_config.SparseHeadConfig),
         ("[model.multi]", model_config.MultiHeadConfig),

@@ -23,14 +23,11 @@ class CrossConfig:
     kind: str = CROSS_KIND
     name: str = CROSS_KIND
     backbone: str  # a folder or a hub name
-    # cls: a pooler and a linear output at the first token; emb: the inner product of the states at two markers;
-    # maxsim: each query token with its most similar document token
-    head: str = "cls"
+    head: str = "cls"  # cls: linear output at the first token; emb: product of two markers' states; maxsim: of all tokens
     layers: int = 0  # use only the first layers of the backbone, this many; 0: all
     split_layers: int = 0  # in the first layers, this many, the texts do not see each other; these layers are frozen
-    # Added to the attention scores between the two texts in the layers above split_layers. Below 0, a token attends to
-    # the other text only if it matches well, so the model starts closer to the encoder that it was.
-    cross_attention_bias: float = 0.0
+    # Below 0, a token attends to the other text only if it matches well: the model starts closer to the encoder.
+    cross_attention_bias: float = 0.0  # added to attention scores between the two texts, above split_layers
     joint_dim: int = 0  # the width of small layers above the backbone, where tokens see both texts; 0: none
     joint_layers: int = 1  # the number of these layers; with two, the second can collect what the first compared
     dropout: float = 0.1  # before the output of cls
