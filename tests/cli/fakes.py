@@ -93,7 +93,7 @@ class FakeIndex:
             documents=n,
             passages=n,
             segments=1,
-            deleted_rows=0,
+            deleted_passages=0,
             bytes=1_500_000,
             bytes_by_part={"catalogue": 500_000, "multi": 1_000_000},
             format=1,
