@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to. Every file operation of this process goes through `Disk.do`, which counts it
+"""A disk that fails on request. Every file operation of this process goes through `Disk.do`, which counts it
 and, at one chosen count, lets it fail, does half of it, or ends the process as a crash or a power cut would.
 
 `installed` puts it under Python's own files; `faults.sqlite` under those of SQLite.

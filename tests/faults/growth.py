@@ -62,8 +62,8 @@ def main() -> None:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="plait-") as folder:
         early, late = growth(Path(folder), given.searches)
-    told = f"{early / 1e6:.1f} MB after a tenth, {late / 1e6:.1f} MB at the end"
-    print(f"{given.searches} searches: {told}, in {time.perf_counter() - start:.0f} s")
+    summary = f"{early / 1e6:.1f} MB after a tenth, {late / 1e6:.1f} MB at the end"
+    print(f"{given.searches} searches: {summary}, in {time.perf_counter() - start:.0f} s")
     if late - early > ALLOWED:
         sys.exit("the process grew")
 

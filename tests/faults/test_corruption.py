@@ -39,7 +39,7 @@ def make(path: Path, kind: str) -> None:
 
 
 def answer(path: Path) -> Answer:
-    """What an index gives to some searches of every strand, as a new process would see it."""
+    """What an index gives to searches of every kind, as a new process would see it."""
     segments._verified.clear()
     query = Embeddings(np.ones((1, 4), np.float32), multi=MultiVectors.from_items([group_vectors(3)], dim=DIM))
     with plait.open(path, n_threads=1) as index:

@@ -47,10 +47,10 @@ def test_an_index_larger_than_the_memory_allowed_is_searched(tmp_path: Path) -> 
         index.add_embeddings(documents, Embeddings(multi=MultiVectors(values, np.arange(N_ITEMS + 1) * N_VECTORS)))
     done = run_python(SEARCH, tmp_path / "index")
     assert done.returncode == 0, done.stderr
-    answer, told = done.stdout.splitlines()
+    answer, refusal = done.stdout.splitlines()
     assert answer.startswith("['d250', ")
     assert int(answer.split()[-1]) > N_ITEMS * N_VECTORS * DIM  # it was mapped, and read where it lies
-    assert told == "no room for a copy"
+    assert refusal == "no room for a copy"
 
 
 def test_five_thousand_searches_leave_the_process_as_large_as_it_was() -> None:

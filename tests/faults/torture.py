@@ -34,7 +34,7 @@ RANDOM_SHARE = 0.15  # of the points: killed from outside, at a moment rather th
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Outcome:
     """What a process that was stopped had said of its steps."""
 
     returned: frozenset[int]
@@ -61,35 +61,35 @@ class Torture:
 
     def n_operations(self, seed: int, *, creating: bool) -> int:
         """How many operations a workload has if nothing fails."""
-        told, _ = self._run(seed, None, creating=creating)
-        assert told.n_operations is not None, "a workload without a fault did not come to its end"
-        return told.n_operations
+        outcome, _ = self._run(seed, None, creating=creating)
+        assert outcome.n_operations is not None, "a workload without a fault did not come to its end"
+        return outcome.n_operations
 
     def crash(self, seed: int, fault: Fault, *, creating: bool) -> None:
-        told, path = self._run(seed, fault, creating=creating)
+        outcome, path = self._run(seed, fault, creating=creating)
         if fault.kind in ENDING:
-            assert os.WIFSIGNALED(told.status), f"the process ended with {told.status} and was to be killed"
-        elif fault.kind is Kind.DYING and os.WIFSIGNALED(told.status):
-            assert os.WTERMSIG(told.status) == signal.SIGKILL, f"the process died of {told.status}"
+            assert os.WIFSIGNALED(outcome.status), f"the process ended with {outcome.status} and was to be killed"
+        elif fault.kind is Kind.DYING and os.WIFSIGNALED(outcome.status):
+            assert os.WTERMSIG(outcome.status) == signal.SIGKILL, f"the process died of {outcome.status}"
         else:
-            assert os.WIFEXITED(told.status), f"the process died of {told.status}"
-            assert told.n_operations is not None
-        self._judge(seed, told, path if fault.image is None else fault.image, creating=creating)
+            assert os.WIFEXITED(outcome.status), f"the process died of {outcome.status}"
+            assert outcome.n_operations is not None
+        self._judge(seed, outcome, path if fault.image is None else fault.image, creating=creating)
 
     def kill(self, seed: int, seconds: float) -> None:
         """Kills the process after some time, whatever it is doing."""
-        told, path = self._run(seed, None, creating=False, seconds=seconds)
-        self._judge(seed, told, path, creating=False)
+        outcome, path = self._run(seed, None, creating=False, seconds=seconds)
+        self._judge(seed, outcome, path, creating=False)
 
-    def _judge(self, seed: int, told: Told, path: Path, *, creating: bool) -> None:
+    def _judge(self, seed: int, outcome: Outcome, path: Path, *, creating: bool) -> None:
         if creating:
             workload.verify_made(path)
         else:
-            workload.verify(path, told.possible(self._expected, workload.steps_of(seed, N_STEPS)))
+            workload.verify(path, outcome.possible(self._expected, workload.steps_of(seed, N_STEPS)))
 
     def _run(
         self, seed: int, fault: Fault | None, *, creating: bool, seconds: float | None = None
-    ) -> tuple[Told, Path]:
+    ) -> tuple[Outcome, Path]:
         path = self._folder / "copy"
         for old in (path, self._folder / "image"):
             shutil.rmtree(old, ignore_errors=True)
@@ -113,7 +113,7 @@ class Torture:
         assert not errors, " ".join(errors[0])
         marks = {mark: frozenset(int(line[1]) for line in said if line[0] == mark) for mark in ("returned", "failed")}
         ends = [int(line[1]) for line in said if line[0] == "end"]
-        return Told(marks["returned"], marks["failed"], ends[0] if ends else None, status), path
+        return Outcome(marks["returned"], marks["failed"], ends[0] if ends else None, status), path
 
 
 def _work(path: Path, seed: int, fault: Fault | None, tell: int, *, creating: bool) -> None:

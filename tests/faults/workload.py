@@ -64,7 +64,7 @@ def steps_of(seed: int, n_steps: int) -> list[Step]:
     return steps
 
 
-def strands_of(texts: Iterable[str]) -> Embeddings:
+def embeddings_of(texts: Iterable[str]) -> Embeddings:
     """Vectors that are the text's own, so that a row that belongs to another document shows."""
     numbers = [zlib.crc32(text.encode()) for text in texts]
     dense = np.asarray([(number & 0xFFFF, number >> 16) for number in numbers], np.float32).reshape(-1, 2)
@@ -74,7 +74,7 @@ def strands_of(texts: Iterable[str]) -> Embeddings:
 
 def write(writer: Writer, documents: Iterable[tuple[str, str]]) -> None:
     made = [Document(id, text, metadata={"length": len(text)}) for id, text in documents]
-    writer.write(made, [[Span(0, len(document.text))] for document in made], strands_of(one.text for one in made))
+    writer.write(made, [[Span(0, len(document.text))] for document in made], embeddings_of(one.text for one in made))
 
 
 def run(writer: Writer, step: Step) -> None:
@@ -111,7 +111,7 @@ def state_of(snapshot: Snapshot) -> State:
         rows = np.arange(segment.n_rows) if segment.live is None else np.flatnonzero(segment.live)
         documents = snapshot.fetch(segment.docs[rows].tolist())
         assert segment.dense is not None
-        expected = strands_of(document.text for document in documents).dense
+        expected = embeddings_of(document.text for document in documents).dense
         assert expected is not None
         assert np.array_equal(segment.dense[rows], expected), "a row has the vector of another text"
         found.update((document.id, document.text) for document in documents)

@@ -8,7 +8,7 @@ import pytest
 
 from plait.records import Document, Span
 from plait.storage.store import Store
-from storage.samples import make_store, strands_for
+from storage.samples import make_store, random_embeddings
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> Store:
         Document("b", "wool", metadata={"year": None}),
     ]
     with store.writer() as writer:
-        writer.write(documents, [[Span(0, 4)]] * 2, strands_for(2))
+        writer.write(documents, [[Span(0, 4)]] * 2, random_embeddings(2))
     return store
 
 

@@ -1,4 +1,4 @@
-"""Small indexes with random strands, for tests that need no encoder."""
+"""Small indexes with random embeddings, for tests that need no encoder."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TEXTS = {
 }
 
 
-def strands_for(n_items: int, *, spec: EmbeddingSpec = SPEC, seed: int = 0) -> Embeddings:
-    """Random strands; item i has i % 3 + 1 vectors."""
+def random_embeddings(n_items: int, *, spec: EmbeddingSpec = SPEC, seed: int = 0) -> Embeddings:
+    """Random embeddings; item i has i % 3 + 1 vectors."""
     rng = np.random.default_rng(seed)
     multi = None
     if spec.multi is not None:
@@ -50,7 +50,7 @@ def make_store(path: Path, *, spec: EmbeddingSpec = SPEC) -> Store:
 
 def write(writer: Writer, documents: Sequence[Document], *, seed: int = 0) -> WriteReport:
     spans = [halves(document) for document in documents]
-    return writer.write(documents, spans, strands_for(2 * len(documents), seed=seed))
+    return writer.write(documents, spans, random_embeddings(2 * len(documents), seed=seed))
 
 
 def add(store: Store, documents: Sequence[Document], *, seed: int = 0) -> WriteReport:

@@ -85,13 +85,13 @@ def test_words_dense_rows_and_numbers_stay_as_they_are(store: Store) -> None:
 def test_what_was_deleted_and_what_was_replaced_is_gone_from_the_disk(store: Store) -> None:
     done = compact(store, bits=1)
     assert folders(store) == ["000004"]
-    told = info(store)
-    assert (told.segments, told.deleted_passages, told.passages) == (1, 0, 216)
-    assert set(told.bytes_by_part) == {"catalogue", "rows", "dense", "residual"}
+    facts = info(store)
+    assert (facts.segments, facts.deleted_passages, facts.passages) == (1, 0, 216)
+    assert set(facts.bytes_by_part) == {"catalogue", "rows", "dense", "residual"}
     on_disk = sum(file.stat().st_size for file in (store.path / "segments").rglob("*.plait"))
-    assert done.bytes_after == on_disk == told.bytes - told.bytes_by_part["catalogue"]
+    assert done.bytes_after == on_disk == facts.bytes - facts.bytes_by_part["catalogue"]
     assert done.bytes_before > done.bytes_after
-    assert done.bytes_per_vector == told.bytes_by_part["residual"] / 864
+    assert done.bytes_per_vector == facts.bytes_by_part["residual"] / 864
 
 
 def test_a_snapshot_from_before_goes_on(store: Store) -> None:
@@ -159,7 +159,7 @@ def test_vectors_of_another_kind_show_as_drift(store: Store) -> None:
         assert writer.compact(retrain=True).drift is None
 
 
-def test_an_outgrown_codebook_is_fitted_anew(tmp_path: Path) -> None:
+def test_an_outgrown_codebook_is_fitted_again(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index", n_segments=1)
     few = compact(store).n_centroids
     with store.writer() as writer:
@@ -242,7 +242,7 @@ def test_dimensions_that_cannot_be_coded_are_merged(tmp_path: Path) -> None:
     assert (len(folders(store)), len(state(store))) == (1, 8)
 
 
-def test_an_index_without_a_multi_strand_is_merged(tmp_path: Path) -> None:
+def test_an_index_without_multi_vectors_is_merged(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
     with store.writer() as writer:
         for id in "abc":

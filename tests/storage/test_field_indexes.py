@@ -13,7 +13,7 @@ from plait.records import Document, Span
 from plait.storage.check import check
 from plait.storage.field_indexes import read_columns
 from plait.storage.store import Store
-from storage.samples import make_store, strands_for
+from storage.samples import make_store, random_embeddings
 
 VALUES: list[Any] = [1, 2.5, -3, "1", "b", "", True, False, None, [1, "b"], {"name": "b"}, {"name": 1}, 10**18]
 FILTERS = [
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Store:
 def write(store: Store, values: list[Any], *, first: int = 0) -> None:
     documents = [Document(f"d{n}", "text", metadata={"x": x, "n": n}) for n, x in enumerate(values, first)]
     with store.writer() as writer:
-        writer.write([*documents], [[Span(0, 4)]] * len(documents), strands_for(len(documents)))
+        writer.write([*documents], [[Span(0, 4)]] * len(documents), random_embeddings(len(documents)))
 
 
 def found(store: Store) -> list[list[int]]:
@@ -109,6 +109,6 @@ def test_an_odd_name_is_only_a_name(store: Store, name: str) -> None:
     key = name.strip("`")
     with store.writer() as writer:
         assert writer.create_field_index(name)
-        writer.write([Document("odd", "text", metadata={key: 5})], [[Span(0, 4)]], strands_for(1))
+        writer.write([Document("odd", "text", metadata={key: 5})], [[Span(0, 4)]], random_embeddings(1))
     with store.snapshot() as snapshot:
         assert snapshot.fetch_ids(snapshot.filtered(f"{name} = 5").tolist()) == ["odd"]

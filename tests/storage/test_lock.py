@@ -1,4 +1,4 @@
-"""One writer: a second is told who the first is, and the dead hold nothing."""
+"""One writer: a second writer gets an error that names the first, and a dead process holds no lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_writer_is_told_the_process_of_the_first(store: Store) -> None:
+def test_the_error_of_a_second_writer_names_the_process_of_the_first(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

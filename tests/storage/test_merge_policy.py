@@ -183,14 +183,14 @@ def test_few_vectors_stay_float16_beside_a_compressed_segment(coded: Store, monk
         assert isinstance(snapshot.segments[1].multi, MultiVectors)
 
 
-def test_compaction_fits_anew_once_much_of_another_kind_has_come(tmp_path: Path) -> None:
+def test_compaction_fits_again_when_many_vectors_of_another_kind_were_added(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         writer.compact()
         writer.write(*batch(200, 60, noise=1.0))
         done = writer.compact()
     assert done.drift is None
-    assert "was fitted anew: the error of 480 later vectors" in done.note
+    assert "was fitted again: the error of 480 later vectors" in done.note
     assert info(store).drift is None
 
 

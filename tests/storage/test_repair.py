@@ -142,7 +142,9 @@ def test_files_that_only_make_searches_faster_go_without_their_documents(
         ("INSERT INTO meta VALUES ('tuned_params', '{')", set()),
     ],
 )
-def test_a_catalogue_that_does_not_agree_is_mended_with_the_least_loss(store: Store, harm: str, lost: set[str]) -> None:
+def test_a_catalogue_that_does_not_agree_is_repaired_with_the_least_loss(
+    store: Store, harm: str, lost: set[str]
+) -> None:
     before = ids(store)
     gone = {"d5"} if harm.startswith("DELETE FROM documents") else lost
     sql(store, harm)

@@ -212,7 +212,7 @@ def test_a_forked_child_reads_the_same_state_through_a_connection_of_its_own(sto
     assert answer.stdout.splitlines() == ["child ['wool', 'silk'] 8", "parent ['wool', 'silk'] 4"], answer.stderr
 
 
-def test_a_forked_child_is_told_when_its_state_is_gone(store: Store) -> None:
+def test_a_forked_child_gets_an_error_when_its_state_is_gone(store: Store) -> None:
     child, parent = run_python(FORKS, store.path, "changed").stdout.splitlines()
     assert "was changed after this process was forked" in child
     assert parent == "parent ['wool', 'silk'] 4"

@@ -14,7 +14,7 @@ from plait.records import Document, Span
 from plait.search.bm25 import bm25_search
 from plait.storage.catalogue import FORMAT
 from plait.storage.store import Store
-from storage.samples import SPEC, TEXTS, add, fabrics, make_store, run_python, strands_for, texts_in
+from storage.samples import SPEC, TEXTS, add, fabrics, make_store, random_embeddings, run_python, texts_in
 
 
 def test_what_is_written_is_read_after_reopening(store: Store) -> None:
@@ -23,7 +23,7 @@ def test_what_is_written_is_read_after_reopening(store: Store) -> None:
     assert (opened.format, opened.created) == (1, store.created)
     with opened.snapshot() as snapshot:
         (segment,) = snapshot.segments
-        expected = strands_for(8)
+        expected = random_embeddings(8)
         assert texts_in(snapshot) == TEXTS
         assert (snapshot.n_documents, snapshot.n_rows, snapshot.spec) == (4, 8, SPEC)
         np.testing.assert_array_equal(segment.docs, [1, 1, 2, 2, 3, 3, 4, 4])
@@ -45,10 +45,10 @@ def test_passages_are_spans_of_the_stored_text(store: Store) -> None:
 
 
 @pytest.mark.parametrize("spec", [EmbeddingSpec(dense=2), EmbeddingSpec(multi=2), EmbeddingSpec()], ids=str)
-def test_an_index_may_lack_any_strand(tmp_path: Path, spec: EmbeddingSpec) -> None:
+def test_an_index_may_lack_any_kind_of_embedding(tmp_path: Path, spec: EmbeddingSpec) -> None:
     store = make_store(tmp_path / "index", spec=spec)
     with store.writer() as writer:
-        writer.write([Document("a", "wool")], [[Span(0, 4)]], strands_for(1, spec=spec))
+        writer.write([Document("a", "wool")], [[Span(0, 4)]], random_embeddings(1, spec=spec))
     with store.snapshot() as snapshot:
         (segment,) = snapshot.segments
         assert (segment.dense is None, segment.multi is None) == (spec.dense is None, spec.multi is None)
@@ -210,7 +210,7 @@ def test_closing_leaves_no_log_behind(store: Store) -> None:
 def test_a_document_of_ten_megabytes_is_stored_and_found(empty: Store) -> None:
     text = "woven into the cloth " * 500_000 + "東京都 selvedge"
     with empty.writer() as writer:
-        writer.write([Document("long", text)], [[Span(0, len(text))]], strands_for(1))
+        writer.write([Document("long", text)], [[Span(0, len(text))]], random_embeddings(1))
     with empty.snapshot() as snapshot:
         docs, _ = bm25_search(snapshot, "selvedge", 1)
         assert snapshot.fetch(docs.tolist())[0].text == text

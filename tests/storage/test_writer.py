@@ -21,7 +21,7 @@ from plait.storage.check import check
 from plait.storage.store import Store
 from plait.storage.validate import content_digest
 from plait.storage.writer import Writer, WriteReport
-from storage.samples import TEXTS, add, fabrics, halves, ids_for, run_python, strands_for, texts_in, write
+from storage.samples import TEXTS, add, fabrics, halves, ids_for, random_embeddings, run_python, texts_in, write
 
 
 def state(store: Store) -> dict[str, str]:
@@ -76,24 +76,24 @@ def test_known_gives_the_digest_of_what_is_there(store: Store) -> None:
 
 def test_writing_nothing_changes_nothing(store: Store) -> None:
     with store.writer() as writer:
-        assert writer.write([], [], strands_for(0)) == WriteReport(0, 0, 0, None)
+        assert writer.write([], [], random_embeddings(0)) == WriteReport(0, 0, 0, None)
     assert len(list((store.path / "segments").iterdir())) == 1
 
 
 def bad_batches() -> list[tuple[str, str, Callable[[], tuple[Any, Any, Embeddings]]]]:
     wool, silk = fabrics()[0], fabrics()[2]
     one = [[Span(0, 4)]]
-    good = strands_for(1)
+    good = random_embeddings(1)
     nan = np.full((1, 4), np.nan, np.float32)
     huge = MultiVectors.from_items([np.full((1, 3), 1e6, np.float32)])
     return [
-        ("repeated id", "'wool' is twice", lambda: ([wool, wool], one * 2, strands_for(2))),
+        ("repeated id", "'wool' is twice", lambda: ([wool, wool], one * 2, random_embeddings(2))),
         ("too few spans", "2 documents, but spans for 1", lambda: ([wool, silk], one, good)),
-        ("no span", "'wool' has no passage", lambda: ([wool], [[]], strands_for(0))),
+        ("no span", "'wool' has no passage", lambda: ([wool], [[]], random_embeddings(0))),
         ("span beyond", "'wool': the passage from 0 to 999", lambda: ([wool], [[Span(0, 999)]], good)),
         ("span backwards", "'wool': the passage from 4 to 2", lambda: ([wool], [[Span(4, 2)]], good)),
         ("blank", "'b' is blank", lambda: ([Document("b", " ")], [[Span(0, 1)]], good)),
-        ("items", "2 dense items for 1 passages", lambda: ([wool], one, strands_for(2))),
+        ("items", "2 dense items for 1 passages", lambda: ([wool], one, random_embeddings(2))),
         ("no dense", "dense vectors are missing", lambda: ([wool], one, Embeddings(multi=good.multi))),
         ("no multi", "multi vectors are missing", lambda: ([wool], one, Embeddings(dense=good.dense))),
         (
@@ -127,14 +127,14 @@ def test_a_batch_that_does_not_fit_is_refused_whole(
     assert [folder.name for folder in (store.path / "segments").iterdir()] == ["000001"]
 
 
-def test_an_index_without_a_strand_refuses_it(tmp_path: Path) -> None:
+def test_an_index_without_a_kind_refuses_it(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
     with store.writer() as writer, pytest.raises(InputError, match="there are dense vectors"):
-        writer.write([Document("a", "x")], [[Span(0, 1)]], strands_for(1))
+        writer.write([Document("a", "x")], [[Span(0, 1)]], random_embeddings(1))
 
 
 def test_a_row_that_is_not_finite_is_named_by_its_own_document(store: Store) -> None:
-    embeddings = strands_for(8)
+    embeddings = random_embeddings(8)
     assert embeddings.multi is not None
     embeddings.multi.values[-1, 0] = np.inf
     with store.writer() as writer, pytest.raises(InputError, match="document 'cotton'"):

@@ -107,14 +107,14 @@ def test_judgements_of_another_corpus_are_refused(index: plait.Index) -> None:
         index.tune_fusion(QUERIES, {id: {"elsewhere": 1} for id in QUERIES})
 
 
-class Apart(WordEncoder):
+class SparseExcluded(WordEncoder):
     """Its card excludes the sparse vectors from hybrid search."""
 
     card = SimpleNamespace(sparse=SparseSpec(5000, exclude_from_hybrid=True))
 
 
 def test_a_fitted_weight_includes_an_excluded_kind(tmp_path: Path) -> None:
-    index = plait.open(tmp_path / "index", create=True, encoder=Apart(terms=5000, dim=4))
+    index = plait.open(tmp_path / "index", create=True, encoder=SparseExcluded(terms=5000, dim=4))
     index.add([{"id": id, "text": text} for id, text in QUERIES.items()])
     assert set(index.tune_fusion(QUERIES, QRELS, data="made up")[0].weights) == {"bm25", "dense", "sparse", "multi"}
     weights_of_three = {"dense": 1.0, "sparse": 0.5, "bm25": 1.0}

@@ -181,7 +181,7 @@ def test_tuned_parameters_are_stale_after_a_new_codec(index: plait.Index) -> Non
     index.refresh()
     read = index.info().tuned
     assert read.params is not None
-    assert (read.params.stale, read.usable) == ("the vectors were coded anew", None)
+    assert (read.params.stale, read.usable) == ("the vectors were coded again", None)
     again = index.tune(0.8, n_queries=40, of="codes")
     assert again.plan is not None
     assert index.info().tuned.usable == again.plan

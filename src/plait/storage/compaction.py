@@ -183,7 +183,7 @@ class Compaction:
         if self._is_merge:
             return ""
         if not self._keep_codec:
-            return "the vectors were coded anew"
+            return "the vectors were coded again"
         items = None if self._source is None else self._source.coded
         has_8bit = items is not None and items.codes_8bit is not None
         return "" if self._keep_8bit == has_8bit else "the 8-bit codes were dropped"
@@ -298,7 +298,7 @@ class Compaction:
         if drift is None or drift.n_vectors < RETRAIN_SHARE * self.n_vectors or drift.ratio < RETRAIN_DRIFT:
             return True
         self.notes.append(
-            f"the codec was fitted anew: the error of {drift.n_vectors:,} later vectors was {drift.ratio:.2f} times that "
+            f"the codec was fitted again: the error of {drift.n_vectors:,} later vectors was {drift.ratio:.2f} times that "
             f"of the vectors it was fitted to"
         )
         return False

@@ -88,12 +88,12 @@ def check_ids(ids: Sequence[object]) -> None:
 
 def _check_characters(what: str, text: str) -> None:
     if "\x00" in text:
-        raise DocumentError(f"{what} has a NUL character at {text.index(chr(0))}; remove it, or decode the text anew")
+        raise DocumentError(f"{what} has a NUL character at {text.index(chr(0))}; remove it, or decode the text again")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise DocumentError(
-            f"{what} has a lone surrogate at character {error.start}, which is not valid text; decode it anew"
+            f"{what} has a lone surrogate at character {error.start}, which is not valid text; decode it again"
         ) from None
 
 

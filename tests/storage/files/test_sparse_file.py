@@ -1,4 +1,4 @@
-"""The sparse strand on disk: written, merged and checked; damage and malice in sparse.plait are refused by name."""
+"""Sparse vectors on disk: written, merged and checked; damage and malice in sparse.plait are refused by name."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_rows_that_cannot_be_stored_are_refused(tmp_path: Path, terms: list[int]
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings(sparse=sparse))
 
 
-def test_a_strand_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
+def test_missing_and_unexpected_sparse_vectors_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer, pytest.raises(InputError, match="sparse vectors are missing"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings())

@@ -231,7 +231,7 @@ def test_an_index_with_a_language_has_words_with_its_stems(tmp_path: Path, monke
     np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
 
 
-def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_anew(
+def test_words_with_stems_of_another_version_are_not_used_until_they_are_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "german"
@@ -242,7 +242,7 @@ def test_words_with_stems_of_another_version_are_left_alone_until_they_are_made_
         before.setattr("plait.text.fts_table.stemmer_version", lambda: "snowball 0")
         add(index, 100)
         index.compact()
-    Store.open(path).writer().close()  # makes the words of the catalogue anew
+    Store.open(path).writer().close()  # rebuilds the words of the catalogue
     with Store.open(path).snapshot() as snapshot:
         assert bm25_of(snapshot).text_segment is None
     with plait.open(path) as index:

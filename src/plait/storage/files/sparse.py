@@ -190,7 +190,7 @@ class _PostingBlock:
 def write_merged_sparse(
     path: Path, parts: Sequence[LiveRows], *, number: int, window_rows: int = WINDOW_ROWS
 ) -> FileRecord:
-    """Writes the sparse vectors of all parts as one file: impacts and scales are copied, bounds computed anew. Goes
+    """Writes the sparse vectors of all parts as one file: impacts and scales are copied, bounds are computed again. Goes
     through the postings once for each array, so that none is in memory whole."""
     sources, scales = _sources(parts)
     windows = n_windows(len(scales), window_rows)

@@ -44,7 +44,7 @@ MAX_SCALE = 1e6
 MAX_COUNT = 255
 BLOCK_OCCURRENCES = 1_000_000  # that one statement reads from SQLite
 MAX_CACHED_WORDS = 20_000
-LANDMARK_STEP = 64  # one word in so many is in memory, to find the others by
+LANDMARK_STEP = 64  # one word in 64 is kept in memory, to locate the others
 
 
 class TextIndex:
