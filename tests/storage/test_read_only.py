@@ -18,6 +18,7 @@ from storage.samples import add, fabrics, make_store, run_python
 AS_NOBODY = """
 import os, sqlite3, sys
 from pathlib import Path
+import plait.search.bm25
 from plait.errors import PlaitError
 from plait.storage.check import check
 from plait.storage.info import info
