@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import plait
-from faults import fuzz
 
 TESTS = Path(__file__).parents[1]
 
@@ -62,6 +61,8 @@ def main() -> None:
     if failed:
         sys.exit(int(failed))
     copy_mapped_arrays()
+    from faults import fuzz  # loads the core, so not before use_core
+
     fuzz.run(arguments.rounds, arguments.seed)
 
 
