@@ -1,4 +1,4 @@
-"""An index in a process that forks: the child goes on by itself, and never with what is the parent's."""
+"""Forks: a child uses its own connection and lock, never those of its parent."""
 
 from __future__ import annotations
 

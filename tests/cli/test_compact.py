@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import plait
 from plait.cli.app import app
-from storage.tokens import SPEC, batch
+from storage.grouped_tokens import SPEC, batch
 
 
 @pytest.fixture

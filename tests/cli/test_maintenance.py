@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cli.fakes import Library
 from plait.cli.app import app
 from plait.cli.info import describe_size
-from storage.tokens import make_tokens
+from storage.grouped_tokens import make_tokens
 
 
 def test_documents_are_deleted_by_id(runner: CliRunner, library: Library) -> None:

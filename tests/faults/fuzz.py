@@ -123,7 +123,7 @@ class Fuzz:
 
 
 def compact_as_large(index: plait.Index) -> None:
-    """With the files that are for many documents alone."""
+    """With the files that only large indexes get."""
     from plait.storage.files import dense_ivf, text_index
 
     fewest = dense_ivf.MIN_ROWS, text_index.MIN_DOCUMENTS

@@ -20,7 +20,7 @@ import numpy as np
 import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
-from storage.tokens import DIM, batch, group_vectors
+from storage.grouped_tokens import DIM, batch, group_vectors
 
 MODES = ("dense", "multi", "bm25")
 ALLOWED = 8 << 20  # bytes that an allocator may gain by itself; a search that kept 1 kB would pass it within 8,192

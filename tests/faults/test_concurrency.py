@@ -1,4 +1,4 @@
-"""Four processes search while a fifth writes: every answer is that of some committed state."""
+"""Four processes search while a fifth writes: every result matches a committed state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_every_answer_is_that_of_a_committed_state() -> None:
+def test_every_result_matches_a_committed_state() -> None:
     command = [sys.executable, "-m", "faults.concurrency", "--seconds", "3"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, cwd=Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Bytes of every kind of file, flipped and cut: a clear error or the right answer, never another one, never a crash."""
+"""Flipped and truncated files of every kind: a clear error or the right result, never a wrong one or a crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import PlaitError
 from plait.storage import segment as segments
 from plait.storage.check import check
-from storage.tokens import DIM, batch, group_vectors
+from storage.grouped_tokens import DIM, batch, group_vectors
 
 N_FLIPS, N_CUTS = 40, 6
 Answer = list[list[tuple[str, float, str]]]
@@ -39,7 +39,7 @@ def make(path: Path, kind: str) -> None:
 
 
 def answer(path: Path) -> Answer:
-    """What an index gives to searches of every kind, as a new process would see it."""
+    """The results of searches of every kind, as a new process would see them."""
     segments._verified.clear()
     query = Embeddings(np.ones((1, 4), np.float32), multi=MultiVectors.from_items([group_vectors(3)], dim=DIM))
     with plait.open(path, n_threads=1) as index:

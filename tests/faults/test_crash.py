@@ -1,4 +1,4 @@
-"""An index that is stopped anywhere loses nothing that was promised. `make torture` does the same ten times as long."""
+"""An index that is killed at any point loses no commit. `make torture` does the same ten times as long."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_more_than_a_hundred_crashes_lose_nothing(capsys: pytest.CaptureFixture[
         print(f"\n{done.stdout.strip()}")
 
 
-def test_a_disk_that_does_not_sync_is_found_out() -> None:
+def test_a_disk_that_does_not_sync_is_detected() -> None:
     done = torture("--points", 40, "--kinds", "lying")
     assert done.returncode == 1
     assert "lost at: seed" in done.stderr

@@ -1,4 +1,4 @@
-"""What is done to an index that crashes, and what must be there afterwards: a dictionary says."""
+"""The workload of the crash tests, and a dictionary that says what the index must hold afterwards."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from plait.searcher import SearchRequest
 from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.storage.store import Store
 from search.plans import plan_for
-from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
+from storage.grouped_tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
 ALONE = ["xtr", "colxtr", "warp"]  # modes whose scores cannot be compared across segments
 METHODS = ["exhaustive", "plaid", "xtr", "colxtr", "warp"]

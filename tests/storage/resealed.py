@@ -1,5 +1,4 @@
-"""Segment files that are changed and sealed again: every checksum says that they are sound, as only malice or a mistake
-of ours would make it."""
+"""Changes segment files and writes valid checksums again, as an attacker or a bug of plait would."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TEXTS = {
 
 
 def random_embeddings(n_items: int, *, spec: EmbeddingSpec = SPEC, seed: int = 0) -> Embeddings:
-    """Random embeddings; item i has i % 3 + 1 vectors."""
+    """Random embeddings; item i has i % 3 + 1 multi vectors."""
     rng = np.random.default_rng(seed)
     multi = None
     if spec.multi is not None:

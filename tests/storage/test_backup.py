@@ -1,4 +1,4 @@
-"""Backup: one commit, whatever is written meanwhile."""
+"""Backup: a copy of one commit, whatever is written meanwhile."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from plait.filters import compile_filter
 from plait.storage.backup import backup
 from plait.storage.check import check
 from plait.storage.store import Store
+from storage.grouped_tokens import batch, make_tokens
 from storage.samples import texts_in
-from storage.tokens import batch, make_tokens
 
 
 def texts(path: Path) -> dict[str, str]:
@@ -22,7 +22,7 @@ def texts(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_a_backup_is_an_index_of_its_own(tmp_path: Path, link: bool) -> None:
+def test_a_backup_is_an_independent_index(tmp_path: Path, link: bool) -> None:
     store = make_tokens(tmp_path / "index")
     before = texts(store.path)
     with store.writer() as writer:  # it need not be idle
@@ -67,7 +67,7 @@ def test_backups_beside_a_writer_are_each_one_commit(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [*(f"copy{n}" for n in range(6)), "index"]
 
 
-def test_a_place_that_is_used_is_refused(tmp_path: Path) -> None:
+def test_a_used_target_is_refused(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index", n_segments=1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
@@ -80,7 +80,7 @@ def test_a_place_that_is_used_is_refused(tmp_path: Path) -> None:
     assert backup(store.path, tmp_path / "empty").n_documents == 36
 
 
-def test_what_is_damaged_or_no_index_is_not_backed_up(tmp_path: Path) -> None:
+def test_a_damaged_index_is_not_backed_up(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index", n_segments=1)
     file = store.path / "segments" / "000001" / "dense.plait"
     content = bytearray(file.read_bytes())

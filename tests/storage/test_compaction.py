@@ -1,4 +1,4 @@
-"""Compaction: smaller on the disk, the same to every reader, all or nothing."""
+"""Compaction: a smaller index with the same content; all or nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from plait.storage.catalogue import read_segments
 from plait.storage.compaction import CompactionReport
 from plait.storage.info import info
 from plait.storage.store import Snapshot, Store
+from storage.grouped_tokens import SPEC, batch, make_tokens
 from storage.samples import add, fabrics, ids_for, make_store, run_python
 from storage.test_writer import Failing, FailingCommit, state
-from storage.tokens import SPEC, batch, make_tokens
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def codes(store: Store) -> NDArray[np.uint8]:
         return items.rows.codes.copy()
 
 
-def test_words_dense_rows_and_numbers_stay_as_they_are(store: Store) -> None:
+def test_words_dense_vectors_and_document_numbers_stay_the_same(store: Store) -> None:
     before = state(store)
     with store.snapshot() as snapshot:
         words, dense = ids_for(snapshot, "word7 text41", 20), dense_by_doc(snapshot)
@@ -82,19 +82,19 @@ def test_words_dense_rows_and_numbers_stay_as_they_are(store: Store) -> None:
     assert (done.n_segments_before, done.n_segments_after, done.bits, done.note) == (3, 1, 2, "")
 
 
-def test_what_was_deleted_and_what_was_replaced_is_gone_from_the_disk(store: Store) -> None:
+def test_deleted_and_replaced_documents_are_gone_from_the_disk(store: Store) -> None:
     done = compact(store, bits=1)
     assert folders(store) == ["000004"]
-    facts = info(store)
-    assert (facts.segments, facts.deleted_passages, facts.passages) == (1, 0, 216)
-    assert set(facts.bytes_by_part) == {"catalogue", "rows", "dense", "residual"}
+    report = info(store)
+    assert (report.segments, report.deleted_passages, report.passages) == (1, 0, 216)
+    assert set(report.bytes_by_part) == {"catalogue", "rows", "dense", "residual"}
     on_disk = sum(file.stat().st_size for file in (store.path / "segments").rglob("*.plait"))
-    assert done.bytes_after == on_disk == facts.bytes - facts.bytes_by_part["catalogue"]
+    assert done.bytes_after == on_disk == report.bytes - report.bytes_by_part["catalogue"]
     assert done.bytes_before > done.bytes_after
-    assert done.bytes_per_vector == facts.bytes_by_part["residual"] / 864
+    assert done.bytes_per_vector == report.bytes_by_part["residual"] / 864
 
 
-def test_a_snapshot_from_before_goes_on(store: Store) -> None:
+def test_an_older_snapshot_stays_usable(store: Store) -> None:
     with store.snapshot() as old:
         before = dense_by_doc(old)
         compact(store)
@@ -105,7 +105,7 @@ def test_a_snapshot_from_before_goes_on(store: Store) -> None:
         assert len(ids_for(old, "word7", 20)) == 10
 
 
-def test_check_judges_the_newer_commit_if_one_takes_the_files_away(
+def test_check_checks_the_newer_commit_if_a_compaction_removes_files(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, n_calls = read_segments, 0
@@ -132,7 +132,7 @@ def test_compacting_twice_does_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("keep_8bit", [False, True])
-def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, keep_8bit: bool) -> None:
+def test_later_vectors_are_coded_with_the_existing_codec(store: Store, keep_8bit: bool) -> None:
     compact(store, keep_8bit=keep_8bit)
     first = codes(store)
     with store.writer() as writer:
@@ -149,7 +149,7 @@ def test_later_vectors_are_coded_with_the_codec_that_is_there(store: Store, keep
     assert len(state(store)) == 136
 
 
-def test_vectors_of_another_kind_show_as_drift(store: Store) -> None:
+def test_vectors_that_the_codec_fits_badly_show_as_drift(store: Store) -> None:
     compact(store)
     with store.writer() as writer:
         writer.write(*batch(200, 30, noise=1.0))
@@ -265,7 +265,7 @@ def test_an_index_without_documents_has_no_segments(store: Store, tmp_path: Path
 
 
 @pytest.mark.parametrize("options", [{"bits": 3}, {"n_threads": 0}], ids=str)
-def test_options_that_cannot_work_are_refused(store: Store, options: dict[str, int]) -> None:
+def test_invalid_options_are_refused(store: Store, options: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         compact(store, **options)
     assert len(folders(store)) == 3
@@ -355,7 +355,7 @@ def test_old_folders_that_cannot_be_removed_are_left_to_the_next_writer(
         assert folders(store) == ["000004"]
 
 
-def test_damage_is_not_copied_into_a_sound_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_not_copied_into_a_new_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
     monkeypatch.setattr(segments, "_verified", set())
     file = store.path / "segments" / "000002" / "dense.plait"
@@ -374,7 +374,7 @@ def test_damage_is_not_copied_into_a_sound_segment(store: Store, monkeypatch: py
         "DELETE FROM documents WHERE id = 'd1'",
     ],
 )
-def test_a_catalogue_that_does_not_agree_is_not_compacted(store: Store, harm: str) -> None:
+def test_an_inconsistent_catalogue_is_not_compacted(store: Store, harm: str) -> None:
     with store.writer() as writer:
         writer._connection.execute(harm)
         with pytest.raises(CorruptIndexError, match="run plait check"):

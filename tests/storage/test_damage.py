@@ -65,7 +65,7 @@ def test_a_damaged_segment_file_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_sound_file_of_another_segment_is_refused(store: Store, name: str) -> None:
+def test_an_intact_file_of_another_segment_is_refused(store: Store, name: str) -> None:
     add(store, [Document(f"{document.id} too", document.text) for document in fabrics()], seed=1)
     folder = store.path / "segments"
     shutil.copy(folder / "000002" / name, folder / "000001" / name)
@@ -73,14 +73,14 @@ def test_a_sound_file_of_another_segment_is_refused(store: Store, name: str) -> 
         store.snapshot()
 
 
-def test_a_large_segment_is_read_whole_by_check_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_check_verifies_a_large_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
     flip(store.path / "segments" / "000001" / "dense.plait", -20)
     store.snapshot().close()
     assert len(check(store.path).problems) == 1
 
 
-def test_a_segment_is_read_whole_once_until_it_is_replaced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_is_verified_once_until_it_is_replaced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.snapshot().close()
     n_verified: list[object] = []
     monkeypatch.setattr(SegmentFile, "verify", lambda file: n_verified.append(file))
@@ -108,7 +108,7 @@ def test_an_index_is_not_made_over_segments_whose_catalogue_is_lost(store: Store
         make_store(store.path)
 
 
-def test_a_catalogue_that_is_no_database_is_refused(store: Store) -> None:
+def test_a_catalogue_that_is_not_a_database_is_refused(store: Store) -> None:
     (store.path / "catalogue.sqlite").write_bytes(b"not a database " * 1000)
     with pytest.raises(CorruptIndexError, match="file is not a database"):
         Store.open(store.path)
@@ -128,7 +128,7 @@ def test_a_flipped_bit_anywhere_in_the_catalogue_never_escapes_as_a_foreign_erro
             pass
 
 
-def test_check_finds_nothing_in_a_sound_index(store: Store) -> None:
+def test_check_finds_nothing_in_an_intact_index(store: Store) -> None:
     add(store, [Document("silk", "Silk shines."), Document("hemp", "Hemp makes rope.")])
     with store.writer() as writer:
         writer.delete(["wool"])
@@ -179,7 +179,7 @@ def test_check_goes_on_after_a_problem(store: Store) -> None:
         ("UPDATE segments SET n_rows = 7", r"rows\.plait: array 'docs' is int64 of shape \(8,\)"),
     ],
 )
-def test_check_finds_what_does_not_agree(store: Store, statement: str, message: str) -> None:
+def test_check_finds_every_inconsistency(store: Store, statement: str, message: str) -> None:
     sql(store, statement)
     assert re.search(message, "\n".join(check(store.path).problems))
 
@@ -191,7 +191,7 @@ def test_check_notes_leftovers_without_calling_them_damage(store: Store) -> None
     assert [note for note in report.notes if "000002 belongs to no commit" in note] != []
 
 
-def test_check_of_what_is_no_index_says_so(tmp_path: Path) -> None:
+def test_check_refuses_a_folder_without_an_index(tmp_path: Path) -> None:
     with pytest.raises(NotAnIndexError):
         check(tmp_path)
 

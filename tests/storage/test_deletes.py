@@ -1,4 +1,4 @@
-"""Deleting marks; what was marked is found by nobody, and goes from the disk when its segment is rewritten."""
+"""Deletes: tombstoned documents are never found, and are purged when their segment is rewritten."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from plait.storage.connection import CATALOGUE
 from plait.storage.info import info
 from plait.storage.repair import repair
 from plait.storage.store import Store
+from storage.grouped_tokens import batch, make_tokens
 from storage.samples import add, ids_for, make_store
-from storage.tokens import batch, make_tokens
 
 DELETED = [f"d{number}" for number in range(0, 120, 10)]
 LONG = "zweihundertfünfzig " * 20
@@ -40,7 +40,7 @@ def on_disk(store: Store, text: str) -> bool:
     return any(text.encode() in file.read_bytes() for file in store.path.rglob("*") if file.is_file())
 
 
-def test_a_delete_leaves_the_texts_and_nobody_finds_them(store: Store) -> None:
+def test_a_deleted_document_keeps_its_text_but_is_never_found(store: Store) -> None:
     assert (kept(store, "documents"), kept(store, "deleted_documents"), info(store).documents) == (120, 12, 108)
     with store.snapshot() as snapshot:
         assert snapshot.lookup(DELETED) == {}
@@ -54,9 +54,7 @@ def test_a_delete_leaves_the_texts_and_nobody_finds_them(store: Store) -> None:
     assert check(store.path).problems == []
 
 
-def test_scores_after_a_compaction_are_those_of_an_index_that_never_had_what_was_deleted(
-    store: Store, tmp_path: Path
-) -> None:
+def test_after_a_compaction_scores_are_as_if_deleted_documents_never_existed(store: Store, tmp_path: Path) -> None:
     other = make_store(tmp_path / "other")
     add(other, [document for document in batch(0, 120)[0] if document.id not in DELETED])
     with store.writer() as writer:
@@ -67,7 +65,7 @@ def test_scores_after_a_compaction_are_those_of_an_index_that_never_had_what_was
     np.testing.assert_array_equal(found, expected)
 
 
-def test_an_id_that_was_deleted_may_be_used_again(store: Store) -> None:
+def test_a_deleted_id_can_be_used_again(store: Store) -> None:
     documents, spans, embeddings = batch(0, 12)
     with store.writer() as writer:
         written = writer.write(documents, spans, embeddings)
@@ -78,9 +76,7 @@ def test_an_id_that_was_deleted_may_be_used_again(store: Store) -> None:
     assert check(store.path).problems == []
 
 
-def test_a_merge_takes_out_what_was_deleted_of_its_segments_alone(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_purges_deleted_documents_of_its_segments_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.writer() as writer:
         writer.delete([f"d{number}" for number in range(40, 70)])
         monkeypatch.setattr("plait.storage.writer.FANOUT", 1)
@@ -91,7 +87,7 @@ def test_a_merge_takes_out_what_was_deleted_of_its_segments_alone(
 
 
 @pytest.mark.parametrize("last", [1, 70, 120])
-def test_a_compaction_leaves_nothing_of_what_was_deleted(store: Store, last: int) -> None:
+def test_a_compaction_purges_all_deleted_documents(store: Store, last: int) -> None:
     with store.writer() as writer:
         writer.delete([f"d{number}" for number in range(last)])
         writer.compact()
@@ -100,7 +96,7 @@ def test_a_compaction_leaves_nothing_of_what_was_deleted(store: Store, last: int
     assert check(store.path).problems == []
 
 
-def test_a_text_that_was_deleted_is_in_no_file_after_a_compaction(tmp_path: Path) -> None:
+def test_a_deleted_text_is_in_no_file_after_a_compaction(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index")
     add(store, [Document("secret", LONG), *(Document(f"d{number}", f"text {number}") for number in range(40))])
     with store.writer() as writer:
@@ -113,7 +109,7 @@ def test_a_text_that_was_deleted_is_in_no_file_after_a_compaction(tmp_path: Path
             assert connection.execute("SELECT * FROM vocabulary WHERE term LIKE 'zwei%'").fetchall() == []
 
 
-def test_a_compaction_gives_the_space_of_texts_back(tmp_path: Path) -> None:
+def test_a_compaction_frees_the_space_of_deleted_texts(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index")
     add(store, [Document(f"d{number}", f"{number} {LONG}") for number in range(400)])
     with store.writer() as writer:
@@ -124,7 +120,7 @@ def test_a_compaction_gives_the_space_of_texts_back(tmp_path: Path) -> None:
         assert info(store).bytes_by_part["catalogue"] < 0.4 * full
 
 
-def test_a_compaction_after_a_merge_that_rewrote_all_leaves_no_word_and_no_empty_page(tmp_path: Path) -> None:
+def test_a_compaction_after_a_complete_merge_still_removes_words_and_free_pages(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index")
     add(store, [Document(f"d{number}", f"{number} {LONG if number > 40 else 'text'}") for number in range(400)])
     full = info(store).bytes_by_part["catalogue"]

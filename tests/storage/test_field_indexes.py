@@ -1,4 +1,4 @@
-"""Indexes on fields of the metadata: the same answers, without reading every document."""
+"""Indexes on metadata fields: the same answers, without reading every document."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def found(store: Store) -> list[list[int]]:
         return [snapshot.filtered(filter).tolist() for filter in FILTERS]
 
 
-def test_a_field_with_an_index_answers_as_it_did_without(store: Store) -> None:
+def test_an_indexed_field_gives_the_same_answers(store: Store) -> None:
     before = found(store)
     with store.writer() as writer:
         assert [writer.create_field_index(name) for name in ("x", "x.name", "n", "x")] == [True, True, True, False]
@@ -78,7 +78,7 @@ def test_a_filter_on_an_indexed_field_reads_the_index(store: Store) -> None:
     assert "INDEX by_field1_value (field1_type=? AND field1_value<?)" in plan[0][3]
 
 
-def test_a_filter_is_worked_out_once_for_a_snapshot(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_evaluates_a_filter_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.snapshot() as snapshot:
         first = snapshot.filtered("x = 1")
         monkeypatch.setattr(type(snapshot), "matching", None)
@@ -97,7 +97,7 @@ def test_a_filter_is_worked_out_once_for_a_snapshot(store: Store, monkeypatch: p
         ("x); DROP TABLE documents; --", FilterError),
     ],
 )
-def test_what_cannot_have_an_index_is_refused(store: Store, name: str, error: type[Exception]) -> None:
+def test_fields_that_cannot_be_indexed_are_refused(store: Store, name: str, error: type[Exception]) -> None:
     before = found(store)
     with store.writer() as writer, pytest.raises(error):
         writer.create_field_index(name)
@@ -105,7 +105,7 @@ def test_what_cannot_have_an_index_is_refused(store: Store, name: str, error: ty
 
 
 @pytest.mark.parametrize("name", ["`it's`", "`a b`", "`a.b`", "`'); DROP TABLE documents; --`"])
-def test_an_odd_name_is_only_a_name(store: Store, name: str) -> None:
+def test_an_odd_field_name_is_harmless(store: Store, name: str) -> None:
     key = name.strip("`")
     with store.writer() as writer:
         assert writer.create_field_index(name)

@@ -1,4 +1,4 @@
-"""One writer: a second writer gets an error that names the first, and a dead process holds no lock."""
+"""The writer lock: a second writer gets an error that names the first; a dead process holds no lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ time.sleep(60)
 """
 
 
-def test_the_error_of_a_second_writer_names_the_process_of_the_first(store: Store) -> None:
+def test_a_second_writer_gets_an_error_that_names_the_first(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -44,7 +44,7 @@ def test_a_second_writer_in_one_process_is_refused_too(store: Store) -> None:
     store.writer().close()
 
 
-def test_a_lock_without_a_name_in_it_still_holds(tmp_path: Path) -> None:
+def test_a_lock_without_a_holder_name_still_holds(tmp_path: Path) -> None:
     lock = WriterLock(tmp_path / "lock")
     (tmp_path / "lock").write_text("{")
     with pytest.raises(LockedError, match="another process"):
@@ -54,7 +54,7 @@ def test_a_lock_without_a_name_in_it_still_holds(tmp_path: Path) -> None:
     WriterLock(tmp_path / "lock").release()
 
 
-def test_a_lock_file_full_of_rubbish_does_not_block(store: Store) -> None:
+def test_a_lock_file_with_garbage_does_not_block(store: Store) -> None:
     (store.path / "lock").write_bytes(b"\xff" * 10_000)
     store.writer().close()
     assert (store.path / "lock").read_bytes() == b""
@@ -89,9 +89,7 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(store: Store) -> None:
         os.kill(int(child), 9)
 
 
-def test_a_disk_that_refuses_the_name_in_the_lock_stops_no_writer(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_file_that_cannot_be_written_stops_no_writer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""Merging of segments: what is chosen, and that nothing but the number of segments changes."""
+"""Merges: which segments are chosen, and that only the number of segments changes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from plait.storage import merge_policy as tiers
 from plait.storage.check import check
 from plait.storage.info import info
 from plait.storage.store import Snapshot, Store
+from storage.grouped_tokens import SPEC, batch, make_tokens
 from storage.samples import add, fabrics, make_store, texts_in
-from storage.tokens import SPEC, batch, make_tokens
 
 
 def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
@@ -44,7 +44,7 @@ def test_eight_of_a_size_are_merged_and_a_large_one_beside_them_is_not() -> None
     assert numbers(segment(0, 100), *(segment(number, 1) for number in range(1, 9))) == list(range(1, 9))
 
 
-def test_neighbours_are_by_documents_and_not_by_the_numbers_of_segments() -> None:
+def test_neighbours_are_chosen_by_documents_not_by_segment_numbers() -> None:
     large = segment(99, 100)
     large.docs = [4]  # it stands in the middle of the others
     assert numbers(*(segment(number, 1) for number in range(10)), large) == []
@@ -105,7 +105,7 @@ def test_a_merge_changes_nothing_but_the_number_of_segments(tmp_path: Path) -> N
     assert (check(store.path).problems, check(store.path).notes) == ([], [])
 
 
-def test_deleting_most_of_a_segment_rewrites_it_and_touches_no_other(tmp_path: Path) -> None:
+def test_deleting_most_of_a_segment_rewrites_only_that_segment(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index")
     folders = store.path / "segments"
     other = (folders / "000001" / "rows.plait").stat().st_ino
@@ -121,7 +121,7 @@ def test_deleting_most_of_a_segment_rewrites_it_and_touches_no_other(tmp_path: P
     assert check(store.path).problems == []
 
 
-def test_a_segment_without_a_living_row_is_dropped(store: Store) -> None:
+def test_a_segment_without_a_live_row_is_removed(store: Store) -> None:
     add(store, [Document("hemp", "Hemp makes rope.")])
     with store.writer() as writer:
         writer.delete([document.id for document in fabrics()])
@@ -145,7 +145,7 @@ def coded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return store
 
 
-def test_what_is_merged_beside_a_compressed_segment_is_compressed_with_its_codec(coded: Store) -> None:
+def test_a_merge_compresses_with_the_codec_of_the_compressed_segment(coded: Store) -> None:
     with coded.writer() as writer:
         assert writer.merge() == 8
     with coded.snapshot() as snapshot:
@@ -183,7 +183,7 @@ def test_few_vectors_stay_float16_beside_a_compressed_segment(coded: Store, monk
         assert isinstance(snapshot.segments[1].multi, MultiVectors)
 
 
-def test_compaction_fits_again_when_many_vectors_of_another_kind_were_added(tmp_path: Path) -> None:
+def test_compaction_fits_a_new_codec_after_much_drift(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         writer.compact()
@@ -194,7 +194,7 @@ def test_compaction_fits_again_when_many_vectors_of_another_kind_were_added(tmp_
     assert info(store).drift is None
 
 
-def test_delete_where_removes_what_the_filter_accepts(tmp_path: Path) -> None:
+def test_delete_where_deletes_the_documents_that_the_filter_accepts(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         assert writer.delete_where(compile_filter("n >= 60 and n < 80")) == 18
@@ -238,7 +238,7 @@ def test_a_reader_in_another_process_finishes_undisturbed_and_the_space_comes_ba
     assert float(seen) == pytest.approx(total)
 
 
-def test_the_catalogue_gives_space_back_when_it_is_compacted(tmp_path: Path) -> None:
+def test_a_compaction_shrinks_the_catalogue(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     for first in range(0, 600, 200):
         documents, spans, embeddings = batch(first, 200)
@@ -253,7 +253,7 @@ def test_the_catalogue_gives_space_back_when_it_is_compacted(tmp_path: Path) -> 
     assert check(store.path).problems == []
 
 
-def test_a_merge_that_fails_leaves_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_merge_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_tokens(tmp_path / "index", n_segments=9, n_documents=6)
     with store.writer() as writing:
         with monkeypatch.context() as patch:

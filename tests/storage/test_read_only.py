@@ -24,6 +24,7 @@ from plait.storage.check import check
 from plait.storage.info import info
 from plait.storage.store import Store
 from plait.encode.protocol import EmbeddingSpec
+from plait.search.bm25 import bm25_search
 if os.geteuid() == 0:
     os.setegid(65534)
     os.seteuid(65534)
@@ -65,7 +66,6 @@ def lines(code: str, index: Path) -> list[str]:
 
 
 SEARCH = """
-from plait.search.bm25 import bm25_search
 def search():
     with Store.open(path).snapshot() as snapshot:
         return snapshot.fetch_ids(bm25_search(snapshot, "wool", 3)[0].tolist()), snapshot.n_rows
@@ -73,21 +73,21 @@ attempt(search)
 """
 
 
-def test_a_folder_that_cannot_be_written_is_searched(shared: Path) -> None:
+def test_a_read_only_folder_can_be_searched(shared: Path) -> None:
     protect(shared)
     names = sorted(os.listdir(shared))  # noqa: PTH208
     assert lines(SEARCH + "attempt(lambda: info(Store.open(path)).documents)", shared) == ["(['wool'], 8)", "4"]
     assert sorted(os.listdir(shared)) == names  # noqa: PTH208
 
 
-def test_a_folder_that_cannot_be_written_gives_no_writer(shared: Path) -> None:
+def test_a_read_only_folder_gives_no_writer(shared: Path) -> None:
     protect(shared)
     (line,) = lines("attempt(lambda: Store.open(path).writer())", shared)
     assert line.startswith("ReadOnlyError")
     assert "lock cannot be written" in line
 
 
-def test_a_catalogue_alone_that_cannot_be_written_gives_no_writer(shared: Path) -> None:
+def test_a_read_only_catalogue_gives_no_writer(shared: Path) -> None:
     shared.chmod(0o777)
     (shared / "lock").chmod(0o666)
     (shared / "catalogue.sqlite").chmod(0o444)
@@ -103,21 +103,21 @@ attempt(write)
         assert snapshot.n_documents == 4
 
 
-def test_an_index_cannot_be_made_where_nothing_can_be_written(shared: Path) -> None:
+def test_an_index_cannot_be_created_in_a_read_only_folder(shared: Path) -> None:
     code = 'attempt(lambda: Store.create(path.parent / "new", fingerprint="f", spec=EmbeddingSpec(), properties={}))'
     shared.parent.chmod(0o555)
     (line,) = lines(code, shared)
     assert line.startswith("ReadOnlyError")
 
 
-def test_commits_that_wait_in_the_log_are_read_from_a_folder_that_cannot_be_written(shared: Path) -> None:
+def test_commits_in_the_log_are_read_from_a_read_only_folder(shared: Path) -> None:
     with Store.open(shared).writer() as writer:
         writer.delete(["silk"])
         protect(shared)
         assert lines(SEARCH, shared) == ["(['wool'], 6)"]
 
 
-def test_a_log_that_cannot_be_read_is_not_passed_over(shared: Path) -> None:
+def test_a_log_that_cannot_be_read_is_an_error(shared: Path) -> None:
     with Store.open(shared).writer() as writer:
         writer.delete(["silk"])
         copy = shared.parent / "copy"
@@ -128,14 +128,14 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(shared: Path) -> None:
     assert "its log has commits" in line
 
 
-def test_check_says_what_it_could_not_check(shared: Path) -> None:
+def test_check_notes_what_it_could_not_check(shared: Path) -> None:
     protect(shared)
     found, notes = lines("report = check(path)\nprint(report.problems)\nprint(report.notes)", shared)
     assert found == "[]"
     assert "full-text table was not checked in depth" in notes
 
 
-def test_a_change_under_a_reader_that_was_promised_none_is_noticed(shared: Path) -> None:
+def test_a_change_of_an_index_opened_as_immutable_is_noticed(shared: Path) -> None:
     protect(shared)
     code = """
 snapshot = Store.open(path).snapshot()

@@ -1,4 +1,4 @@
-"""Repair: what can be read is kept, what cannot is named, and the index is sound again."""
+"""Repair: keeps what can be read, names what cannot, and leaves a valid index."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from plait.storage.files import text_index as words_file
 from plait.storage.repair import free_rescue_path, repair
 from plait.storage.store import Store
 from plait.storage.validate import document_from
+from storage.grouped_tokens import batch, make_tokens
 from storage.samples import ids_for, texts_in
-from storage.tokens import batch, make_tokens
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def numbered(*ranges: range) -> set[str]:
     return {f"d{number}" for own in ranges for number in own if number % 10}
 
 
-def test_a_sound_index_is_left_alone(store: Store) -> None:
+def test_an_intact_index_is_not_changed(store: Store) -> None:
     with store.snapshot() as snapshot:
         commit = snapshot.commit
     done = repair(store.path)
@@ -75,9 +75,7 @@ def test_a_sound_index_is_left_alone(store: Store) -> None:
     ],
     ids=["missing", "flipped", "cut", "folder gone"],
 )
-def test_a_damaged_segment_goes_with_its_documents_and_the_rest_stays(
-    store: Store, name: str, harm: Callable[[Path], None]
-) -> None:
+def test_a_damaged_segment_is_removed_with_its_documents(store: Store, name: str, harm: Callable[[Path], None]) -> None:
     harm(store.path / "segments" / "000002" / name)
     done = repair(store.path)
     assert (done.removed_segments, set(done.removed_ids), done.n_kept) == ([2], numbered(range(10, 20)), 18)
@@ -95,7 +93,7 @@ def test_a_damaged_segment_goes_with_its_documents_and_the_rest_stays(
 
 @pytest.mark.parametrize("name", ["dense_ivf.plait", "centroid_ids.plait", "text_index.plait"])
 @pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: flip(file, -40)], ids=["missing", "flipped"])
-def test_files_that_only_make_searches_faster_go_without_their_documents(
+def test_damaged_derived_files_are_removed_without_documents(
     store: Store, monkeypatch: pytest.MonkeyPatch, name: str, harm: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(cells, "MIN_ROWS", 10)
@@ -142,9 +140,7 @@ def test_files_that_only_make_searches_faster_go_without_their_documents(
         ("INSERT INTO meta VALUES ('tuned_params', '{')", set()),
     ],
 )
-def test_a_catalogue_that_does_not_agree_is_repaired_with_the_least_loss(
-    store: Store, harm: str, lost: set[str]
-) -> None:
+def test_an_inconsistent_catalogue_is_repaired_with_the_least_loss(store: Store, harm: str, lost: set[str]) -> None:
     before = ids(store)
     gone = {"d5"} if harm.startswith("DELETE FROM documents") else lost
     sql(store, harm)
@@ -163,7 +159,7 @@ def test_a_catalogue_that_cannot_be_read_is_beyond_repair(store: Store) -> None:
         repair(store.path)
 
 
-def test_texts_of_documents_that_go_are_kept_in_a_file(store: Store, tmp_path: Path) -> None:
+def test_the_texts_of_removed_documents_are_saved_to_a_file(store: Store, tmp_path: Path) -> None:
     before = {id: text for id, text in texts_of(store).items() if id in numbered(range(10, 20))}
     sql(store, "UPDATE documents SET text = 'other' WHERE id = 'd12'")  # and this text is not what was written
     (store.path / "segments" / "000002" / "dense.plait").unlink()
@@ -174,7 +170,7 @@ def test_texts_of_documents_that_go_are_kept_in_a_file(store: Store, tmp_path: P
     assert (len(done.removed_ids), len(done.intact_docs)) == (9, 8)
 
 
-def test_nothing_is_dropped_where_the_texts_cannot_be_kept(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_removed_if_the_texts_cannot_be_saved(store: Store, tmp_path: Path) -> None:
     (store.path / "segments" / "000002" / "dense.plait").unlink()
     (tmp_path / "lost.jsonl").write_text("of an earlier repair")
     with pytest.raises(StoreError, match=r"nothing was repaired: .*lost\.jsonl.*name another file"):

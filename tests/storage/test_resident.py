@@ -1,4 +1,4 @@
-"""What of an index is in memory: mapped, not loaded."""
+"""Segments are memory-mapped, not loaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from plait.storage import segment as segments
 from plait.storage.info import info
+from storage.grouped_tokens import SPEC, batch
 from storage.samples import make_store
-from storage.tokens import SPEC, batch
 
 
-def test_what_was_not_read_is_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_were_not_read_are_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 0)
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:

@@ -1,4 +1,4 @@
-"""The file of a segment: what is written is read, and nothing else is."""
+"""The segment file format: written arrays are read back, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def open_and_verify(path: Path) -> SegmentFile:
 
 @pytest.mark.parametrize("dtype", ["<f4", "<f2", "<i8", "<i4", "<u4", "<u2", "|u1", "|i1"])
 @pytest.mark.parametrize("shape", [(0,), (1,), (17,), (5, 3), (0, 3), (2, 3, 4)])
-def test_arrays_come_back_as_they_went_in(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+def test_arrays_are_read_as_they_were_written(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     facts = write_arrays(tmp_path / "f.plait", first=array, second=np.arange(3))
     file = open_and_verify(tmp_path / "f.plait")
@@ -179,7 +179,7 @@ def test_arrays_that_overlap_are_refused(tmp_path: Path) -> None:
         SegmentFile.open(tmp_path / "f.plait")
 
 
-def test_an_array_of_another_type_or_shape_is_not_handed_out(tmp_path: Path) -> None:
+def test_an_array_of_another_type_or_shape_is_refused(tmp_path: Path) -> None:
     write_arrays(tmp_path / "f.plait", a=np.zeros((2, 3), np.float32))
     file = SegmentFile.open(tmp_path / "f.plait")
     for name, dtype, shape in [("b", "<f4", (2, 3)), ("a", "<f2", (2, 3)), ("a", "<f4", (3, 2)), ("a", "<f4", (6,))]:
@@ -187,13 +187,13 @@ def test_an_array_of_another_type_or_shape_is_not_handed_out(tmp_path: Path) -> 
             file.array(name, dtype, shape)
 
 
-def test_a_file_is_never_written_over(tmp_path: Path) -> None:
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     write_arrays(tmp_path / "f.plait", a=np.zeros(1, np.uint8))
     with pytest.raises(FileExistsError):
         write_arrays(tmp_path / "f.plait", a=np.zeros(1, np.uint8))
 
 
-def test_memory_that_was_given_back_is_read_again(tmp_path: Path) -> None:
+def test_released_pages_can_be_read_again(tmp_path: Path) -> None:
     values = np.arange(3 * BLOCK, dtype=np.int64)
     write_arrays(tmp_path / "rows.plait", values=values)
     file = SegmentFile.open(tmp_path / "rows.plait")

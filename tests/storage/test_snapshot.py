@@ -1,4 +1,4 @@
-"""Reading: a snapshot is one state of the index, whatever happens to it meanwhile."""
+"""A snapshot is one state of the index, whatever is written meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plait.storage.store import Store
 from storage.samples import TEXTS, add, fabrics, ids_for, make_store, run_python, texts_in
 
 
-def test_a_snapshot_does_not_see_what_comes_later(store: Store) -> None:
+def test_a_snapshot_does_not_see_later_writes(store: Store) -> None:
     with store.snapshot() as before:
         with store.writer() as writer:
             writer.delete(["wool"])
@@ -37,7 +37,7 @@ def test_a_snapshot_does_not_see_what_comes_later(store: Store) -> None:
         assert texts_in(before) == TEXTS
 
 
-def test_what_is_fetched_comes_in_the_order_asked(store: Store) -> None:
+def test_fetch_keeps_the_order_of_the_numbers(store: Store) -> None:
     with store.snapshot() as snapshot:
         assert [document.id for document in snapshot.fetch([4, 1, 3, 1])] == ["cotton", "wool", "silk", "wool"]
         assert snapshot.fetch_ids([2, 1]) == ["linen", "wool"]
@@ -53,7 +53,7 @@ def test_what_is_fetched_comes_in_the_order_asked(store: Store) -> None:
             snapshot.fetch([1, 99])
 
 
-def test_more_can_be_fetched_than_one_statement_names(empty: Store) -> None:
+def test_fetch_accepts_more_numbers_than_one_statement(empty: Store) -> None:
     add(empty, [Document(str(number), f"thread {number}") for number in range(1234)])
     with empty.snapshot() as snapshot:
         ids = [str(number) for number in reversed(range(1234))]
@@ -93,7 +93,7 @@ def test_bm25_keeps_to_the_documents_allowed(store: Store) -> None:
 @pytest.mark.parametrize(
     "query", ['"', "wool OR", "NOT wool", "title:wool", "wool*", "NEAR(", "a AND b", "{", "\x00", "'"]
 )
-def test_no_query_is_read_as_the_language_of_fts5(store: Store, query: str) -> None:
+def test_no_query_is_parsed_as_fts5_syntax(store: Store, query: str) -> None:
     with store.snapshot() as snapshot:
         assert ids_for(snapshot, query) in (
             [],
@@ -104,7 +104,7 @@ def test_no_query_is_read_as_the_language_of_fts5(store: Store, query: str) -> N
         )
 
 
-def test_other_scripts_are_found_and_forgotten(empty: Store) -> None:
+def test_other_scripts_are_found_until_deleted(empty: Store) -> None:
     add(empty, [Document("ja", "東京都は日本の首都です"), Document("th", "ประเทศไทย"), Document("ko", "서울특별시")])
     with empty.snapshot() as snapshot:
         assert (ids_for(snapshot, "首都"), ids_for(snapshot, "ไทย"), ids_for(snapshot, "서울")) == (
@@ -127,7 +127,7 @@ def test_matching_gives_the_documents_of_a_condition(store: Store) -> None:
             snapshot.matching("json_extract(metadata, '$.letters') = ?", [2**70])
 
 
-def test_a_closed_snapshot_answers_no_more_but_its_arrays_stay(store: Store) -> None:
+def test_a_closed_snapshot_refuses_queries_but_its_arrays_stay(store: Store) -> None:
     snapshot = store.snapshot()
     segment = snapshot.segments[0]
     snapshot.close()
@@ -155,7 +155,7 @@ def test_threads_share_a_snapshot(store: Store) -> None:
     assert seen == {("wool", TEXTS["silk"])}
 
 
-def test_a_segment_that_a_writer_removed_meanwhile_is_looked_for_in_the_newer_commit(
+def test_opening_retries_with_the_newer_commit_if_a_writer_removed_a_segment(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(*arguments: Any) -> Segment:
@@ -175,7 +175,7 @@ def test_a_segment_that_a_writer_removed_meanwhile_is_looked_for_in_the_newer_co
         assert texts_in(snapshot) == TEXTS
 
 
-def test_a_segment_that_is_simply_missing_is_named(store: Store) -> None:
+def test_a_missing_segment_is_named(store: Store) -> None:
     (store.path / "segments" / "000001" / "dense.plait").unlink()
     with pytest.raises(CorruptIndexError, match=r"000001/dense\.plait is missing"):
         store.snapshot()
@@ -207,18 +207,18 @@ snapshot.close()
 """
 
 
-def test_a_forked_child_reads_the_same_state_through_a_connection_of_its_own(store: Store) -> None:
+def test_a_forked_child_reads_the_same_state_through_a_new_connection(store: Store) -> None:
     answer = run_python(FORKS, store.path, "same")
     assert answer.stdout.splitlines() == ["child ['wool', 'silk'] 8", "parent ['wool', 'silk'] 4"], answer.stderr
 
 
-def test_a_forked_child_gets_an_error_when_its_state_is_gone(store: Store) -> None:
+def test_a_forked_child_gets_an_error_if_the_index_changed(store: Store) -> None:
     child, parent = run_python(FORKS, store.path, "changed").stdout.splitlines()
     assert "was changed after this process was forked" in child
     assert parent == "parent ['wool', 'silk'] 4"
 
 
-def test_many_snapshots_leave_no_handles_behind(store: Store) -> None:
+def test_many_snapshots_leave_no_open_handles(store: Store) -> None:
     def n_handles() -> int:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 

@@ -1,4 +1,4 @@
-"""Making and opening an index: what was written is read again, and what is no index is not taken for one."""
+"""Creating and opening an index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plait.storage.store import Store
 from storage.samples import SPEC, TEXTS, add, fabrics, make_store, random_embeddings, run_python, texts_in
 
 
-def test_what_is_written_is_read_after_reopening(store: Store) -> None:
+def test_documents_are_read_after_reopening(store: Store) -> None:
     opened = Store.open(store.path)
     assert (opened.fingerprint, opened.spec, opened.properties) == ("random", SPEC, {"model": "none"})
     assert (opened.format, opened.created) == (1, store.created)
@@ -69,14 +69,14 @@ def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_relative_path_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     add(make_store(Path("index")), fabrics())
     with Store.open(Path("index")).snapshot() as snapshot:
         assert snapshot.n_documents == 4
 
 
-def test_a_folder_that_is_no_index_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAnIndexError, match="no such folder"):
         Store.open(tmp_path / "absent")
     with pytest.raises(NotAnIndexError, match=r"no catalogue\.sqlite"):
@@ -89,7 +89,7 @@ def test_a_folder_that_is_no_index_is_refused(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "catalogue.sqlite")
     other.execute("CREATE TABLE theirs (x)")
     other.close()
@@ -100,7 +100,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "catalogue.sqlite").read_bytes() == before
 
 
-def test_an_index_is_not_made_over_another(store: Store) -> None:
+def test_an_index_is_not_created_over_another(store: Store) -> None:
     with pytest.raises(StoreError, match="an index already"):
         make_store(store.path)
     with store.snapshot() as snapshot:
@@ -108,7 +108,7 @@ def test_an_index_is_not_made_over_another(store: Store) -> None:
 
 
 @pytest.mark.parametrize("killed_at", [1, 2, 3])
-def test_making_an_index_that_was_cut_short_can_be_done_again(tmp_path: Path, killed_at: int) -> None:
+def test_an_interrupted_creation_can_be_repeated(tmp_path: Path, killed_at: int) -> None:
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -148,7 +148,7 @@ def test_an_index_of_a_newer_plait_is_refused_as_newer(store: Store, key: str) -
         Store.open(store.path)
 
 
-def test_an_index_that_a_newer_plait_takes_over_is_neither_read_nor_written_on(store: Store) -> None:
+def test_an_index_converted_by_a_newer_plait_is_neither_read_nor_written(store: Store) -> None:
     set_meta(store, "format", FORMAT + 1)
     for attempt in (store.snapshot, store.writer):
         with pytest.raises(NewerFormatError, match=f"format {FORMAT + 1}"):
@@ -165,13 +165,13 @@ def test_an_index_that_a_newer_plait_takes_over_is_neither_read_nor_written_on(s
         ("properties", None),
     ],
 )
-def test_an_index_that_describes_itself_wrongly_is_damaged(store: Store, key: str, value: object) -> None:
+def test_invalid_meta_values_are_damage(store: Store, key: str, value: object) -> None:
     set_meta(store, key, value)
     with pytest.raises(CorruptIndexError):
         Store.open(store.path)
 
 
-def test_a_shape_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_spec_is_refused(tmp_path: Path) -> None:
     for spec in (
         EmbeddingSpec(dense=0),
         EmbeddingSpec(multi=-1),
@@ -193,7 +193,7 @@ def test_a_store_opened_read_only_gives_no_writer(store: Store) -> None:
         assert snapshot.n_documents == 4
 
 
-def test_a_closed_store_gives_nothing(store: Store) -> None:
+def test_a_closed_store_refuses_snapshots_and_writers(store: Store) -> None:
     with store:
         pass
     with pytest.raises(StoreError, match="closed"):

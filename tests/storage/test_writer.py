@@ -1,4 +1,4 @@
-"""Writing: all or nothing, by one writer, and an id is one document."""
+"""Writing: all or nothing, by one writer; an id names one document."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_known_id_is_replaced_and_gets_a_new_number(store: Store) -> None:
         assert second.live is None
 
 
-def test_a_deleted_document_is_gone_from_every_place(store: Store) -> None:
+def test_a_deleted_document_is_found_nowhere(store: Store) -> None:
     with store.writer() as writer:
         assert writer.delete(["silk", "jute", "silk"]) == 1
         assert writer.delete(["silk"]) == 0
@@ -58,7 +58,7 @@ def test_a_deleted_document_is_gone_from_every_place(store: Store) -> None:
     assert "silk" not in state(store)
 
 
-def test_a_number_is_not_used_again_after_a_deletion(store: Store) -> None:
+def test_document_numbers_are_never_reused(store: Store) -> None:
     with store.writer() as writer:
         writer.delete(list(TEXTS))
         write(writer, fabrics()[:1])
@@ -66,7 +66,7 @@ def test_a_number_is_not_used_again_after_a_deletion(store: Store) -> None:
         assert snapshot.lookup(["wool"]) == {"wool": 5}
 
 
-def test_known_gives_the_digest_of_what_is_there(store: Store) -> None:
+def test_content_digests_gives_the_digest_of_every_existing_id(store: Store) -> None:
     many = [f"other {number}" for number in range(3000)]
     with store.writer() as writer:
         assert writer.content_digests(["wool", *many, "silk", "wool"]) == {
@@ -117,7 +117,7 @@ def bad_batches() -> list[tuple[str, str, Callable[[], tuple[Any, Any, Embedding
 @pytest.mark.parametrize(
     ("name", "message", "batch"), bad_batches(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_a_batch_that_does_not_fit_is_refused_whole(
+def test_an_invalid_batch_is_refused_whole(
     store: Store, name: str, message: str, batch: Callable[[], tuple[Any, Any, Embeddings]]
 ) -> None:
     del name
@@ -127,13 +127,13 @@ def test_a_batch_that_does_not_fit_is_refused_whole(
     assert [folder.name for folder in (store.path / "segments").iterdir()] == ["000001"]
 
 
-def test_an_index_without_a_kind_refuses_it(tmp_path: Path) -> None:
+def test_an_index_without_a_kind_of_embedding_refuses_it(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "index", fingerprint="f", spec=EmbeddingSpec(), properties={})
     with store.writer() as writer, pytest.raises(InputError, match="there are dense vectors"):
         writer.write([Document("a", "x")], [[Span(0, 1)]], random_embeddings(1))
 
 
-def test_a_row_that_is_not_finite_is_named_by_its_own_document(store: Store) -> None:
+def test_a_non_finite_vector_is_named_by_its_document(store: Store) -> None:
     embeddings = random_embeddings(8)
     assert embeddings.multi is not None
     embeddings.multi.values[-1, 0] = np.inf
@@ -228,7 +228,7 @@ class FailingCommit:
         return getattr(self._real, name)
 
 
-def test_a_commit_that_fails_changes_nothing_and_its_number_is_left_alone(store: Store) -> None:
+def test_a_failed_commit_changes_nothing_and_its_segment_number_is_not_reused(store: Store) -> None:
     with store.writer() as writer:
         writer._connection = FailingCommit(writer._connection)  # type: ignore[assignment]
         with pytest.raises(StoreError, match="Input/output error"):
@@ -273,7 +273,7 @@ def test_a_killed_writer_leaves_the_old_index_or_the_new_one(store: Store, at: i
     assert state(store) == {**expected, "later": "Later."}
 
 
-def test_leftovers_are_removed_and_strangers_are_not(store: Store) -> None:
+def test_only_leftover_segment_folders_are_removed(store: Store) -> None:
     shutil.copytree(store.path / "segments" / "000001", store.path / "segments" / "000007")
     (store.path / "segments" / "notes").mkdir()
     with store.writer():
@@ -281,7 +281,7 @@ def test_leftovers_are_removed_and_strangers_are_not(store: Store) -> None:
     assert state(store) == TEXTS
 
 
-def test_a_closed_writer_writes_no_more(store: Store) -> None:
+def test_a_closed_writer_refuses_to_write(store: Store) -> None:
     with store.writer() as writer:
         pass
     writer.close()
@@ -295,7 +295,7 @@ def test_a_closed_writer_writes_no_more(store: Store) -> None:
 
 
 @pytest.mark.parametrize("ids", ["wool", [7], [None], ["a\ud800"], ["\x00"]], ids=repr)
-def test_what_is_no_id_is_not_looked_up(store: Store, ids: Any) -> None:
+def test_invalid_ids_are_refused(store: Store, ids: Any) -> None:
     with store.writer() as writer, store.snapshot() as snapshot:
         for attempt in (writer.content_digests, writer.delete, snapshot.lookup):
             with pytest.raises(DocumentError):
@@ -318,7 +318,7 @@ def test_ids_that_differ_by_case_or_accent_are_different(empty: Store) -> None:
     assert list(state(empty)) == ids
 
 
-def test_the_writer_reads_no_counts_that_it_did_not_write(store: Store) -> None:
+def test_the_writer_counts_no_documents(store: Store) -> None:
     with store.writer() as writer:
         assert isinstance(writer, Writer)
         assert catalogue.read_count(writer._connection, "n_documents") == 4

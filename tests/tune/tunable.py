@@ -9,7 +9,7 @@ import numpy as np
 import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
-from storage.tokens import unit
+from storage.grouped_tokens import unit
 
 DIM, N_PASSAGES, N_TOPICS = 32, 1100, 60
 

@@ -130,7 +130,7 @@ def _check_database(writer: Writer) -> None:
 
 
 def _intact_segments(store: Store, report: RepairReport) -> dict[int, Segment]:
-    """The segments whose files are intact, derived files apart. Their deleted rows are computed later."""
+    """The segments whose files are intact, except for derived files. Their deleted rows are computed later."""
     intact: dict[int, Segment] = {}
     with ReadTransaction(store.path / CATALOGUE) as view:
         report.removed_params = bool(read_tuned_params(view).damage)

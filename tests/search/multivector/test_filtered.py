@@ -14,7 +14,7 @@ from plait.search.trace import Trace
 from plait.storage.store import Store
 from search.multivector.test_probed_multi import PROBED, overlap, queries, run
 from search.plans import DefaultProbe, doc_filter
-from storage.tokens import N_GROUPS, SPEC, batch
+from storage.grouped_tokens import N_GROUPS, SPEC, batch
 
 N_DOCUMENTS = 600  # of two passages
 PROBE = ResolvedProbe(n_probe=16, n_candidates=700, n_code_scored=320, n_rescored=32)

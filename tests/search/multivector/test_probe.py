@@ -11,7 +11,7 @@ from plait.search.multivector.plait import MIN_PROBED, ProbedMulti
 from plait.search.multivector.probe import ProbeParams, ResolvedProbe, probe_by_size, resolve_probe
 from plait.search.retriever import Retriever
 from plait.storage.saved_settings import TunedParams
-from storage.tokens import SPEC
+from storage.grouped_tokens import SPEC
 
 N_PASSAGES = 40_000
 PROBING = ["n_probe", "n_candidates", "n_code_scored", "n_rescored", "prune_margin"]

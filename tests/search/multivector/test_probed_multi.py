@@ -19,7 +19,7 @@ from plait.search.retriever import Retriever
 from plait.search.trace import Trace
 from plait.storage.store import Snapshot, Store
 from search.plans import DefaultProbe, doc_filter, plan_for
-from storage.tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
+from storage.grouped_tokens import DIM, N_GROUPS, SPEC, batch, group_vectors, unit
 
 EVERYTHING = ResolvedProbe(n_probe=10_000, n_candidates=10_000, n_code_scored=10_000, n_rescored=10_000)
 PROBED = DefaultProbe()

@@ -21,8 +21,8 @@ from plait.storage.merge_policy import FANOUT
 from plait.storage.store import Store
 from search.multivector.test_probed_multi import EVERYTHING, PROBED, overlap, queries, run
 from search.plans import DefaultProbe
+from storage.grouped_tokens import N_GROUPS, SPEC, batch
 from storage.samples import make_store
-from storage.tokens import N_GROUPS, SPEC, batch
 
 N_OLD, N_NEW, N_BATCHES = 240, 24, 3
 

@@ -21,9 +21,9 @@ from plait.storage.segment import Segment
 from plait.storage.store import Store
 from search.multivector.test_probed_multi import queries
 from search.plans import DefaultProbe
+from storage.grouped_tokens import batch as tokens
+from storage.grouped_tokens import make_tokens
 from storage.resealed import Change, cut, index_of, put, rewrite, say
-from storage.tokens import batch as tokens
-from storage.tokens import make_tokens
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Sparse vectors on disk: written, merged and checked; damage and malice in sparse.plait are refused by name."""
+"""sparse.plait: written, merged and checked; damaged files are refused by name."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_merging_gives_the_bytes_of_writing_at_once(
     assert check(store.path).problems == []
 
 
-def test_an_index_whose_documents_are_all_gone_can_be_compacted(tmp_path: Path) -> None:
+def test_an_index_without_live_documents_can_be_compacted(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     add(store, 0, 4)
     with store.writer() as writer:
@@ -110,14 +110,14 @@ def test_an_index_whose_documents_are_all_gone_can_be_compacted(tmp_path: Path) 
         ([1], [np.nan]),
     ],
 )
-def test_rows_that_cannot_be_stored_are_refused(tmp_path: Path, terms: list[int], weights: list[float]) -> None:
+def test_invalid_sparse_vectors_are_refused(tmp_path: Path, terms: list[int], weights: list[float]) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     sparse = SparseVectors(np.array(terms, np.int32), np.array(weights, np.float32), np.array([0, len(terms)]))
     with store.writer() as writer, pytest.raises(InputError, match=r"document 'a'.*term"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings(sparse=sparse))
 
 
-def test_missing_and_unexpected_sparse_vectors_are_refused(tmp_path: Path) -> None:
+def test_missing_sparse_vectors_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer, pytest.raises(InputError, match="sparse vectors are missing"):
         writer.write([Document("a", "b")], [[Span(0, 1)]], Embeddings())
@@ -137,7 +137,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sparse.plait of an index of its own, as in a new process."""
+    """The sparse.plait of a copy of the index, as a new process would see it."""
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000001" / "sparse.plait"
@@ -168,7 +168,7 @@ def search(index: Path) -> int:
         return len(Sparse().retrieve(snapshot, batch, 10, None, Trace())[0])
 
 
-def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:
+def test_a_file_that_is_rewritten_unchanged_is_valid(file: Path) -> None:
     rewrite(file, lambda *_: None)
     assert search(index_of(file)) == 10
     assert check(index_of(file)).problems == []
@@ -206,7 +206,7 @@ HUGE = np.iinfo(np.int64).max
         (put("max_weights", 1, np.inf), "max_weights out of range"),
     ],
 )
-def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
+def test_invalid_values_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
     rewrite(file, change)
     with Store.open(index_of(file)).snapshot() as snapshot, pytest.raises(CorruptIndexError, match=message):
         _ = snapshot.segments[0].sparse

@@ -1,4 +1,4 @@
-"""text_index.plait: BM25 from a segment's own words is that of the full-text index, before and after changes."""
+"""text_index.plait: BM25 over it equals BM25 by FTS5, before and after changes."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def both(
         return [by_words, bm25_search(snapshot, query, k, doc_filter=allowed)]
 
 
-def test_a_compaction_of_many_documents_writes_words(path: Path) -> None:
+def test_a_compaction_of_many_documents_writes_the_file(path: Path) -> None:
     assert len(list(path.glob("segments/*/text_index.plait"))) == 1
     assert check(path).ok
 
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("k", [3, 1000])
-def test_scores_and_order_are_those_of_sqlite(path: Path, monkeypatch: pytest.MonkeyPatch, query: str, k: int) -> None:
+def test_scores_and_order_equal_those_of_fts5(path: Path, monkeypatch: pytest.MonkeyPatch, query: str, k: int) -> None:
     (docs, scores), (own_docs, own_scores) = both(path, monkeypatch, query, k)
     np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
     assert docs.tolist() == own_docs.tolist()
@@ -118,7 +118,7 @@ def test_only_allowed_documents_are_found(path: Path, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
 
 
-def test_a_word_that_begins_others_is_left_to_sqlite(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_query_uses_fts5(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_spelled("茶") is None
     (docs, _), (own_docs, _) = both(path, monkeypatch, "茶", 1000)
     assert len(docs)
@@ -172,7 +172,7 @@ def test_a_word_that_only_later_documents_hold_is_found(path: Path) -> None:
         assert index.search("quokka river", 3, mode="bm25")[0].id == "new"
 
 
-def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
+def test_after_many_changes_fts5_answers_alone(path: Path) -> None:
     with plait.open(path) as index:
         add(index, 100, 400)
     with Store.open(path).snapshot() as snapshot:
@@ -183,7 +183,7 @@ def test_once_much_has_changed_sqlite_answers_alone(path: Path) -> None:
         assert bm25_of(snapshot).text_segment is not None
 
 
-def test_every_word_is_found_at_its_place_and_no_other_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_word_has_its_number_and_other_words_have_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words_file, "LANDMARK_STEP", 3)
     with Store.open(path, read_only=True).snapshot() as snapshot:
         words = snapshot.segments[0].text_index
@@ -207,9 +207,7 @@ def test_the_scores_of_words_add_up_to_that_of_the_document(path: Path, query: s
             assert sum(part.score for _, part in parts) == pytest.approx(score, rel=1e-5)
 
 
-def test_what_was_deleted_before_a_compaction_is_not_among_the_words(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_text_index_has_no_words_of_deleted_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with plait.open(path) as index:
         add(index, 100, 400)
         index.delete([str(number) for number in range(0, 300, 2)], merge=False)
@@ -220,7 +218,7 @@ def test_what_was_deleted_before_a_compaction_is_not_among_the_words(
     np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
 
 
-def test_an_index_with_a_language_has_words_with_its_stems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_with_a_language_has_stemmed_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "german"
     with plait.open(path, create=True, spec=plait.EmbeddingSpec(dense=2), language="de") as index:
         add(index, 100)
@@ -231,9 +229,7 @@ def test_an_index_with_a_language_has_words_with_its_stems(tmp_path: Path, monke
     np.testing.assert_allclose(scores, own_scores, rtol=1e-6)
 
 
-def test_words_with_stems_of_another_version_are_not_used_until_they_are_rebuilt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_index_with_outdated_stems_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "german"
     with (
         monkeypatch.context() as before,
@@ -278,7 +274,7 @@ def test_a_changed_byte_is_found(path: Path) -> None:
         ("offsets", 7, "offsets must ascend"),
     ],
 )
-def test_values_that_cannot_be_are_named(path: Path, name: str, value: int, says: str) -> None:
+def test_invalid_values_are_named(path: Path, name: str, value: int, says: str) -> None:
     (file,) = path.glob("segments/*/text_index.plait")
     opened = SegmentFile.open(file)
     place = next(place for place in opened._entries if place.name == name)

@@ -1,4 +1,4 @@
-"""Indexes whose multi vectors are like those of texts: vectors in groups, documents of one group alike."""
+"""Indexes whose multi vectors resemble those of texts: vectors in groups, documents of a group alike."""
 
 from __future__ import annotations
 

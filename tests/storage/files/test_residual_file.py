@@ -1,4 +1,4 @@
-"""Damage and malice in residual.plait: refused by name, at opening, at first use or by `check`."""
+"""Damaged residual.plait files are refused by name: at opening, at first use, or by `check`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from plait.storage import segment as segments
 from plait.storage.check import check
 from plait.storage.store import Store
 from search.plans import DefaultProbe
+from storage.grouped_tokens import group_vectors, make_tokens
 from storage.resealed import Change, cut, drop, index_of, put, rewrite, say
 from storage.test_damage import flip
-from storage.tokens import group_vectors, make_tokens
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The residual.plait of an index of its own, as in a new process."""
+    """The residual.plait of a copy of the index, as a new process would see it."""
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000004" / "residual.plait"
@@ -78,7 +78,7 @@ NAMES = (
 )
 
 
-def test_a_file_that_is_written_again_unchanged_is_sound(file: Path) -> None:
+def test_a_file_that_is_rewritten_unchanged_is_valid(file: Path) -> None:
     rewrite(file, lambda *_: None)
     search_everything(index_of(file))
     assert check(index_of(file)).problems == []
@@ -91,7 +91,7 @@ def test_bits_that_do_not_fit_the_codes_are_refused(file: Path, value: Any) -> N
 
 @pytest.mark.parametrize("name", ["centroid_scale", "max_centroid_norm", "error"])
 @pytest.mark.parametrize("value", [None, True, "1", -1, float("nan"), float("inf"), 1e300, 10**400], ids=repr)
-def test_numbers_that_cannot_be_are_refused(file: Path, name: str, value: Any) -> None:
+def test_invalid_attributes_are_refused(file: Path, name: str, value: Any) -> None:
     refused_at_opening(file, say(name, value))
 
 
@@ -140,7 +140,7 @@ HUGE = np.iinfo(np.int64).max
         (cut("posting_rows", 3), "posting_offsets must ascend"),
     ],
 )
-def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
+def test_invalid_values_are_refused_at_first_use(file: Path, change: Any, message: str) -> None:
     rewrite(file, change)
     with Store.open(index_of(file)).snapshot() as snapshot, pytest.raises(CorruptIndexError, match=message):
         _ = snapshot.segments[0].coded
@@ -148,14 +148,14 @@ def test_values_that_cannot_be_are_refused_at_first_use(file: Path, change: Any,
 
 
 @pytest.mark.parametrize("change", [put("centroid_ids", slice(None), 9999), put("posting_rows", slice(None), 1 << 31)])
-def test_a_cell_or_a_posting_beyond_all_is_met_as_damage(file: Path, change: Any) -> None:
+def test_an_id_or_a_posting_out_of_range_is_damage(file: Path, change: Any) -> None:
     rewrite(file, change)
     with pytest.raises(CorruptIndexError, match="segment 4 are damaged"):
         search_everything(index_of(file))
     assert not check(index_of(file)).ok
 
 
-def test_check_compares_postings_with_cells(file: Path) -> None:
+def test_check_compares_postings_with_centroid_ids(file: Path) -> None:
     rewrite(file, put("posting_rows", 0, 7))
     assert "do not match the centroid ids" in check(index_of(file)).problems[0]
 
@@ -173,7 +173,7 @@ def test_a_segment_cannot_have_its_vectors_twice(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["exhaustive", "plaid", "xtr", "colxtr", "warp"])
-def test_every_method_blames_the_segment_for_a_cell_that_does_not_exist(file: Path, mode: str) -> None:
+def test_every_method_reports_an_invalid_centroid_id_as_damage(file: Path, mode: str) -> None:
     rewrite(file, put("centroid_ids", slice(None), 60_000))
     batch = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
     with (

@@ -1,4 +1,4 @@
-"""Indexes that pool: the choice is kept, applied to all that is written, and stored without offsets where it can be."""
+"""Indexes with pooled multi vectors: the pooling is saved and applied to every write; fixed numbers need no offsets."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from plait.storage.info import info
 from plait.storage.segment_file import SegmentFile
 from plait.storage.store import Store
 from search.plans import DefaultProbe
+from storage.grouped_tokens import DIM, SPEC, batch, group_vectors, make_tokens, unit
 from storage.resealed import Arrays, cut, index_of, put, rewrite, say
 from storage.samples import make_store
-from storage.tokens import DIM, SPEC, batch, group_vectors, make_tokens, unit
 
 FIXED = Pooling(fixed=4)
 
@@ -101,7 +101,7 @@ def same(found: list[NDArray[np.float32]], expected: list[NDArray[np.float32]]) 
 # -- written
 
 
-def test_a_fixed_segment_has_no_offsets_and_says_how_many_vectors_a_passage_has(store: Store) -> None:
+def test_a_pooled_segment_has_vectors_per_row_instead_of_offsets(store: Store) -> None:
     for file in files(store, "multi.plait"):
         assert names(file) == ["values"]
         assert file.attributes["vectors_per_row"] == 4
@@ -110,14 +110,14 @@ def test_a_fixed_segment_has_no_offsets_and_says_how_many_vectors_a_passage_has(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_with_a_factor_lengths_differ_and_offsets_stay(tmp_path: Path, method: str) -> None:
+def test_pooling_by_a_factor_keeps_offsets(tmp_path: Path, method: str) -> None:
     pooling = Pooling(factor=2, method=method)
     store = make_pooled(tmp_path / "index", pooling)
     assert names(files(store, "multi.plait")[0]) == ["values", "offsets"]
     same(live_vectors(store), expected_vectors(pooling))
 
 
-def test_an_index_without_pooling_says_nothing_of_it(tmp_path: Path) -> None:
+def test_an_index_without_pooling_stores_none(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "plain")
     assert store.pooling is None
     meta = dict(sqlite3.connect(store.path / "catalogue.sqlite").execute("SELECT key, value FROM meta"))
@@ -125,7 +125,7 @@ def test_an_index_without_pooling_says_nothing_of_it(tmp_path: Path) -> None:
     assert files(store, "multi.plait")[0].attributes == {"segment": 1}
 
 
-def test_what_is_added_after_reopening_is_pooled_too(store: Store) -> None:
+def test_documents_added_after_reopening_are_pooled(store: Store) -> None:
     opened = Store.open(store.path)
     assert opened.pooling == FIXED
     with opened.writer() as writer:
@@ -161,7 +161,7 @@ def test_a_value_that_cannot_be_stored_is_refused_by_name_after_pooling(store: S
 
 
 @pytest.mark.parametrize("keep_8bit", [False, True])
-def test_compaction_keeps_records_of_as_many_vectors(store: Store, keep_8bit: bool) -> None:
+def test_compaction_keeps_the_number_of_vectors_per_row(store: Store, keep_8bit: bool) -> None:
     with store.writer() as writer:
         done = writer.compact(keep_8bit=keep_8bit)
     assert (done.n_vectors, done.bits, done.note, done.pooling) == (216 * 4, 2, "", "")
@@ -193,7 +193,7 @@ def test_records_of_aligned_size_start_at_cache_lines(tmp_path: Path) -> None:
         assert (place.offset % 64, items.rows.codes[:32].nbytes) == (0, 1024)
 
 
-def test_later_records_are_coded_with_the_codec_that_is_there(store: Store) -> None:
+def test_later_pooled_vectors_are_coded_with_the_existing_codec(store: Store) -> None:
     with store.writer() as writer:
         writer.compact()
         with store.snapshot() as snapshot:
@@ -229,7 +229,7 @@ def test_an_index_can_be_pooled_as_it_is_compacted(tmp_path: Path, pooling: Pool
     assert check(late.path).problems == []
 
 
-def test_what_was_compressed_is_pooled_from_its_codes_and_the_report_says_so(tmp_path: Path) -> None:
+def test_compressed_vectors_are_pooled_from_their_codes_with_a_note(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index")
     with store.writer() as writer:
         writer.compact(bits=8)
@@ -253,7 +253,7 @@ def test_pooling_twice_in_different_ways_is_refused(store: Store, other: Pooling
         writer.compact(pooling=other)
 
 
-def test_an_empty_index_can_be_pooled_for_what_will_come(tmp_path: Path) -> None:
+def test_an_empty_index_can_be_given_a_pooling(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:
         writer.compact(pooling=FIXED)
@@ -262,7 +262,7 @@ def test_an_empty_index_can_be_pooled_for_what_will_come(tmp_path: Path) -> None
         assert snapshot.segments[0].fixed == 4
 
 
-def test_a_failed_pooling_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pooling_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_tokens(tmp_path / "index")
     before = live_vectors(store)
 
@@ -288,7 +288,7 @@ def test_a_blank_passage_cannot_be_pooled_to_a_number(tmp_path: Path) -> None:
         assert writer.compact(pooling=Pooling(factor=2)).n_vectors == 0
 
 
-def test_vectors_that_cannot_be_compressed_are_pooled_all_the_same(tmp_path: Path) -> None:
+def test_vectors_that_cannot_be_compressed_are_still_pooled(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=12)
     store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={}, pooling=Pooling(fixed=3))
     rows = np.random.default_rng(0).standard_normal((700, 12), np.float32)
@@ -307,7 +307,7 @@ def test_vectors_that_cannot_be_compressed_are_pooled_all_the_same(tmp_path: Pat
 
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("pooling", [FIXED, Pooling(fixed=7), Pooling(factor=2)])
-def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling, compacted: bool) -> None:
+def test_a_search_scores_the_pooled_vectors(tmp_path: Path, pooling: Pooling, compacted: bool) -> None:
     store = make_pooled(tmp_path / "index", pooling)
     if compacted:
         with store.writer() as writer:
@@ -330,7 +330,7 @@ def test_a_search_is_that_of_the_pooled_vectors(tmp_path: Path, pooling: Pooling
 # -- a model that gives as many rows itself
 
 
-def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None:
+def test_a_model_with_a_fixed_number_of_vectors_is_stored_without_offsets(tmp_path: Path) -> None:
     spec = EmbeddingSpec(multi=DIM, fixed=4)
     store = Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
     assert Store.open(store.path).spec == spec
@@ -352,13 +352,13 @@ def test_a_model_of_fixed_rows_is_stored_without_offsets(tmp_path: Path) -> None
     ("spec", "message"),
     [(EmbeddingSpec(dense=4), "the index has none"), (EmbeddingSpec(multi=8, fixed=4), "gives 4 vectors")],
 )
-def test_what_cannot_be_pooled_is_refused_at_creation(tmp_path: Path, spec: EmbeddingSpec, message: str) -> None:
+def test_a_spec_that_cannot_be_pooled_is_refused(tmp_path: Path, spec: EmbeddingSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={}, pooling=FIXED)
 
 
 @pytest.mark.parametrize("spec", [EmbeddingSpec(multi=8, fixed=0), EmbeddingSpec(dense=8, fixed=4)])
-def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: EmbeddingSpec) -> None:
+def test_an_invalid_number_of_vectors_per_passage_is_refused(tmp_path: Path, spec: EmbeddingSpec) -> None:
     with pytest.raises(ConfigError, match="multi vectors for every passage"):
         Store.create(tmp_path / "index", fingerprint="f", spec=spec, properties={})
 
@@ -366,7 +366,7 @@ def test_a_shape_with_rows_that_cannot_be_is_refused(tmp_path: Path, spec: Embed
 # -- opened by name
 
 
-def test_opening_with_another_choice_is_refused(tmp_path: Path) -> None:
+def test_opening_with_another_pooling_is_refused(tmp_path: Path) -> None:
     path, spec = tmp_path / "index", plait.EmbeddingSpec(multi=DIM)
     with plait.open(path, create=True, spec=spec, pooling=Pooling(fixed=4, method="sequential")) as index:
         multi = batch(0, 5)[2].multi
@@ -405,7 +405,7 @@ def made_coded(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def coded(made_coded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The residual.plait of a fixed index of its own, as in a new process."""
+    """The residual.plait of a copy of a pooled index, as a new process would see it."""
     monkeypatch.setattr(segments, "_verified", set())
     shutil.copytree(made_coded, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000004" / "residual.plait"
@@ -426,7 +426,7 @@ def without_fixed(_: Arrays, attributes: dict[str, Any]) -> None:
         cut("codes_8bit", 7),
     ],
 )
-def test_a_fixed_file_whose_parts_do_not_fit_is_refused(coded: Path, change: Callable[..., object]) -> None:
+def test_a_pooled_file_with_inconsistent_arrays_is_refused(coded: Path, change: Callable[..., object]) -> None:
     rewrite(coded, change)
     with pytest.raises(CorruptIndexError, match=r"residual\.plait"):
         Store.open(index_of(coded)).snapshot()
@@ -434,7 +434,7 @@ def test_a_fixed_file_whose_parts_do_not_fit_is_refused(coded: Path, change: Cal
 
 
 @pytest.mark.parametrize("change", [put("centroid_ids", slice(None), 9999), put("posting_rows", slice(None), 1 << 31)])
-def test_damage_within_a_fixed_file_is_met_as_damage(coded: Path, change: Callable[..., object]) -> None:
+def test_damage_in_a_pooled_file_is_found_by_a_search(coded: Path, change: Callable[..., object]) -> None:
     rewrite(coded, change)
     given = QueryBatch(["q"], Embeddings(multi=MultiVectors.from_items([group_vectors(3)])))
 
@@ -458,7 +458,7 @@ def set_properties(store: Store, properties: object) -> None:
 @pytest.mark.parametrize(
     "properties", [{}, {"pooling": {"fixed": 5, "method": "hierarchical"}}, {"pooling": {"factor": 2}}]
 )
-def test_check_compares_segments_with_the_choice(store: Store, properties: object) -> None:
+def test_check_compares_segments_with_the_pooling(store: Store, properties: object) -> None:
     set_properties(store, properties)
     assert "segment 1 stores 4 of vectors" in check(store.path).problems[0]
 
@@ -466,7 +466,7 @@ def test_check_compares_segments_with_the_choice(store: Store, properties: objec
 @pytest.mark.parametrize(
     "fact", [3, "x", {"fixed": 0}, {"fixed": 2, "factor": 2}, {"rows": 3}, {"fixed": 2, "method": 1}]
 )
-def test_a_choice_that_cannot_be_is_damage(store: Store, fact: object) -> None:
+def test_an_invalid_pooling_is_damage(store: Store, fact: object) -> None:
     set_properties(store, {"pooling": fact})
     with pytest.raises(CorruptIndexError, match="damaged"):
         Store.open(store.path)

@@ -1,4 +1,4 @@
-"""What may be stored, and what is said of what may not."""
+"""Validation of documents, and content digests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_other_fields_become_metadata() -> None:
     assert document_from(fields) == Document("a", "x", "T", {"year": 2024, "url": "u"})
 
 
-def test_a_title_or_text_of_null_is_an_absent_one() -> None:
+def test_a_null_title_or_text_counts_as_absent() -> None:
     assert document_from({"id": "a", "text": "x", "title": None, "metadata": None}) == Document("a", "x")
     assert document_from({"id": "a", "title": "x", "text": None}) == Document("a", "", "x")
 
@@ -36,7 +36,7 @@ def test_a_title_or_text_of_null_is_an_absent_one() -> None:
         ({"id": "a", "text": "x", "year": 1, "metadata": {"year": 2}}, r"\['year'\] in 'metadata' and beside it"),
     ],
 )
-def test_fields_that_make_no_document_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         document_from(fields)
 
@@ -67,18 +67,18 @@ def test_a_document_that_cannot_be_stored_is_refused_by_name(document: Document,
         check_document(document)
 
 
-def test_metadata_that_holds_itself_is_refused() -> None:
+def test_metadata_that_contains_itself_is_refused() -> None:
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(DocumentError, match="nested more than"):
         check_document(Document("a", "x", metadata={"loop": loop}))
 
 
-def test_any_mapping_and_any_script_will_do() -> None:
+def test_any_mapping_and_any_script_is_accepted() -> None:
     check_document(Document("ключ/1", "नमस्ते 🧶", metadata=MappingProxyType({"a": {"b": (1, None, True, 2.5, "茶")}})))
 
 
-def test_the_digest_is_of_the_content_in_any_order() -> None:
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     one = content_digest(Document("a", "x", "t", {"p": 1, "q": [1, 2]}))
     assert one == content_digest(Document("a", "x", "t", {"q": (1, 2), "p": 1}))
     assert len(one) == 16

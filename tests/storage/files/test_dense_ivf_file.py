@@ -1,4 +1,4 @@
-"""dense_ivf.plait: when it is written, what survives merges and deletes, and what damage to it does."""
+"""dense_ivf.plait: when it is written, merges, deletes and damage."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "ProbedDense", partial(ProbedDense, exhaustive_below=0))
 
 
-def test_a_compaction_of_many_rows_writes_cells_and_of_few_does_not(path: Path, tmp_path: Path) -> None:
+def test_only_a_compaction_of_many_rows_writes_the_file(path: Path, tmp_path: Path) -> None:
     assert len(cells_of(path)) == 1
     assert check(path).ok
     with plait.open(tmp_path / "few", create=True, spec=plait.EmbeddingSpec(dense=DIM)) as index:
@@ -91,7 +91,7 @@ def test_nearly_all_of_the_exact_answer_is_found(
         assert recall(index, k, filter) >= 0.97
 
 
-def test_a_list_beside_others_reads_a_part_of_the_cells(path: Path) -> None:
+def test_a_search_reads_only_some_cells(path: Path) -> None:
     batch = QueryBatch([""], plait.Embeddings(dense=vectors(1, seed=6)))
     with Store.open(path).snapshot() as snapshot:
         n_read, found = [], []
@@ -116,7 +116,7 @@ def test_scores_are_those_of_the_floats(path: Path, monkeypatch: pytest.MonkeyPa
         assert {id: probed[id] for id in exact if id in probed} == {id: exact[id] for id in exact if id in probed}
 
 
-def test_deleted_rows_are_never_found_and_k_are_found_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_k_live_rows_are_found_beside_deleted_ones(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(monkeypatch)
     asked = plait.Embeddings(dense=vectors(1, seed=7))
     with plait.open(path) as index:
@@ -127,7 +127,7 @@ def test_deleted_rows_are_never_found_and_k_are_found_all_the_same(path: Path, m
         assert not set(first) & set(second)
 
 
-def test_every_document_is_found_where_all_are_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_document_is_found_if_k_is_the_size_of_the_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(monkeypatch)
     with plait.open(path, read_only=True) as index:
         assert len(index.search_embeddings(plait.Embeddings(dense=vectors(1)), 5000, mode="dense")[0]) == 1200
@@ -146,7 +146,7 @@ def test_another_compaction_keeps_the_centroids_until_they_are_outgrown(path: Pa
     assert check(path).ok
 
 
-def test_an_index_that_was_compacted_without_cells_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_adds_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with plait.open(tmp_path / "old", create=True, spec=plait.EmbeddingSpec(dense=DIM)) as index:
         add(index, vectors(500))
         monkeypatch.setattr(cells, "MIN_ROWS", 10_000)
@@ -177,7 +177,7 @@ def test_a_changed_byte_is_found_when_the_index_is_opened(path: Path) -> None:
         ("centroid_scales", np.full(3, np.nan, np.float32), "not finite"),
     ],
 )
-def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArray[np.generic], says: str) -> None:
+def test_invalid_values_are_named(tmp_path: Path, name: str, wrong: NDArray[np.generic], says: str) -> None:
     floats = vectors(1200)
     cells.write_dense_ivf(tmp_path / "good.plait", floats, number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
@@ -197,7 +197,7 @@ def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, wrong: NDArr
         cells.DenseIvfFile(SegmentFile.open(tmp_path / "bad.plait"), 1200, DIM).check_values(floats)
 
 
-def test_a_number_of_cells_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_n_probe_is_refused(tmp_path: Path) -> None:
     cells.write_dense_ivf(tmp_path / "good.plait", vectors(1200), number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
     spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "n_probe_10": 0}, good._entries, good.record)
