@@ -26,7 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(?P<before><!-- not run: [^\n]*-->\n)?```(?P<language>console|python|text)\n(?P<body>.*?)```", re.S)
+BLOCK = re.compile(
+    r"(?P<before><!-- not run: [^\n]*-->\n)?```(?P<language>console|python|text)\n(?P<body>.*?)```", re.S
+)
 MILLISECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms)\b|\b[\d,]+ documents/s")  # differ from run to run
 
 

@@ -121,9 +121,7 @@ class EvalConfig:
     def __post_init__(self) -> None:
         for mode in self.modes:  # checked now: building an index first would waste time
             if mode not in mode_names() and self.modes != EVERY_MODE:
-                raise ConfigError(
-                    f"there is no mode {mode!r}; choose one of {', '.join(mode_names())}, or every"
-                )
+                raise ConfigError(f"there is no mode {mode!r}; choose one of {', '.join(mode_names())}, or every")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ class CrossConfig:
     kind: str = CROSS_KIND
     name: str = CROSS_KIND
     backbone: str  # a folder or a hub name
-    head: str = "cls"  # cls: linear output at the first token; emb: product of two markers' states; maxsim: of all tokens
+    head: str = (
+        "cls"  # cls: linear output at the first token; emb: product of two markers' states; maxsim: of all tokens
+    )
     layers: int = 0  # use only the first layers of the backbone, this many; 0: all
     split_layers: int = 0  # in the first layers, this many, the texts do not see each other; these layers are frozen
     # Below 0, a token attends to the other text only if it matches well: the model starts closer to the encoder.
