@@ -171,9 +171,9 @@ def recipes_page() -> str:
 
 RECIPES_HEAD = """# Recipes
 
-This page is made from the code (`make docs`). A recipe is a TOML file with the sections below. An unknown section or key
-is an error that names the line and the likely name; it comes before anything is loaded. Paths are relative to the folder
-where the command runs. `recipes/` has a miniature of each system."""
+This page is made from the code (`make docs`). A recipe is a TOML file with the sections below. An unknown section or
+key is an error that names the line and the likely name; it comes before anything is loaded. Paths are relative to the
+folder where the command runs. `recipes/` has a miniature of each system."""
 
 
 PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page, "modes.md": modes_page, "recipes.md": recipes_page}

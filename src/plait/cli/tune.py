@@ -151,7 +151,8 @@ def _print_tuned(tuned: Tuned, *, as_json: bool) -> None:
 def _out_of_reach(tuned: Tuned) -> str:
     """Why the recall is out of reach, and what to do."""
     reason = (
-        f"plait: a recall of {tuned.target_recall:g} is out of reach: the codes keep {tuned.codes_recall:.3f} of the vectors' "
+        f"plait: a recall of {tuned.target_recall:g} is out of reach: the codes keep {tuned.codes_recall:.3f} of the "
+        f"vectors' "
         f"best"
     )
     saved = "the best parameters were saved" if tuned.saved else "nothing was saved; --best saves the best parameters"

@@ -67,7 +67,8 @@ class SparseQuery:
             raise InputError(f"a query has terms of shape {self.terms.shape} and weights of {self.weights.shape}")
         if np.any(self.terms[1:] <= self.terms[:-1]) or np.any(self.terms[:1] < 0):
             raise InputError(
-                "the terms of a query must be at least 0, ascending and distinct; sort them and keep the largest weight "
+                "the terms of a query must be at least 0, ascending and distinct; sort them and keep the largest "
+                "weight "
                 "of each"
             )
         if not np.all((self.weights > 0) & np.isfinite(self.weights)):

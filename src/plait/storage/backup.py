@@ -31,8 +31,8 @@ class BackupReport:
 
 
 def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
-    """Copies the newest commit into a new folder and checks the copy. `link` makes hard links of segment files if the disk
-    allows it: that is fast and takes no space, but damage to the disk then damages both."""
+    """Copies the newest commit into a new folder and checks the copy. `link` makes hard links of segment files if the
+    disk allows it: that is fast and takes no space, but damage to the disk then damages both."""
     Store.open(index).close()
     with storage_errors(to):
         _check_target(index, to)

@@ -96,7 +96,8 @@ def check_format(path: Path, format_number: int) -> None:
     """Raises NewerFormatError if a newer plait wrote the index."""
     if format_number > FORMAT:
         raise NewerFormatError(
-            f"index {path} has format {format_number}, but this plait ({__version__}) reads up to {FORMAT}; install the "
+            f"index {path} has format {format_number}, but this plait ({__version__}) reads up to {FORMAT}; install "
+            f"the "
             f"plait that wrote it, or a newer one"
         )
 

@@ -1,5 +1,6 @@
-"""Compaction: all live rows of an index become one segment with compressed multi vectors. A merge does the same for a few
-neighbouring segments, without fitting a codec. This module decides how and writes the new segment; `Writer` commits it.
+"""Compaction: all live rows of an index become one segment with compressed multi vectors. A merge does the same for a
+few neighbouring segments, without fitting a codec. This module decides how and writes the new segment; `Writer` commits
+it.
 """
 
 from __future__ import annotations
@@ -298,7 +299,8 @@ class Compaction:
         if drift is None or drift.n_vectors < RETRAIN_SHARE * self.n_vectors or drift.ratio < RETRAIN_DRIFT:
             return True
         self.notes.append(
-            f"the codec was fitted again: the error of {drift.n_vectors:,} later vectors was {drift.ratio:.2f} times that "
+            f"the codec was fitted again: the error of {drift.n_vectors:,} later vectors was {drift.ratio:.2f} times "
+            f"that "
             f"of the vectors it was fitted to"
         )
         return False
@@ -329,7 +331,8 @@ class Compaction:
             raise ConfigError(f"a passage has no vectors, and cannot be pooled to {self._fixed}: {error}") from error
         if wrong:
             raise CorruptIndexError(
-                f"the index has {self._fixed} vectors for every passage, but segment {wrong[0].segment.number} does not; "
+                f"the index has {self._fixed} vectors for every passage, but segment {wrong[0].segment.number} does "
+                f"not; "
                 f"run plait check"
             )
         return parts

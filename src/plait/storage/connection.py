@@ -1,7 +1,7 @@
 """Opening the catalogue's database: for the one writer, or as a read transaction that never changes.
 
-No code may open the database file except through SQLite: closing such a handle would drop the locks that SQLite holds on
-the file in this process.
+No code may open the database file except through SQLite: closing such a handle would drop the locks that SQLite holds
+on the file in this process.
 """
 
 from __future__ import annotations
@@ -123,15 +123,16 @@ def _begin(catalogue: Path) -> _OpenConnection:
         try:
             return _start_read(_connect(catalogue, "mode=ro"), None)
         except sqlite3.OperationalError as error:
-            # Reading a log needs a file beside the database. If that cannot be created and there is no log, the database
-            # file alone is complete.
+            # Reading a log needs a file beside the database. If that cannot be created and there is no log, the
+            # database file alone is complete.
             frozen = _file_state(catalogue)
             code = error.sqlite_errorcode
             if frozen is None or (code & 0xFF not in _NO_LOG and code not in _NO_SHARED_MEMORY):
                 raise
             if _has_log(catalogue):
                 raise ReadOnlyError(
-                    f"{catalogue.parent} cannot be written ({error}), but its log has commits that must be recovered; open "
+                    f"{catalogue.parent} cannot be written ({error}), but its log has commits that must be recovered; "
+                    f"open "
                     f"the index once from a place where it can be written"
                 ) from error
         return _start_read(_connect(catalogue, "mode=ro&immutable=1"), frozen)

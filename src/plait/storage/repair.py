@@ -1,10 +1,10 @@
 """Repair: removes what cannot be read and keeps the rest, in one commit, and reports what was lost.
 
 A segment with damaged or missing files is removed with its documents. If the damaged files only make searches faster,
-those files are removed instead, and the next compaction writes them again. A document that does not match its segment or
-its content digest is removed alone. The texts of removed documents that are intact can be saved to a file, from which
-`plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot read the catalogue itself, only a
-backup helps.
+those files are removed instead, and the next compaction writes them again. A document that does not match its segment
+or its content digest is removed alone. The texts of removed documents that are intact can be saved to a file, from
+which `plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot read the catalogue itself, only
+a backup helps.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class RepairReport:
 
 
 def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
-    """Repairs the index at `path`. The intact texts of removed documents are written to the new file `rescue`. Raises if
-    the catalogue itself cannot be read."""
+    """Repairs the index at `path`. The intact texts of removed documents are written to the new file `rescue`. Raises
+    if the catalogue itself cannot be read."""
     report = RepairReport(path, problems=check(path).problems)
     with Store.open(path) as store:
         if not report.problems:

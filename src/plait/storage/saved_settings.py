@@ -1,7 +1,7 @@
 """Settings that tuning saves in the catalogue: search params for multi vectors, and weights of hybrid search.
 
-They are defaults, not data. If saved settings are damaged, searches ignore them and `info` and `check` report it. Params
-that were tuned for other codes are stale. In both cases searches use the built-in defaults.
+They are defaults, not data. If saved settings are damaged, searches ignore them and `info` and `check` report it.
+Params that were tuned for other codes are stale. In both cases searches use the built-in defaults.
 """
 
 from __future__ import annotations

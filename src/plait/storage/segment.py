@@ -45,7 +45,8 @@ ROWS, DENSE, MULTI = "rows.plait", "dense.plait", "multi.plait"
 MAX_VERIFIED_BYTES = 256 << 20
 _SEGMENT_FOLDER = re.compile(r"\d{6,}")
 
-# Segments never change, so one verification lasts for the life of the process; the key notices a file that was replaced.
+# Segments never change, so one verification lasts for the life of the process; the key notices a file that was
+# replaced.
 _verified: set[tuple[object, ...]] = set()
 _verified_lock = threading.Lock()
 
@@ -266,8 +267,8 @@ def write_segment(
 ) -> dict[str, FileRecord]:
     """Writes a new folder and makes it durable. `rows` has docs, starts and ends, one for each item of the embeddings.
 
-    `fixed` is the number of multi vectors of every item, if there is one. `codebook` is that of the compressed segments,
-    if there are any. A value that is not finite in its stored type is an InputError, which names its row by
+    `fixed` is the number of multi vectors of every item, if there is one. `codebook` is that of the compressed
+    segments, if there are any. A value that is not finite in its stored type is an InputError, which names its row by
     `name_of_row`.
     """
     folder.mkdir(parents=True)

@@ -44,7 +44,8 @@ Attributes = Mapping[str, int | float | str]
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What the catalogue stores about a file. The checksums of the header and of the checksum table cover every byte."""
+    """What the catalogue stores about a file. The checksums of the header and of the checksum table cover every
+    byte."""
 
     nbytes: int
     header_crc: int
@@ -136,8 +137,8 @@ class SegmentFile:
         return np.frombuffer(raw, entry.dtype).reshape(entry.shape)
 
     def release(self) -> None:
-        """Drops the pages that were read so far from this process's memory; later reads load them again. For long passes
-        over files larger than the memory, whose pages would otherwise count as memory of the process."""
+        """Drops the pages that were read so far from this process's memory; later reads load them again. For long
+        passes over files larger than the memory, whose pages would otherwise count as memory of the process."""
         mapped = self._data.obj
         if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
@@ -177,7 +178,8 @@ def _checked_prelude(path: Path, view: memoryview) -> tuple[int, int]:
         raise CorruptIndexError(f"{path} is not a plait segment file: it begins with {magic!r}; {_ADVICE}")
     if format_number > FORMAT:
         raise NewerFormatError(
-            f"{path} has segment file format {format_number}, but this plait reads up to {FORMAT}; install a newer plait"
+            f"{path} has segment file format {format_number}, but this plait reads up to {FORMAT}; install a newer "
+            f"plait"
         )
     if nbytes != len(view):
         raise CorruptIndexError(f"{path} is truncated or extended: it had {nbytes} bytes, now {len(view)}; {_ADVICE}")

@@ -1,5 +1,5 @@
-"""A snapshot: one read transaction of the catalogue, and the segments that it lists, memory-mapped. No later write, merge
-or delete changes it."""
+"""A snapshot: one read transaction of the catalogue, and the segments that it lists, memory-mapped. No later write,
+merge or delete changes it."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ class Snapshot:
         for _, id, text, title, metadata, digest, *_ in rows:
             if not matches_digest(id, text, title, metadata, digest):
                 raise CorruptIndexError(
-                    f"document {id!r:.100} of {self.path} does not match its content digest; run plait check {self.path}"
+                    f"document {id!r:.100} of {self.path} does not match its content digest; run plait check "
+                    f"{self.path}"
                 )
         return [
             StoredDocument(doc, id, text, title, json.loads(metadata), segment, first_row, n_rows)

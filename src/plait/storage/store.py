@@ -225,7 +225,8 @@ def check_same_pooling(store: Store, requested: Pooling | None) -> None:
         return
     if store.pooling is not None:
         raise ConfigError(
-            f"index {store.path} pools its vectors ({store.pooling}), but was opened with another pooling ({requested}); "
+            f"index {store.path} pools its vectors ({store.pooling}), but was opened with another pooling "
+            f"({requested}); "
             f"open it without pooling, or build another index"
         )
     raise ConfigError(
@@ -265,6 +266,7 @@ def _check_spec(spec: EmbeddingSpec) -> None:
     fixed = spec.fixed
     if fixed is not None and (type(fixed) is not int or not 1 <= fixed <= MAX_FIXED or spec.multi is None):
         raise ConfigError(
-            f"the spec has {fixed!r} multi vectors for every passage; it must be from 1 to {MAX_FIXED}, and the spec must "
+            f"the spec has {fixed!r} multi vectors for every passage; it must be from 1 to {MAX_FIXED}, and the spec "
+            f"must "
             f"have multi vectors"
         )

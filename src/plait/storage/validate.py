@@ -178,7 +178,8 @@ def check_batch(
         if pooling is not None and pooling.fixed is not None:
             for item in np.flatnonzero(lengths == 0)[:1]:
                 raise DocumentError(
-                    f"document {owners[item]!r}: a passage has no multi vector, but the index stores {pooling.fixed} for "
+                    f"document {owners[item]!r}: a passage has no multi vector, but the index stores {pooling.fixed} "
+                    f"for "
                     f"every passage; leave it out, or give it a vector"
                 )
 

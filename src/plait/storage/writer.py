@@ -208,8 +208,8 @@ class Writer:
         8) per dimension; `keep_8bit` also stores 8-bit codes. By default both stay as they are, or are 2 and False.
 
         Compressed vectors keep their codes, and new vectors are coded with the same codec; `drift` of the report says
-        how well it fits them. Other bits, `retrain`, or a corpus that has outgrown its codebook lead to a new codec: the
-        old codes are decoded for it, which loses a little, because the float vectors are gone.
+        how well it fits them. Other bits, `retrain`, or a corpus that has outgrown its codebook lead to a new codec:
+        the old codes are decoded for it, which loses a little, because the float vectors are gone.
 
         With `pooling`, an index without pooling is pooled, and so is everything that is added later.
         """

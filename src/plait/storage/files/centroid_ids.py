@@ -1,12 +1,13 @@
-"""centroid_ids.plait: for each uncompressed multi vector, its nearest centroid in the codebook of the compressed segments.
+"""centroid_ids.plait: for each uncompressed multi vector, its nearest centroid in the codebook of the compressed
+segments.
 
 centroid_ids             one for each vector of multi.plait
 attribute n_centroids    the size of the codebook
 attribute codebook_crc   a checksum of the centroids; ids of another codebook are ignored
 
-A search scores the centroids in any case, so these ids tell it which new passages are worth reading. The file is written
-with a batch, and by merges that leave vectors uncompressed. A segment is scored exhaustively if it has no such file, or
-if its codebook is no longer in the index.
+A search scores the centroids in any case, so these ids tell it which new passages are worth reading. The file is
+written with a batch, and by merges that leave vectors uncompressed. A segment is scored exhaustively if it has no such
+file, or if its codebook is no longer in the index.
 """
 
 from __future__ import annotations

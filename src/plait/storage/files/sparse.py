@@ -3,14 +3,14 @@
 terms, offsets                    the terms that occur, ascending; term i owns the postings offsets[i] to offsets[i + 1]
 rows, impacts                     one for each posting: a row of the segment, ascending within a term, and an impact
                                   from 1 to 255
-row_scales                        one for each row: a weight is the impact times the scale; a row's largest impact is 255
+row_scales                        one for each row: a weight is impact times scale; the largest impact of a row is 255
 max_weights                       the largest weight of each term
 frequent_terms, window_maxima     the terms that have window maxima, and their largest weight in each window of rows, in
                                   255ths of the term's largest weight, rounded up; attribute window_rows is the size of
                                   a window
 
-The file has no forward index: a search finds the weights of a row in the postings of the query's terms, and a merge goes
-through the postings. That halves the bytes.
+The file has no forward index: a search finds the weights of a row in the postings of the query's terms, and a merge
+goes through the postings. That halves the bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class SparseFile:
             check_offsets("offsets", index.offsets, len(index.rows))
             if len(index.terms) and (index.terms[0] < 0 or index.terms[-1] >= self._vocabulary):
                 raise InputError(
-                    f"its terms go from {index.terms[0]} to {index.terms[-1]}, but the vocabulary has {self._vocabulary}"
+                    f"its terms go from {index.terms[0]} to {index.terms[-1]}, but the vocabulary has "
+                    f"{self._vocabulary}"
                 )
             _check_ascending("terms", index.terms)
             _check_ascending("frequent_terms", index.frequent)
@@ -190,8 +191,8 @@ class _PostingBlock:
 def write_merged_sparse(
     path: Path, parts: Sequence[LiveRows], *, number: int, window_rows: int = WINDOW_ROWS
 ) -> FileRecord:
-    """Writes the sparse vectors of all parts as one file: impacts and scales are copied, bounds are computed again. Goes
-    through the postings once for each array, so that none is in memory whole."""
+    """Writes the sparse vectors of all parts as one file: impacts and scales are copied, bounds are computed again.
+    Goes through the postings once for each array, so that none is in memory whole."""
     sources, scales = _sources(parts)
     windows = n_windows(len(scales), window_rows)
     block_terms, block_counts, block_peaks = [], [], []

@@ -2,14 +2,15 @@
 
 docs, doc_lengths          the documents, ascending, and the number of words of each
 words_utf8, word_offsets   the distinct words, ascending, as UTF-8 one after another
-offsets, rows, counts      word i occurs in the documents docs[rows[offsets[i]:offsets[i + 1]]], `counts` times (at most 255)
+offsets, rows, counts      word i occurs in the documents docs[rows[offsets[i]:offsets[i + 1]]], `counts` times
 impacts, row_scales, max_weights, frequent_terms, window_maxima
                            the same as impacts for the kernel of sparse search; see plait.storage.files.sparse
 attributes                 mean_doc_length; analysis_rules, see plait.text.fts_table; window_rows
 
-A compaction of many documents copies the words from SQLite's full-text table. FTS5 scores every document that has a word
-of the query; this file lets BM25 skip most of them. Impacts select candidates, and `plait.search.bm25` scores those from
-counts and lengths by the formula of `plait.scoring.bm25`. This module reads and writes the file; it does not search.
+A compaction of many documents copies the words from SQLite's full-text table. FTS5 scores every document that has a
+word of the query; this file lets BM25 skip most of them. Impacts select candidates, and `plait.search.bm25` scores
+those from counts and lengths by the formula of `plait.scoring.bm25`. This module reads and writes the file; it does not
+search.
 """
 
 from __future__ import annotations
