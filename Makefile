@@ -16,7 +16,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-full reproduce torture lint types format sanitize wheel clean
+.PHONY: help demo test test-full docs reproduce torture lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -54,6 +54,9 @@ test: lint types ## Lint, types and tests
 
 test-full: lint types ## The same, with every case of the kernel tests
 	@echo "== pytest, all cases" && $(BIN)/python -m pytest -q -m ""
+
+docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
+	$(BIN)/python docs/generate.py
 
 reproduce: $(VENV)/test-installed ## Test the papers' claims: make reproduce DATA=folder-of-data-sets
 	@test -n "$(DATA)" || { echo "make reproduce needs DATA=FOLDER, a folder of BEIR data sets; reproduce/README.md names them"; exit 2; }
