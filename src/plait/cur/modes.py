@@ -44,12 +44,12 @@ class AnncurParams:
 class AdacurParams:
     """Parameters of mode adacur."""
 
-    budget: int = DEFAULT_BUDGET
-    model: PairScorer | str | None = None
-    n_rounds: int = 5
+    budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
+    model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
+    n_rounds: int = 5  # the budget is spent in so many equal parts
     rcond: float | None = None  # None: the one that dev queries chose when the CUR index was built
-    ridge: float = 0.0
-    seed: int = 0
+    ridge: float = 0.0  # regularisation of the least-squares fit
+    seed: int = 0  # of random choices
     start: str = ""  # the retriever of the first round; "" is dense, or bm25 in an index without dense vectors
 
     def __post_init__(self) -> None:
@@ -61,14 +61,14 @@ class AdacurParams:
 class AxnParams:
     """Parameters of mode axn."""
 
-    budget: int = DEFAULT_BUDGET
-    model: PairScorer | str | None = None
-    n_rounds: int = 5
-    rcond: float = DEFAULT_RCOND
-    ridge: float = 0.0
+    budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
+    model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
+    n_rounds: int = 5  # the budget is spent in so many equal parts
+    rcond: float = DEFAULT_RCOND  # smaller singular values, relative to the largest, are dropped
+    ridge: float = 0.0  # regularisation of the least-squares fit
     mix: float = 0.0  # the share of the query's dense vector in the fitted one
-    seed: int = 0
-    start: str = ""
+    seed: int = 0  # of random choices
+    start: str = ""  # the retriever of the first round; "" is dense
 
     def __post_init__(self) -> None:
         check_types(self)

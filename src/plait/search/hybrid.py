@@ -62,10 +62,10 @@ class HybridParams:
     """Parameters of mode `hybrid`. A weight of None: as fitted on the index, or the default; 0 leaves a kind out."""
 
     fusion: str | None = None  # one of FUSIONS; None: as fitted, or "min-max"
-    dense: float | None = None
-    sparse: float | None = None
-    multi: float | None = None
-    bm25: float | None = None
+    dense: float | None = None  # weight; by default 1
+    sparse: float | None = None  # weight; by default 0.5
+    multi: float | None = None  # weight; by default 1
+    bm25: float | None = None  # weight; by default 0.6
     depth: int = 75  # documents of each list; k, if that is more
     rescore: bool = True  # whether every kind scores what any list found
     search_multi: bool = False  # whether multi vectors are searched too; otherwise they score what the others found
@@ -115,10 +115,10 @@ def make_fusion(kind: str, weights: Mapping[str, float]) -> Fusion:
 class BgeM3Params:
     """Parameters of `m3-dense-sparse` and `m3-all`: raw scores, with weights by preset or one by one."""
 
-    preset: str = "general"
-    dense: float | None = None
-    sparse: float | None = None
-    multi: float | None = None
+    preset: str = "general"  # weights by name: "general" or "long"
+    dense: float | None = None  # weight; None: that of the preset
+    sparse: float | None = None  # the same
+    multi: float | None = None  # the same
     depth: int | None = None  # documents of each list; None: 1000 in m3-dense-sparse, 200 in m3-all
     rescore: bool | None = None  # whether every kind scores what any list found; None: only in m3-all
 
