@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 # A part may import parts of its own layer and of the layers before it, at the top of a file or inside functions.
 LAYERS = [
-    ["errors", "records", "embeddings", "version", "_core"],
+    ["errors", "records", "embeddings", "locks", "version", "_core"],
     ["scoring"],
     ["codec"],
     ["encode", "text", "filters"],
@@ -51,6 +51,7 @@ HOMES = [
     ("filters", "filters/parser.py", "parse"),
     ("catalogue", "storage/catalogue.py", "read_segments"),
     ("segment format", "storage/segment_file.py", "SegmentFile"),
+    ("counted snapshots", "storage/shared_snapshot.py", "SharedSnapshot"),
     ("tombstones", "storage/deletes.py", "delete_by_id"),
     ("compaction", "storage/compaction.py", "Compaction"),
     ("ANNCUR index", "cur/anncur.py", "Anncur"),

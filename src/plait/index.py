@@ -16,6 +16,7 @@ from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
 from plait.searcher import Searcher, SearchKeywords, SearchRequest
 from plait.storage.info import StoreInfo, info
+from plait.storage.shared_snapshot import SharedSnapshot
 from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, check_same_language, check_same_pooling
 
 if TYPE_CHECKING:
@@ -95,12 +96,14 @@ class Index:
 
     Searches see one committed state of the index. Writes through this object are visible to it at once; writes of
     other processes after `refresh`. Use it in a `with` statement, or call `close`.
+
+    Threads may share it and call every method at any time. Searches run side by side; writes wait for one another.
     """
 
     def __init__(self, store: Store, source: LazyEncoder, *, n_threads: int) -> None:
         """Not called by users: see `plait.open`, `Index.open` and `Index.create`."""
         self._store, self._source, self._n_threads = store, source, n_threads
-        self._view: Snapshot | None = None
+        self._snapshots = SharedSnapshot(store.snapshot)
         self._searcher = Searcher(store, source, n_threads=n_threads)
         self._closed = False
 
@@ -162,7 +165,10 @@ class Index:
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{kind} {size}" for kind, size in self.spec.sizes().items()) or "text only"
-        state = "closed" if self._closed else f"{len(self):,} documents"
+        try:
+            state = f"{len(self):,} documents"
+        except StoreError:
+            state = "closed" if self._closed else "unreadable"
         return f"<plait.Index {str(self.path)!r}: {state}, {kinds}>"
 
     # -- state
@@ -183,8 +189,9 @@ class Index:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The committed state that searches see now; valid until the next write or `refresh`."""
-        return self._snapshot()
+        """The committed state that searches see now. It stays valid as long as you refer to it, also after a write or
+        `refresh`; until then it keeps files of older commits."""
+        return self._snapshots.pinned()
 
     @property
     def searcher(self) -> Searcher:
@@ -193,23 +200,25 @@ class Index:
 
     def __len__(self) -> int:
         """The number of documents."""
-        return self._snapshot().n_documents
+        with self._snapshots.use() as snapshot:
+            return snapshot.n_documents
 
     def info(self) -> StoreInfo:
         """Counts, sizes on disk, model and tuning."""
+        self._store.check_open()
         return info(self._store)
 
     def refresh(self) -> None:
         """Makes the newest commit of any process visible to searches."""
-        if self._view is not None:
-            self._view.close()
-        self._view = None
+        self._snapshots.replace()
 
     def close(self) -> None:
-        """Releases files and memory; the index cannot be used afterwards. Closing twice does nothing."""
+        """Releases files and memory; the index cannot be used afterwards. Searches and writes of other threads that
+        have begun are finished first. Closing twice does nothing."""
         self._closed = True
-        self.refresh()
         self._store.close()
+        self._snapshots.replace()
+        self._searcher.close()
 
     # -- writing
 
@@ -414,13 +423,17 @@ class Index:
         `exact` scores every passage. `rerank` is a cross-encoder that reorders the best 50: a `Reranker`, a model
         folder, or True for the bundled one. `explain` fills in `Hit.explanation`; `trace` collects stages and times.
         """
-        return self._searcher.search(self._snapshot(), [query], SearchRequest(k=k, **keywords))[0]
+        request = SearchRequest(k=k, **keywords)
+        with self._snapshots.use() as snapshot:
+            return self._searcher.search(snapshot, [query], request)[0]
 
     def search_many(self, queries: Sequence[str], k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[list[Hit]]:
         """`search` for each of the queries, which are encoded together."""
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
-        return self._searcher.search(self._snapshot(), queries, SearchRequest(k=k, **keywords))
+        request = SearchRequest(k=k, **keywords)
+        with self._snapshots.use() as snapshot:
+            return self._searcher.search(snapshot, queries, request)
 
     def search_embeddings(
         self,
@@ -433,14 +446,12 @@ class Index:
         """`search` with embeddings of queries that the caller made. `texts` are needed only by modes that read text:
         hybrid search without them leaves BM25 out."""
         request = SearchRequest(k=k, **keywords)
-        return self._searcher.search_embeddings(self._snapshot(), embeddings, texts, request)
+        with self._snapshots.use() as snapshot:
+            return self._searcher.search_embeddings(snapshot, embeddings, texts, request)
 
     def explain(self, query: str, hit: Hit | str, **keywords: Unpack[SearchKeywords]) -> Explanation:
         """Why a document, given as a hit or by its id, has its rank for this query. A document that the search does not
         find is explained too, without score and rank."""
-        return self._searcher.explain(self._snapshot(), query, hit, SearchRequest(k=None, **keywords))
-
-    def _snapshot(self) -> Snapshot:
-        if self._view is None:
-            self._view = self._store.snapshot()
-        return self._view
+        request = SearchRequest(k=None, **keywords)
+        with self._snapshots.use() as snapshot:
+            return self._searcher.explain(snapshot, query, hit, request)

@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from plait.embeddings import Embeddings
 from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import TokenReader
 from plait.errors import ConfigError, QueryError
+from plait.locks import OnceDict
 from plait.records import Explanation, Hit
 from plait.search.filtering import DocFilter, filter_candidates, filter_documents
 from plait.search.hits import FoundDocument, fetch_documents, make_hits
@@ -68,12 +69,17 @@ class SearchRequest:
 
 
 class Searcher:
-    """What stays the same between the searches of an index, while its snapshots change."""
+    """What stays the same between the searches of an index, while its snapshots change. Threads may share it."""
 
     def __init__(self, store: Store, source: LazyEncoder, *, n_threads: int) -> None:
         self._store, self._source, self._n_threads = store, source, n_threads
-        self._mode_cache: dict[str, object] = {}  # models and tables that modes keep between searches
-        self._rerankers: dict[str | None, Reranker] = {}  # loaded ones, by model
+        self._mode_cache: OnceDict[str, Any] = OnceDict()  # models and tables that modes keep between searches
+        self._rerankers: OnceDict[str | None, Reranker] = OnceDict()  # loaded ones, by model
+
+    def close(self) -> None:
+        """Forgets loaded models and tables. Searches that have begun finish."""
+        self._mode_cache.clear()
+        self._rerankers.clear()
 
     def search(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
         """The hits of each query."""
@@ -213,10 +219,12 @@ class Searcher:
         if isinstance(given, Reranker):
             return given
         model = None if given is True else str(given)
-        if model not in self._rerankers:
+
+        def load() -> Reranker:
             with trace.stage("load reranker"):
-                self._rerankers[model] = load_reranker(model, n_threads=self._n_threads)
-        return self._rerankers[model]
+                return load_reranker(model, n_threads=self._n_threads)
+
+        return self._rerankers.get(model, load)
 
     def _token_reader(self, plan: Plan) -> TokenReader | None:
         """The encoder, if it was used and knows the tokens of vectors."""

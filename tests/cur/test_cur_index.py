@@ -103,7 +103,7 @@ def test_hits_have_exact_scores_and_the_round_that_scored_them(built: Index) -> 
 
 
 def test_filters_and_deletes_apply_to_anchors(built: Index) -> None:
-    anchors = built._snapshot().fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
+    anchors = built.snapshot.fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
     for mode in ("anncur", "adacur", "axn"):
         hits = built.search(QUERIES[2], 50, mode=mode, filter="even", params=params_of(mode))
         assert len(hits) > 5
@@ -154,7 +154,7 @@ def test_a_killed_build_resumes(index: Index, monkeypatch: pytest.MonkeyPatch) -
     assert scorer.n_pairs == 110 * len(QUERIES)
     assert progress[-1] == (scorer.n_pairs, scorer.n_pairs)
     scores = folder.scores(len(QUERIES))
-    texts = load_texts(index.snapshot, index._snapshot().fetch_ids(folder.docs().tolist()))
+    texts = load_texts(index.snapshot, index.snapshot.fetch_ids(folder.docs().tolist()))
     np.testing.assert_allclose(scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
 
 
@@ -287,7 +287,7 @@ def test_unusable_query_files_are_refused(tmp_path: Path, text: str, message: st
 
 
 def test_queries_are_made_from_the_corpus(index: Index) -> None:
-    snapshot = index._snapshot()
+    snapshot = index.snapshot
     titles = queries_from_corpus(snapshot, "titles", 20)
     assert len(set(titles)) == 20
     assert all(title.startswith("title ") for title in titles)

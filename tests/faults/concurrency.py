@@ -65,7 +65,7 @@ def write(path: Path, seed: int, seconds: float, journal: Path) -> None:
                 state = {id: own for id, own in state.items() if id not in change}
             else:
                 index.compact()
-            notes.write(json.dumps([index._snapshot().commit, what, change]) + "\n")
+            notes.write(json.dumps([index.snapshot.commit, what, change]) + "\n")
             number += 1
 
 
@@ -81,7 +81,7 @@ def read(path: Path, seed: int, seconds: float, answers: Path) -> None:
             dense = [(hit.id, hit.score) for hit in index.search_embeddings(embeddings, K, mode="dense")[0]]
             multi = [hit.id for hit in index.search_embeddings(embeddings, K, mode="multi")[0]]
             words = [hit.id for hit in index.search(word, 100, mode="bm25")]
-            notes.write(json.dumps([index._snapshot().commit, query, dense, multi, word, words]) + "\n")
+            notes.write(json.dumps([index.snapshot.commit, query, dense, multi, word, words]) + "\n")
 
 
 def judge(journal: Path, answers: list[Path]) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def test_a_vector_of_zeros_has_neighbours_too() -> None:
 def test_scores_are_those_of_the_formula(index: plait.Index) -> None:
     (without,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0))
     (found,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0.3))
-    dense = np.concatenate([segment.dense for segment in index._snapshot().segments])
+    dense = np.concatenate([segment.dense for segment in index.snapshot.segments])
     vectors = np.stack([dense[int(hit.id)] for hit in without]).astype(np.float64)
     own = np.array([hit.score for hit in without])
     mean = np.array([own[sorted(near)].mean() for near in plain_nearest(vectors, 100 // smoothing.ONE_IN)])

@@ -143,9 +143,9 @@ def test_other_readers_see_tuned_parameters_after_refresh(index: plait.Index) ->
     with plait.open(index.path, read_only=True) as reader:
         assert len(reader) == N_PASSAGES
         index.tune(0.8, n_queries=40)
-        assert reader._snapshot().tuned.params is None
+        assert reader.snapshot.tuned.params is None
         reader.refresh()
-        assert reader._snapshot().tuned.params == index.info().tuned.params is not None
+        assert reader.snapshot.tuned.params == index.info().tuned.params is not None
 
 
 def test_tuned_parameters_are_used_and_grow_with_k(index: plait.Index) -> None:

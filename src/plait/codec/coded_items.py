@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.residual import ResidualCodec
+from plait.locks import ForkSafeLock, once_property
 from plait.scoring.residual import (
     CodedRows,
     ResidualQuery,
@@ -95,7 +95,7 @@ class CodedItems:
         self.codec, self.rows, self.postings, self.codes_8bit = codec, rows, postings, codes_8bit
         self.stride, self._offsets = stride, offsets
         self._thread = threading.local()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._owners: NDArray[np.uint32] | None = None
         self._row_postings: RowPostings | None = None
 
@@ -104,7 +104,7 @@ class CodedItems:
             return len(self.rows.codes) // self.stride
         return len(self.offsets) - 1
 
-    @cached_property
+    @once_property
     def offsets(self) -> NDArray[np.int64]:
         """(items + 1,): the first row of each item, and the end. Computed if items have a stride."""
         if self.stride is not None:

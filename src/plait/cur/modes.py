@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from plait.cur.algebra import DEFAULT_RCOND
 from plait.cur.index import CurFolder
 from plait.cur.retriever import CurRetriever, ItemTable, QuantizedCurIndex
 from plait.errors import ConfigError, NotAnIndexError
+from plait.locks import ForkSafeLock
 from plait.rerank.cross_encoder import PairScorer, load_cross
 from plait.search.bm25 import Bm25
 from plait.search.dense import ExactDense, document_vectors
@@ -134,10 +135,8 @@ def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
             model = stored.model or None
         if model is None and stored is None and mode != "axn":
             folder.manifest()  # raises an error that says how to build a CUR index
-        key = f"model {model}"
-        if key not in cache:
-            cache[key] = load_cross(model, n_threads=context.n_threads)
-        model = cache[key]
+        name = model
+        model = cache.get(f"model {name}", lambda: load_cross(name, n_threads=context.n_threads))
     scorer = cast("PairScorer", model)
     if mode != "axn" and stored is not None and stored.scorer != scorer.fingerprint:
         raise ConfigError(
@@ -163,17 +162,24 @@ def _cached_table(
     mode: str, context: PlanContext, make_table: Callable[[Snapshot], ItemTable]
 ) -> Callable[[Snapshot], ItemTable]:
     """Makes the table of a snapshot, again only after a commit or a change of the CUR index."""
-    cache = context.cache
+    cached: _CachedTable = context.cache.get(f"table {mode}", _CachedTable)
 
     def table(snapshot: Snapshot) -> ItemTable:
         version = (snapshot.commit, CurFolder(snapshot.path).version() if mode != "axn" else 0)
-        cached: Any = cache.get(f"table {mode}")
-        if cached is None or cached[0] != version:
-            cached = (version, make_table(snapshot))
-            cache[f"table {mode}"] = cached
-        return cast("ItemTable", cached[1])
+        with cached.lock:
+            if cached.latest is None or cached.latest[0] != version:
+                cached.latest = (version, make_table(snapshot))
+            return cached.latest[1]
 
     return table
+
+
+class _CachedTable:
+    """The table that was made last, and what it was made from."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.latest: tuple[object, ItemTable] | None = None
 
 
 def _anncur_table(snapshot: Snapshot) -> ItemTable:

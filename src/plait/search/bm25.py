@@ -7,12 +7,10 @@ the same score, the one that `plait.scoring.bm25` defines.
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, InputError
+from plait.locks import ForkSafeLock, once_property
 from plait.scoring.bm25 import WordScore, idf, saturated
 from plait.scoring.sparse import SparseQuery, best_rows
 from plait.search.filtering import DocFilter
@@ -166,7 +165,7 @@ class SnapshotBm25:
                 f"the text index of segment {self.text_segment.number} is damaged ({error}); run plait check"
             ) from error
 
-    @cached_property
+    @once_property
     def text_segment(self) -> Segment | None:
         """The segment whose text index is used: it has nearly all documents, analysed by the current rules."""
         n_rows = sum(segment.n_rows for segment in self._segments)
@@ -177,7 +176,7 @@ class SnapshotBm25:
                 return segment
         return None
 
-    @cached_property
+    @once_property
     def segment_index(self) -> SegmentTextSearch | None:
         segment = self.text_segment
         if segment is None or segment.text_index is None:
@@ -187,7 +186,7 @@ class SnapshotBm25:
             live = None if segment.live is None else segment.live[np.searchsorted(segment.docs, words.docs)]
         return SegmentTextSearch(words, live)
 
-    @cached_property
+    @once_property
     def recent_index(self) -> RecentTextSearch | None:
         """The documents newer than the segment's; None if there are none, or more than MAX_RECENT_DOCUMENTS."""
         if self.segment_index is None or len(self._segments) == 1:
@@ -201,7 +200,7 @@ class SnapshotBm25:
 
 
 _searches: WeakKeyDictionary[Snapshot, SnapshotBm25] = WeakKeyDictionary()
-_searches_lock = threading.Lock()
+_searches_lock = ForkSafeLock()
 
 
 def bm25_of(snapshot: Snapshot) -> SnapshotBm25:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import QueryError
+from plait.locks import ForkSafeLock, OnceDict, once_property
 from plait.search.multivector.item_filter import ItemFilter
 from plait.storage.segment import Segment
 from plait.storage.snapshot import Snapshot
@@ -71,23 +72,22 @@ class SegmentRows:
 
 
 class DocFilter:
-    """The documents of one snapshot that may be found."""
+    """The documents of one snapshot that may be found. Threads may share it."""
 
     def __init__(self, segments: Sequence[Segment], docs: NDArray[np.int64] | None) -> None:
         """`docs` are document numbers, ascending; None: all."""
         self.docs, self._segments = docs, segments
-        self._derived: dict[str, object] = {}
+        self._derived: OnceDict[str, Any] = OnceDict()
 
-    @cached_property
+    @once_property
     def segment_rows(self) -> list[SegmentRows]:
         """The segments that have rows of these documents."""
         return list(rows_of_documents(self._segments, self.docs))
 
     def derived(self, name: str, make: Callable[[list[SegmentRows]], T]) -> T:
         """What `make` derives from the rows, made once and stored with them. Each stage uses its own name."""
-        if name not in self._derived:
-            self._derived[name] = make(self.segment_rows)
-        return self._derived[name]  # type: ignore[return-value]
+        derived: T = self._derived.get(name, lambda: make(self.segment_rows))
+        return derived
 
 
 class _SnapshotFilters:
@@ -99,13 +99,15 @@ class _SnapshotFilters:
 
 
 _filters: WeakKeyDictionary[Snapshot, _SnapshotFilters] = WeakKeyDictionary()
+_filters_lock = ForkSafeLock()
 
 
 def _filters_of(snapshot: Snapshot) -> _SnapshotFilters:
-    known = _filters.get(snapshot)
-    if known is None:
-        known = _filters[snapshot] = _SnapshotFilters(snapshot.segments)
-    return known
+    with _filters_lock:
+        known = _filters.get(snapshot)
+        if known is None:
+            known = _filters[snapshot] = _SnapshotFilters(snapshot.segments)
+        return known
 
 
 def or_everything(snapshot: Snapshot, doc_filter: DocFilter | None) -> DocFilter:
@@ -116,15 +118,15 @@ def or_everything(snapshot: Snapshot, doc_filter: DocFilter | None) -> DocFilter
 def filter_documents(snapshot: Snapshot, filter: str) -> DocFilter | None:
     """The documents that a filter expression accepts; None if it accepts all."""
     known = _filters_of(snapshot).by_text
-    if filter in known:
-        return known[filter]
+    doc_filter = known.get(filter)  # one step: another thread may clear the cache at any time
+    if doc_filter is not None:
+        return doc_filter
     docs = snapshot.filtered(filter)
     if len(docs) == snapshot.n_documents:
         return None  # selecting rows would only take time
     if len(known) >= MAX_FILTERS:
         known.clear()
-    known[filter] = DocFilter(snapshot.segments, docs)
-    return known[filter]
+    return known.setdefault(filter, DocFilter(snapshot.segments, docs))
 
 
 def filter_candidates(snapshot: Snapshot, ids: Sequence[str], within: DocFilter | None = None) -> DocFilter:

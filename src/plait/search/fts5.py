@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.locks import once_property
 from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
@@ -111,7 +111,7 @@ class Fts5Search:
         rows = self._catalogue.rows(sql, parameters)
         return np.asarray([doc for doc, _ in rows], np.int64), np.asarray([-score for _, score in rows], np.float64)
 
-    @cached_property
+    @once_property
     def _n_rows(self) -> int:
         """The number of rows of the full-text table: SQLite's N, deleted documents included."""
         n_deleted = self._catalogue.rows("SELECT COUNT(*) FROM deleted_documents")[0][0]

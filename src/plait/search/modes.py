@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError
+from plait.locks import OnceDict
 from plait.search.params import NoParams, Params, parse_fields
 from plait.storage.saved_settings import FittedWeights, TunedParams
 
@@ -56,7 +57,7 @@ class PlanContext:
     fitted: FittedWeights | None = None
     exclude_from_hybrid: Sequence[str] = ()  # kinds that the model excludes from hybrid search by default
     path: Path | None = None  # of the index
-    cache: dict[str, object] = field(default_factory=dict)  # what a mode keeps between searches: loaded models, tables
+    cache: OnceDict[str, Any] = field(default_factory=OnceDict)  # kept between searches: loaded models, tables
 
     @classmethod
     def of(cls, snapshot: Snapshot, **given: Any) -> PlanContext:

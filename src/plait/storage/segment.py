@@ -13,9 +13,7 @@ text_index.plait    the words of the documents, if they are many; see plait.stor
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from plait.codec.impacts import invert
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
+from plait.locks import ForkSafeLock, once_property
 from plait.scoring.sparse import Impacts
 from plait.storage.catalogue import SegmentRecord
 from plait.storage.files.centroid_ids import CENTROID_IDS, CentroidIdsFile, codebook_crc, write_centroid_ids
@@ -48,7 +47,7 @@ _SEGMENT_FOLDER = re.compile(r"\d{6,}")
 # Segments never change, so one verification lasts for the life of the process; the key notices a file that was
 # replaced.
 _verified: set[tuple[object, ...]] = set()
-_verified_lock = threading.Lock()
+_verified_lock = ForkSafeLock()
 
 
 class segment_errors:  # noqa: N801 (a context manager, used as a verb)
@@ -121,14 +120,14 @@ class Segment:
         if spec.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, spec.sparse)
 
-    @cached_property
+    @once_property
     def span(self) -> tuple[int, int]:
         """The number of the first document, and that of the last plus one; (0, 0) without rows."""
         return (int(self.docs[0]), int(self.docs[-1]) + 1) if self.n_rows else (0, 0)
 
     # The arrays below are read on first use: checking all of their offsets would delay opening.
 
-    @cached_property
+    @once_property
     def multi(self) -> MultiVectors | None:
         """The multi vectors as float16; None if there are none, or if they are compressed (see `coded`)."""
         if self._multi_file is None:
@@ -144,12 +143,12 @@ class Segment:
         except InputError as error:
             raise CorruptIndexError(f"{self._multi_file.path}: {error}") from error
 
-    @cached_property
+    @once_property
     def coded(self) -> CodedItems | None:
         """The multi vectors if they are compressed; then `multi` is None."""
         return None if self.residual_file is None else self.residual_file.items()
 
-    @cached_property
+    @once_property
     def fixed(self) -> int | None:
         """The number of multi vectors of every row; None if rows may have any number."""
         if self.residual_file is not None:
@@ -159,24 +158,24 @@ class Segment:
         values = self._multi_file.array("values", "<f2", (None, self._multi_dim))
         return read_vectors_per_row(self._multi_file, self.n_rows, len(values))
 
-    @cached_property
+    @once_property
     def codebook_crc(self) -> int | None:
         """Identifies the codebook whose centroids its vectors name, compressed or not; None if they name none."""
         if self.coded is not None:
             return codebook_crc(self.coded.codec.codebook)
         return None if self.centroid_ids_file is None else self.centroid_ids_file.codebook_crc
 
-    @cached_property
+    @once_property
     def dense_ivf(self) -> DenseIvf | None:
         """The inverted file of the dense vectors, if the segment has one."""
         return None if self.dense_ivf_file is None else self.dense_ivf_file.read()
 
-    @cached_property
+    @once_property
     def text_index(self) -> TextIndex | None:
         """The words of the documents, if the segment has them."""
         return None if self.text_index_file is None else self.text_index_file.read()
 
-    @cached_property
+    @once_property
     def sparse(self) -> Impacts | None:
         """The inverted index of the sparse vectors."""
         return None if self.sparse_file is None else self.sparse_file.impacts()

@@ -118,12 +118,12 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """A view of the newest commit; the caller closes it."""
-        self._check_open()
+        self.check_open()
         return Snapshot.open(self.path, self.spec)
 
     def writer(self) -> Writer:
         """Locks the index for writing. Raises LockedError, which names the holder, if another writer has it."""
-        self._check_open()
+        self.check_open()
         if self.read_only:
             raise ReadOnlyError(f"index {self.path} was opened read-only; open it without read_only to write")
         from plait.storage.writer import Writer  # readers need not wait for its import
@@ -142,7 +142,8 @@ class Store:
     ) -> None:
         self.close()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises StoreError if the index was closed."""
         if self._closed:
             raise StoreError(f"index {self.path} is closed; open it again")
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 
+from plait.locks import ForkSafeLock
 from plait.text.analyser import DEFAULT_ANALYSER, Analyser, QueryTerm
 from plait.text.fts_table import add_to_fts, fts_schema
 
 MAX_CACHED_WORDS = 20_000
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _connections: dict[tuple[int, str], sqlite3.Connection] = {}  # by process and tokenizer
 _cache: dict[tuple[str, str], str | None] = {}  # by tokenizer and word
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import re
-import threading
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
 
 from plait.errors import ConfigError
+from plait.locks import ForkSafeLock
 
 # ISO 639-1 code to Snowball's name of the language; English is separate, because SQLite stems it.
 STEMMERS = {
@@ -103,7 +103,7 @@ def _stemmer(language: str) -> Stem:
     name = (STEMMERS | ENGLISH_STEMMER)[language]
     module = importlib.import_module(f"snowballstemmer.{name}_stemmer")
     algorithm = getattr(module, f"{name.title()}Stemmer")()
-    lock = threading.Lock()  # the algorithm object holds the current word
+    lock = ForkSafeLock()  # the algorithm object holds the current word
 
     @lru_cache(_MAX_CACHED_STEMS)
     def stem(word: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.coded_items import CodedItems, RowPostings
+from plait.locks import once_property
 
 
 class ItemFilter:
@@ -24,20 +24,20 @@ class ItemFilter:
     def __len__(self) -> int:
         return len(self._items) if self.numbers is None else len(self.numbers)
 
-    @cached_property
+    @once_property
     def bits(self) -> NDArray[np.uint8] | None:
         """One bit for each item, as the kernels read them; None: all items."""
         if self.numbers is None or self._bits is not None:
             return self._bits
         return np.packbits(self._accepted, bitorder="little")
 
-    @cached_property
+    @once_property
     def row_postings(self) -> RowPostings:
         """The rows of each cell that belong to accepted items."""
         postings = self._items.row_postings
         return postings if self.numbers is None else postings.only(self._accepted)
 
-    @cached_property
+    @once_property
     def rows(self) -> NDArray[np.int64]:
         """All rows of the accepted items, ascending."""
         n_rows = len(self._items.rows.codes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from plait.codec.coded_items import CodedItems
 from plait.embeddings import MultiVectors
+from plait.locks import once_property
 from plait.scoring.residual import Cells
 from plait.search.filtering import DocFilter, SegmentRows, or_everything
 from plait.storage.files.residual import same_codec
@@ -96,11 +96,11 @@ class SegmentGroup:
         """All passages."""
         return sum(part.segment.n_rows for part in self.parts)
 
-    @cached_property
+    @once_property
     def n_documents(self) -> int:
         return sum(part.n_documents for part in self.parts)
 
-    @cached_property
+    @once_property
     def uncompressed(self) -> UncompressedParts | None:
         return UncompressedParts.of(self._uncompressed) if self._uncompressed else None
 

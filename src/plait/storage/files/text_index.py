@@ -18,7 +18,6 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from plait.codec.impacts import MAX_IMPACT, WINDOW_ROWS, with_window_maxima
 from plait.errors import CorruptIndexError, InputError
+from plait.locks import once_property
 from plait.scoring.bm25 import saturated
 from plait.scoring.sparse import Impacts
 from plait.storage.files.residual import check_offsets
@@ -94,7 +94,7 @@ class TextIndex:
         number = self.word_number(word)
         return 0 if number is None else int(self.impacts.offsets[number + 1] - self.impacts.offsets[number])
 
-    @cached_property
+    @once_property
     def _landmarks(self) -> list[bytes]:
         return [self.word(number) for number in range(0, len(self.word_offsets) - 1, LANDMARK_STEP)]
 

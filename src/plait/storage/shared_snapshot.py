@@ -1,0 +1,67 @@
+"""The snapshot that the threads of one index share. Each search counts as a user of the snapshot that it began with;
+after a newer one has replaced it, the last user closes it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from plait.locks import ForkSafeLock
+from plait.storage.snapshot import Snapshot
+
+
+@dataclass(slots=True, eq=False)
+class _Counted:
+    snapshot: Snapshot
+    n_users: int = 1  # being the current snapshot counts as one
+
+
+class SharedSnapshot:
+    """The current snapshot of an index, opened when it is first needed."""
+
+    def __init__(self, open_snapshot: Callable[[], Snapshot]) -> None:
+        self._open_snapshot = open_snapshot
+        self._lock = ForkSafeLock()
+        self._current: _Counted | None = None
+
+    @contextmanager
+    def use(self) -> Iterator[Snapshot]:
+        """The current snapshot. It stays open until the block ends, also if it is replaced meanwhile."""
+        counted = self._acquire()
+        try:
+            yield counted.snapshot
+        finally:
+            self._release(counted)
+
+    def pinned(self) -> Snapshot:
+        """The current snapshot, for a caller that says no end: it is closed when nothing refers to it any more."""
+        return self._acquire().snapshot
+
+    def replace(self) -> None:
+        """The next user opens a new snapshot."""
+        with self._lock:
+            counted, self._current = self._current, None
+        if counted is not None:
+            self._release(counted)
+
+    def _acquire(self) -> _Counted:
+        with self._lock:
+            counted = self._current
+            if counted is None:
+                # Opened under the lock: `replace` after a commit then also replaces a snapshot that was being opened
+                # before that commit.
+                snapshot = self._open_snapshot()
+                # For snapshots that are pinned, and for users that a fork or an interrupt has left in the count.
+                weakref.finalize(snapshot, snapshot.catalogue.close).atexit = False
+                counted = self._current = _Counted(snapshot)
+            counted.n_users += 1
+            return counted
+
+    def _release(self, counted: _Counted) -> None:
+        with self._lock:
+            counted.n_users -= 1
+            is_last = counted.n_users == 0
+        if is_last:
+            counted.snapshot.close()
