@@ -28,8 +28,8 @@ from plait.search.multivector.passages import ExactMulti
 from plait.search.query import QueryBatch
 from plait.search.sparse import Sparse
 from plait.search.trace import Trace
-from plait.storage.catalogue import FORMAT
 from plait.storage.check import check
+from plait.storage.schema import FORMAT
 from plait.storage.store import Snapshot, Store
 from search.plans import DefaultProbe
 

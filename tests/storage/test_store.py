@@ -12,7 +12,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.records import Document, Span
 from plait.search.bm25 import bm25_search
-from plait.storage.catalogue import FORMAT
+from plait.storage.schema import FORMAT
 from plait.storage.store import Store
 from storage.samples import SPEC, TEXTS, add, fabrics, make_store, random_embeddings, run_python, texts_in
 

@@ -19,46 +19,22 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
-from plait.errors import ConfigError, CorruptIndexError, NewerFormatError
+from plait.errors import ConfigError, CorruptIndexError
 from plait.records import Document
 from plait.storage.connection import ReadTransaction
+from plait.storage.schema import APPLICATION_ID, TABLES
 from plait.storage.segment_file import FileRecord
 from plait.storage.validate import content_digest, plain_metadata
 from plait.text.analyser import Analyser
 from plait.text.fts_table import add_to_fts, fts_schema, optimize_fts
-from plait.version import __version__
 
-FORMAT = 1  # of the index as a whole: the newest that this plait reads
-APPLICATION_ID = 0x504C4149  # "PLAI": marks a database as a plait catalogue
 MAX_PARAMETERS = 500  # of one statement; every SQLite allows as many
-
-# The text is the last column: a row's other columns can then be read without the pages of a long text. AUTOINCREMENT
-# never reuses a document number, so a number in a segment means one document for ever.
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE documents (
-    doc INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT UNIQUE NOT NULL,
-    digest BLOB NOT NULL,
-    segment INTEGER NOT NULL,
-    first_row INTEGER NOT NULL,
-    n_rows INTEGER NOT NULL,
-    title TEXT NOT NULL,
-    metadata TEXT NOT NULL,
-    text TEXT NOT NULL
-);
-CREATE TABLE segments (segment INTEGER PRIMARY KEY, n_rows INTEGER NOT NULL, files TEXT NOT NULL);
-CREATE TABLE deleted_rows (segment INTEGER, row INTEGER, PRIMARY KEY (segment, row)) WITHOUT ROWID;
-CREATE TABLE deleted_documents (doc INTEGER PRIMARY KEY);
-"""
-TABLES = frozenset({"meta", "documents", "words", "segments", "deleted_rows", "deleted_documents"})
 
 T = TypeVar("T")
 _FILE_NAME = re.compile(r"[a-z][a-z0-9_-]*\.plait")
@@ -92,22 +68,11 @@ class SegmentRun:
     last_doc: int
 
 
-def check_format(path: Path, format_number: int) -> None:
-    """Raises NewerFormatError if a newer plait wrote the index."""
-    if format_number > FORMAT:
-        raise NewerFormatError(
-            f"index {path} has format {format_number}, but this plait ({__version__}) reads up to {FORMAT}; install "
-            f"the "
-            f"plait that wrote it, or a newer one"
-        )
-
-
 def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object], analyser: Analyser) -> None:
     """Creates all tables."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for statement in [*SCHEMA.split(";\n"), fts_schema(analyser)]:
-        if statement.strip():
-            connection.execute(statement)
+    for statement in [*TABLES.values(), fts_schema(analyser)]:
+        connection.execute(statement)
     counts = {"commit": 0, "next_segment": 1, "n_documents": 0}
     connection.executemany("INSERT INTO meta VALUES (?, ?)", list({**meta, **counts}.items()))
 

@@ -6,19 +6,25 @@ on the file in this process.
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from plait.errors import CorruptIndexError, ReadOnlyError, StoreError
+from plait.storage.folder import check_file
 from plait.storage.fsync import storage_errors
+from plait.storage.schema import check_schema
 
 CATALOGUE = "catalogue.sqlite"
+COMPANIONS = ("-wal", "-shm", "-journal")  # files that SQLite makes beside a database
 BUSY_SECONDS = 30.0  # readers wait only while the log of a crashed writer is being recovered
 # SQLite's errors if it cannot create the files of its log: the folder is read-only, or the disk full.
 _NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL)
@@ -28,16 +34,65 @@ _inherited: list[sqlite3.Connection] = []  # from a parent process; closing one 
 
 def connect(catalogue: Path, mode: str) -> sqlite3.Connection:
     """A connection in SQLite's mode `ro`, `rw` or `rwc`; the caller begins and ends transactions."""
-    return _connect(catalogue, f"mode={mode}")
+    connection = _connect(catalogue, f"mode={mode}")
+    try:
+        check_schema(connection, catalogue)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _connect(catalogue: Path, options: str) -> sqlite3.Connection:
+    """The one place that opens a catalogue. The caller compares the schema before it reads or writes: the database may
+    be a stranger's."""
+    check_database_files(catalogue)
     uri = f"{catalogue.absolute().as_uri()}?{options}"
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=32
     )
-    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        distrust(connection, read_only=options.startswith("mode=ro"))
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+@functools.cache
+def _json_is_innocuous() -> bool:
+    """Whether SQLite allows its JSON functions in columns without trust in the schema. Some versions refuse
+    them (3.40), and indexed fields need them; then the comparison of the schema alone has to do."""
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.execute("PRAGMA trusted_schema = OFF")
+        try:
+            memory.execute("CREATE TABLE probe (a, b GENERATED ALWAYS AS (json_type(a)) VIRTUAL)")
+        except sqlite3.Error:
+            return False
+    return True
+
+
+def check_database_files(catalogue: Path) -> None:
+    """StoreError if the database or one of the files beside it is a link or a special file."""
+    for suffix in ("", *COMPANIONS):
+        check_file(catalogue.with_name(catalogue.name + suffix))
+
+
+def distrust(connection: sqlite3.Connection, *, read_only: bool) -> None:
+    """Takes away from a connection what plait does not need and a hostile database could use."""
+    connection.execute("PRAGMA foreign_keys = OFF")
+    if _json_is_innocuous():
+        connection.execute("PRAGMA trusted_schema = OFF")  # no function with side effects in columns and indexes
+    connection.execute("PRAGMA cell_size_check = ON")  # finds damaged pages when they are read
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0 if read_only else 1)  # VACUUM attaches one
+    connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # FTS5's own tables cannot be written directly
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
 
 
 @dataclass(slots=True)
@@ -121,7 +176,7 @@ def _begin(catalogue: Path) -> _OpenConnection:
     """A connection whose read transaction has begun."""
     with storage_errors(catalogue):
         try:
-            return _start_read(_connect(catalogue, "mode=ro"), None)
+            return _start_read(catalogue, "mode=ro", None)
         except sqlite3.OperationalError as error:
             # Reading a log needs a file beside the database. If that cannot be created and there is no log, the
             # database file alone is complete.
@@ -135,13 +190,14 @@ def _begin(catalogue: Path) -> _OpenConnection:
                     f"open "
                     f"the index once from a place where it can be written"
                 ) from error
-        return _start_read(_connect(catalogue, "mode=ro&immutable=1"), frozen)
+        return _start_read(catalogue, "mode=ro&immutable=1", frozen)
 
 
-def _start_read(connection: sqlite3.Connection, frozen: tuple[int, ...] | None) -> _OpenConnection:
+def _start_read(catalogue: Path, options: str, frozen: tuple[int, ...] | None) -> _OpenConnection:
+    connection = _connect(catalogue, options)
     try:
         connection.execute("BEGIN")  # SQLite starts the transaction with the first read
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        check_schema(connection, catalogue)
     except BaseException:
         connection.close()
         raise
@@ -164,6 +220,10 @@ def _file_state(file: Path) -> tuple[int, ...] | None:
     return (state.st_ino, state.st_mtime_ns, state.st_size)
 
 
+def _n_links(file: Path) -> int:
+    return file.lstat().st_nlink
+
+
 def _has_log(catalogue: Path) -> bool:
     log = _file_state(catalogue.with_name(catalogue.name + "-wal"))
     return log is not None and log[-1] > 0
@@ -171,6 +231,11 @@ def _has_log(catalogue: Path) -> bool:
 
 def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection whose commits are durable when they return."""
+    if not create and _n_links(file) > 1:
+        raise StoreError(
+            f"{file} has a second name (a hard link), and a write would change the file under both names; copy the "
+            f"index with plait backup, and write to the copy"
+        )
     connection = connect(file, "rwc" if create else "rw")
     try:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -15,6 +15,7 @@ from plait.filters.ast import Columns, is_plain
 from plait.filters.parser import field_named
 from plait.storage.catalogue import write_meta
 from plait.storage.connection import ReadTransaction
+from plait.storage.schema import field_sql
 
 INDEXED_FIELDS = "indexed_fields"  # key of meta
 MAX_FIELDS = 100
@@ -41,14 +42,10 @@ def add_field(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     if len(indexed) >= MAX_FIELDS:
         raise ConfigError(f"the index has {len(indexed)} indexed fields already; at most {MAX_FIELDS} are allowed")
-    columns = _columns(len(indexed) + 1)
-    literal = "'$" + "".join(f'."{key}"' for key in path).replace("'", "''") + "'"
-    for column, expression in (
-        (columns.kind, f"ifnull(json_type(metadata, {literal}), 'null')"),
-        (columns.value, f"json_extract(metadata, {literal})"),
-    ):
-        connection.execute(f"ALTER TABLE documents ADD COLUMN {column} GENERATED ALWAYS AS ({expression}) VIRTUAL")
-    connection.execute(f"CREATE INDEX by_{columns.value} ON documents ({columns.kind}, {columns.value})")
+    kind_column, value_column, index = field_sql(len(indexed) + 1, path)
+    connection.execute(f"ALTER TABLE documents ADD COLUMN {kind_column}")
+    connection.execute(f"ALTER TABLE documents ADD COLUMN {value_column}")
+    connection.execute(index)
     write_meta(connection, INDEXED_FIELDS, json.dumps([*map(list, indexed), list(path)]))
     return True
 

@@ -12,6 +12,14 @@ from pathlib import Path
 from plait.errors import CorruptIndexError, LockedError, ReadOnlyError, StoreError
 
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+# A schema or a row that plait cannot have written also shows as a wrong type or size.
+_DAMAGED = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_FORMAT,
+}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -48,7 +56,7 @@ def _from_system(path: Path, error: OSError) -> StoreError:
 
 def _from_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if code in _DAMAGED or "Could not decode" in str(error):  # the latter is Python's, for text that is not UTF-8
         return CorruptIndexError(f"{path} is damaged ({error}); restore the index from a copy, or build it again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return ReadOnlyError(f"{path} cannot be written ({error}); check the disk and the permissions")

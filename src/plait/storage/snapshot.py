@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, FilterError
-from plait.storage.catalogue import check_format, chunks, placeholders, read_deleted_rows, read_segments
+from plait.storage.catalogue import chunks, placeholders, read_deleted_rows, read_segments
 from plait.storage.codec_recall import read_codes_recall
 from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.storage.fsync import storage_errors
 from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
+from plait.storage.schema import check_format
 from plait.storage.segment import Segment, open_segment
 from plait.storage.validate import check_ids, matches_digest
 from plait.text.analyser import Analyser

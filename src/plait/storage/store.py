@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 from plait.codec.pooling import MAX_FIXED, Pooling
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
-from plait.storage.catalogue import (
-    APPLICATION_ID,
-    FORMAT,
-    TABLES,
-    check_format,
-    create_schema,
-    parse_pooling,
-    read_meta,
-)
+from plait.storage.catalogue import create_schema, parse_pooling, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
+from plait.storage.schema import FORMAT, check_format
 from plait.storage.segment import leftover_folders
 from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.text.analyser import VERSION, Analyser
@@ -167,22 +160,15 @@ def _create_files(path: Path, meta: Mapping[str, object], analyser: Analyser) ->
 
 def _is_committed(path: Path, view: ReadTransaction) -> bool:
     """Whether the catalogue was created; False if its first transaction never committed."""
-    tables = {name for (name,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    application_id = view.rows("PRAGMA application_id")[0][0]
-    if not tables and application_id == 0:
-        # An interrupted creation has no segments; an empty catalogue beside segments was lost.
-        if leftover_folders(path, set()):
-            raise CorruptIndexError(
-                f"{path / CATALOGUE} is damaged: it is empty, but there are segments; restore the index from a copy, "
-                f"or remove the folder and build it again"
-            )
-        return False
-    if application_id != APPLICATION_ID:
-        raise NotAnIndexError(f"{path / CATALOGUE} is the database of another program; choose another folder")
-    missing = TABLES - tables
-    if "meta" in missing:
-        raise CorruptIndexError(f"{path / CATALOGUE} is damaged: it lacks the tables {sorted(missing)}")
-    return True
+    if view.rows("SELECT 1 FROM sqlite_schema LIMIT 1"):
+        return True
+    # An interrupted creation has no segments; an empty catalogue beside segments was lost.
+    if leftover_folders(path, set()):
+        raise CorruptIndexError(
+            f"{path / CATALOGUE} is damaged: it is empty, but there are segments; restore the index from a copy, or "
+            f"remove the folder and build it again"
+        )
+    return False
 
 
 def _parse_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:

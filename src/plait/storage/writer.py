@@ -43,6 +43,7 @@ from plait.storage.saved_settings import (
     write_fusion_weights,
     write_tuned_params,
 )
+from plait.storage.schema import check_format
 from plait.storage.segment import Segment, leftover_folders, open_file, segment_folder, write_segment
 from plait.storage.snapshot import Snapshot
 from plait.storage.validate import check_batch, check_ids
@@ -80,7 +81,7 @@ class Writer:
             try:
                 self._connection = open_for_writing(path / CATALOGUE)
                 try:
-                    catalogue.check_format(path, catalogue.read_count(self._connection, "format"))
+                    check_format(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
                     self._analyser = read_analyser(self._connection.execute)
                     self._update_stems()
