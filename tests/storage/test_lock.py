@@ -57,7 +57,26 @@ def test_a_lock_without_a_holder_name_still_holds(tmp_path: Path) -> None:
 def test_a_lock_file_with_garbage_does_not_block(store: Store) -> None:
     (store.path / "lock").write_bytes(b"\xff" * 10_000)
     store.writer().close()
-    assert (store.path / "lock").read_bytes() == b""
+    assert (store.path / "lock").read_bytes() == b"\xff" * 10_000  # not plait's: neither read nor overwritten
+
+
+def test_a_lock_with_a_second_name_is_not_overwritten(store: Store, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("")
+    (store.path / "lock").unlink()
+    (store.path / "lock").hardlink_to(other)
+    with store.writer():
+        assert other.read_text() == ""
+        with pytest.raises(LockedError, match="another process"):
+            store.writer()
+
+
+def test_the_note_of_a_writer_that_was_killed_is_replaced(store: Store) -> None:
+    note = '{"pid": 1, "host": "elsewhere", "since": "2020-01-01"}'
+    for left in (note, "\0" * len(note)):
+        (store.path / "lock").write_text(left)
+        with store.writer():
+            assert str(os.getpid()) in (store.path / "lock").read_text()
 
 
 FORKS = """

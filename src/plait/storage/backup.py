@@ -12,9 +12,10 @@ from plait.errors import CorruptIndexError, StoreError
 from plait.storage.catalogue import read_segments
 from plait.storage.check import check
 from plait.storage.connection import CATALOGUE, ReadTransaction, connect
+from plait.storage.folder import check_file, check_folder, check_segment_folder, remove_index_copy
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.segment import open_file, segment_folder
-from plait.storage.store import Store
+from plait.storage.store import FILE_NAMES, Store
 
 MAX_ATTEMPTS = 5
 
@@ -37,7 +38,7 @@ def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
     with storage_errors(to):
         _check_target(index, to)
         partial = to.with_name(f".{to.name}.part")
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_index_copy(partial, FILE_NAMES)  # of a backup that was killed
         try:
             for attempt in range(MAX_ATTEMPTS):
                 try:
@@ -66,6 +67,7 @@ def _check_target(index: Path, to: Path) -> None:
         raise StoreError(
             f"{to} is inside {index}, where a writer removes files; choose a folder outside for the backup"
         )
+    check_folder(to)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} exists already and is not an empty folder; choose another folder for the backup")
     if not to.absolute().parent.is_dir():
@@ -90,7 +92,8 @@ def _copy(index: Path, partial: Path, *, link: bool) -> tuple[int, int, int, int
         folder = segment_folder(partial, record.number)
         folder.mkdir()
         for name, file in record.files.items():
-            source = segment_folder(index, record.number) / name
+            source = check_segment_folder(index, record.number) / name
+            check_file(source)
             n_linked += _copy_file(source, folder / name, link=link)
             open_file(partial, record, name)  # checks that it is the committed file
             n_bytes += file.nbytes

@@ -15,6 +15,7 @@ from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, P
 from plait.storage.catalogue import SegmentRecord, parse_pooling, read_deleted_rows, read_meta, read_segments
 from plait.storage.connection import CATALOGUE, ReadTransaction, connect
 from plait.storage.deletes import not_deleted
+from plait.storage.folder import foreign_entry
 from plait.storage.fsync import storage_errors
 from plait.storage.saved_settings import read_fusion_weights, read_tuned_params
 from plait.storage.segment import Segment, file_names, leftover_folders, open_file
@@ -96,7 +97,9 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
                 report.n_passages += segment.n_live
         report.problems += _document_problems(segments, view)
         for folder in leftover_folders(store.path, {record.number for record in records}):
-            report.notes.append(f"{folder} belongs to no commit; the next writer removes it")
+            foreign = foreign_entry(store.path, int(folder.name))
+            what = "the next writer removes it" if foreign is None else f"it has {foreign}, which plait did not write"
+            report.notes.append(f"{folder} belongs to no commit; {what}")
     with _collect_problems(report):
         _check_catalogue(report, view)
 

@@ -24,6 +24,7 @@ from plait.storage.files.dense_ivf import DENSE_IVF, needs_dense_ivf, reusable_c
 from plait.storage.files.residual import RESIDUAL, ResidualFile, same_codec
 from plait.storage.files.sparse import SPARSE, write_merged_sparse
 from plait.storage.files.text_index import needs_text_index
+from plait.storage.folder import create_segment_folder
 from plait.storage.fsync import sync_folder
 from plait.storage.merge import (
     Coding,
@@ -195,7 +196,7 @@ class Compaction:
 
     def write(self, folder: Path, *, number: int, n_threads: int) -> NewSegment:
         """Writes the new folder and makes it durable."""
-        folder.mkdir(parents=True)
+        create_segment_folder(folder)
         attributes = {"segment": number}
         files = {ROWS: write_file(folder / ROWS, "rows", row_arrays(self.parts), attributes=attributes)}
         if self._spec.dense is not None:

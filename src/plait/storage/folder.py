@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +26,10 @@ _ADVICE = "an index has plain files and folders only; do not use this one unless
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def entry_mode(path: Path, *, handle: int | None = None) -> int | None:
-    """The mode of a file or folder; None if there is none. StoreError if it is a link, FIFO, socket or device. `handle`
-    is the folder that a relative path begins at."""
+def entry_mode(path: Path) -> int | None:
+    """The mode of a file or folder; None if there is none. StoreError if it is a link, FIFO, socket or device."""
     try:
-        mode = os.stat(path, dir_fd=handle, follow_symlinks=False).st_mode
+        mode = path.lstat().st_mode
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -97,14 +97,25 @@ def remove_segment_folder(index: Path, number: int) -> bool:
     return True
 
 
-def create_segment_folder(index: Path, number: int) -> Path:
+def create_segment_folder(folder: Path) -> None:
     """Makes a new folder for a segment; FileExistsError if the name is taken, be it by a link."""
-    segments = index / SEGMENTS
-    if not check_folder(segments):
-        segments.mkdir()
-    with _open_segments(index) as handle:
-        os.mkdir(f"{number:06d}", dir_fd=handle)
-    return segments / f"{number:06d}"
+    if not check_folder(folder.parent):
+        folder.parent.mkdir()
+    with _open_segments(folder.parents[1]) as handle:
+        os.mkdir(folder.name, dir_fd=handle)
+
+
+def remove_index_copy(folder: Path, names: Set[str]) -> None:
+    """Removes a folder that holds at most the parts of an index with these names. StoreError if it has anything else,
+    or a link or a special file at any depth; then nothing is removed."""
+    if not check_folder(folder):
+        return
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            entry_mode(Path(parent, name))
+            if Path(parent) == folder and name not in names:
+                raise StoreError(f"{folder} is in the way: it has {name}, which plait did not write; move it away")
+    shutil.rmtree(folder)
 
 
 @contextmanager

@@ -12,26 +12,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plait.errors import LockedError
+from plait.storage.folder import check_file
 
 _open_locks: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 _watching_forks = False
 
 
 LOCK = "lock"  # the name of the file
+MAX_NOTE = 4096  # bytes
 
 
 class WriterLock:
     """The lock of one index; it never waits. The file is never removed, or two writers could lock two files."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LockedError if another writer holds the lock, OSError if the file cannot be opened."""
+        """Raises LockedError if another writer holds the lock, StoreError if the file is a link or a special file,
+        OSError if it cannot be opened."""
         self._pid = os.getpid()
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        check_file(path)
+        # No link is followed even if one was planted since the check, and a FIFO is not waited for.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._handle = os.open(path, flags, 0o666)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._is_ours = _is_note(self._handle)
             self._write_holder(json.dumps({"pid": self._pid, "host": socket.gethostname(), "since": _now()}))
         except BlockingIOError:
-            message = _locked_message(path, os.pread(self._handle, 4096, 0))
+            message = _locked_message(path, os.pread(self._handle, MAX_NOTE, 0))
             os.close(self._handle)
             raise LockedError(message) from None
         except BaseException:
@@ -41,7 +48,10 @@ class WriterLock:
         _watch_forks()
 
     def _write_holder(self, text: str) -> None:
-        """Writes the holder into the file, for error messages only; so a full disk is no error."""
+        """Writes the holder into the file, for error messages only; so a full disk is no error. Bytes that are not
+        plait's stay as they are: the file may have another name (a hard link), or be somebody's."""
+        if not self._is_ours:
+            return
         with suppress(OSError):
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, text.encode(), 0)
@@ -75,6 +85,17 @@ def _drop_inherited() -> None:
             lock._close()
 
 
+def _is_note(handle: int) -> bool:
+    """Whether a lock file is empty or holds the note of a writer, and has no second name."""
+    if os.fstat(handle).st_nlink > 1:
+        return False
+    content = os.pread(handle, MAX_NOTE + 1, 0)
+    try:
+        return not content or (len(content) <= MAX_NOTE and set(json.loads(content)) == {"pid", "host", "since"})
+    except (ValueError, TypeError, RecursionError):
+        return not content.strip(b"\0")  # after a power cut, a file may have its length and not its bytes
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -84,7 +105,7 @@ def _locked_message(path: Path, content: bytes) -> str:
         holder = json.loads(content)
         who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
         is_this_process = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
-    except (ValueError, KeyError, TypeError):  # the holder has not written its name yet
+    except (ValueError, KeyError, TypeError, RecursionError):  # the holder has not written its name yet
         who, is_this_process = "another process", False
     hint = " (this process: close its open writer)" if is_this_process else ""
     return f"index {path.parent} is being written by {who}{hint}; wait until it has finished, or stop it"

@@ -86,7 +86,7 @@ def free_rescue_path(index: Path) -> Path:
     """A path beside the index that does not exist: `my-index.lost.jsonl`, or one with a number."""
     index = index.resolve()
     path, number = index.with_name(f"{index.name}.lost.jsonl"), 1
-    while path.exists():
+    while os.path.lexists(path):
         number += 1
         path = index.with_name(f"{index.name}.lost-{number}.jsonl")
     return path

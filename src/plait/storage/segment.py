@@ -12,7 +12,6 @@ text_index.plait    the words of the documents, if they are many; see plait.stor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,13 @@ from plait.storage.files.dense_ivf import DENSE_IVF, DenseIvfFile
 from plait.storage.files.residual import RESIDUAL, VECTORS_PER_ROW, ResidualFile, read_vectors_per_row
 from plait.storage.files.sparse import SPARSE, SparseFile, write_sparse
 from plait.storage.files.text_index import TEXT_INDEX, TextIndex, TextIndexFile
+from plait.storage.folder import (
+    SEGMENTS,
+    check_file,
+    check_segment_folder,
+    create_segment_folder,
+    segment_numbers_on_disk,
+)
 from plait.storage.fsync import sync_folder
 from plait.storage.segment_file import DTYPES, ArraySource, FileRecord, SegmentFile, slices, write_file
 
@@ -42,7 +48,6 @@ ROWS, DENSE, MULTI = "rows.plait", "dense.plait", "multi.plait"
 # Opening verifies the checksums of a segment up to this size, in less than a tenth of a second. Only `check` and
 # compactions verify larger ones.
 MAX_VERIFIED_BYTES = 256 << 20
-_SEGMENT_FOLDER = re.compile(r"\d{6,}")
 
 # Segments never change, so one verification lasts for the life of the process; the key notices a file that was
 # replaced.
@@ -71,16 +76,12 @@ class segment_errors:  # noqa: N801 (a context manager, used as a verb)
 
 
 def segment_folder(index: Path, number: int) -> Path:
-    return index / "segments" / f"{number:06d}"
+    return index / SEGMENTS / f"{number:06d}"
 
 
 def leftover_folders(index: Path, live: set[int]) -> list[Path]:
-    """The folders of segments that no commit lists."""
-    folder = index / "segments"
-    if not folder.is_dir():
-        return []
-    names = sorted(entry.name for entry in folder.iterdir() if _SEGMENT_FOLDER.fullmatch(entry.name))
-    return [folder / name for name in names if int(name) not in live]
+    """The folders of segments that no commit lists. StoreError if one of them is a link or a special file."""
+    return [segment_folder(index, number) for number in segment_numbers_on_disk(index) if number not in live]
 
 
 class Segment:
@@ -221,7 +222,8 @@ def file_names(record: SegmentRecord, spec: EmbeddingSpec) -> list[str]:
 
 def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
     """One file of a segment; it must be the file that was committed. A missing file is a FileNotFoundError."""
-    path = segment_folder(index, record.number) / name
+    path = check_segment_folder(index, record.number) / name
+    check_file(path)
     if name not in record.files:
         raise CorruptIndexError(f"the catalogue lists no file {name} for segment {record.number} of {index}")
     file = SegmentFile.open(path)
@@ -270,7 +272,7 @@ def write_segment(
     segments, if there are any. A value that is not finite in its stored type is an InputError, which names its row by
     `name_of_row`.
     """
-    folder.mkdir(parents=True)
+    create_segment_folder(folder)
     attributes = {"segment": number}
     records = {
         ROWS: write_file(

@@ -16,6 +16,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.storage.catalogue import create_schema, parse_pooling, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
+from plait.storage.folder import SEGMENTS, check_folder
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.schema import FORMAT, check_format
@@ -34,7 +35,7 @@ __all__ = ["Snapshot", "Store", "StoredDocument"]
 EXCLUDE_FROM_HYBRID = "exclude_from_hybrid"  # key of the properties: kinds that hybrid search leaves out by default
 MAX_VOCABULARY = 2**31 - 1
 MAX_DIM = 1 << 16
-_FILE_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", "segments", LOCK}
+FILE_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-journal", SEGMENTS, LOCK}
 
 
 class Store:
@@ -86,7 +87,7 @@ class Store:
         }
         with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-            other_files = sorted(entry.name for entry in path.iterdir() if entry.name not in _FILE_NAMES)
+            other_files = sorted(entry.name for entry in path.iterdir() if entry.name not in FILE_NAMES)
             if other_files:
                 raise NotAnIndexError(
                     f"{path} is not empty (it has {', '.join(other_files[:3])}) and not an index; choose another folder"
@@ -146,7 +147,8 @@ def _create_files(path: Path, meta: Mapping[str, object], analyser: Analyser) ->
         with ReadTransaction(path / CATALOGUE) as view:
             if _is_committed(path, view):
                 raise StoreError(f"{path} is an index already; open it, or choose another folder")
-    (path / "segments").mkdir(exist_ok=True)
+    if not check_folder(path / SEGMENTS):
+        (path / SEGMENTS).mkdir()
     connection = open_for_writing(path / CATALOGUE, create=True)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -154,7 +156,7 @@ def _create_files(path: Path, meta: Mapping[str, object], analyser: Analyser) ->
         connection.execute("COMMIT")
     finally:
         connection.close()
-    for folder in (path / "segments", path, path.absolute().parent):
+    for folder in (path / SEGMENTS, path, path.absolute().parent):
         sync_folder(folder)
 
 

@@ -4,7 +4,6 @@ transaction commits them; a write that fails or is killed at any point leaves th
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +32,7 @@ from plait.storage.deletes import delete_by_condition, delete_by_id, not_deleted
 from plait.storage.field_indexes import add_field, parse_field
 from plait.storage.files.residual import RESIDUAL, ResidualFile
 from plait.storage.files.text_index import TEXT_INDEX, write_text_index
+from plait.storage.folder import remove_segment_folder, segment_numbers_on_disk
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
@@ -44,7 +44,7 @@ from plait.storage.saved_settings import (
     write_tuned_params,
 )
 from plait.storage.schema import check_format
-from plait.storage.segment import Segment, leftover_folders, open_file, segment_folder, write_segment
+from plait.storage.segment import Segment, open_file, segment_folder, write_segment
 from plait.storage.snapshot import Snapshot
 from plait.storage.validate import check_batch, check_ids
 from plait.text.fts_table import (
@@ -315,11 +315,15 @@ class Writer:
                     # until the next writer has opened the catalogue and knows.
                     self._min_next_segment = number + 1
                 else:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    self._remove_folder(number)
                 raise
 
     def _next_segment(self) -> int:
-        return max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment)
+        number = max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment)
+        taken = set(segment_numbers_on_disk(self._path))  # by a folder that plait did not write, and so leaves alone
+        while number in taken:
+            number += 1
+        return number
 
     def _replace_segments(
         self, compaction: Compaction, number: int, n_threads: int, run: SegmentRun | None = None
@@ -358,13 +362,19 @@ class Writer:
     def _remove_folders(self, segments: Sequence[Segment]) -> None:
         """Removes the files of replaced segments. Readers that have mapped them keep them."""
         for segment in segments:
-            # The next writer removes a folder that cannot be removed now.
-            shutil.rmtree(segment_folder(self._path, segment.number), ignore_errors=True)
+            self._remove_folder(segment.number)
+
+    def _remove_folder(self, number: int) -> None:
+        with suppress(OSError, StoreError):  # the next writer removes a folder that cannot be removed now
+            remove_segment_folder(self._path, number)
 
     def _remove_leftovers(self) -> None:
-        """Removes the folders of writes that were killed: no commit lists them, and no other writer is active."""
-        for folder in leftover_folders(self._path, catalogue.segment_numbers(self._connection)):
-            shutil.rmtree(folder)
+        """Removes the folders of writes that were killed: no commit lists them, and no other writer is active. A folder
+        with files that plait did not write stays; `check` names it."""
+        live = catalogue.segment_numbers(self._connection)
+        for number in segment_numbers_on_disk(self._path):
+            if number not in live:
+                remove_segment_folder(self._path, number)
 
     def _optimize_words(self) -> None:
         with storage_errors(self._path):
