@@ -15,7 +15,7 @@ import pytest
 
 import plait
 from encoders import WordEncoder
-from plait.errors import StoreError
+from plait.errors import LockedError, StoreError
 from plait.locks import OnceDict, once_property
 
 DOCUMENTS = [{"id": f"d{number}", "text": f"wool number {number}", "n": number} for number in range(20)]
@@ -156,6 +156,52 @@ def test_threads_that_close_at_once_meet_no_other_error(tmp_path: Path) -> None:
 
         *messages, _ = run_together([*[search_until_closed] * 3, index.close])
         assert all("is closed; open it again" in message for message in messages)
+
+
+def test_concurrent_writes_wait_for_one_another(index: plait.Index) -> None:
+    def work(number: int) -> None:
+        for step in range(5):
+            index.add([{"id": f"{number}-{step}", "text": "linen"}])
+            index.delete([f"{number}-{step - 2}"])
+        index.compact()
+
+    run_together([partial(work, number) for number in range(4)])
+    assert {hit.id for hit in index.search("linen", k=100, mode="bm25")} == {
+        f"{number}-{step}" for number in range(4) for step in (3, 4)
+    }
+
+
+def test_a_write_without_patience_fails_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    with plait.open(path, create=True, encoder=WordEncoder(), write_timeout=0) as index:
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(index._store.writer).result()
+        with pytest.raises(LockedError, match="being written by process"):
+            index.add(DOCUMENTS)
+        writer.close()
+        index.add(DOCUMENTS)
+
+
+def test_a_writer_that_waits_for_an_index_that_is_closed_gets_an_error(index: plait.Index) -> None:
+    writer = index._store.writer()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(index.delete, ["d1"])
+        time.sleep(0.1)
+        index.close()
+        writer.close()
+        with pytest.raises(StoreError, match="is closed; open it again"):
+            waiting.result()
+
+
+def test_threads_that_create_one_index_all_get_it(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    indexes = run_together([lambda: plait.open(path, create=True, encoder=WordEncoder(), n_threads=1)] * 4)
+    indexes[0].add(DOCUMENTS)
+    assert [len(index) for index in indexes] == [len(DOCUMENTS)] * 4
+    with pytest.raises(StoreError, match="index already"):
+        plait.Index.create(path, encoder=WordEncoder())
+    for index in indexes:
+        index.close()
 
 
 def test_asyncio_searches_in_threads(index: plait.Index) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,7 @@ def open_index(
     precision: str | None = None,
     n_threads: int | None = None,
     read_only: bool = False,
+    write_timeout: float = 30.0,
     preload: ModelPreload | None = None,
 ) -> Index:
     """Opens the index at `path`. With `create`, makes one if the folder does not exist or is empty.
@@ -54,21 +56,52 @@ def open_index(
     "ru", ...) stems the full text for that language; the default stems English and takes texts in any language. The
     index remembers both. Opening an index with a different value is a ConfigError; leaving them out is not.
 
+    A write waits at most `write_timeout` seconds for other writers, of any thread or process, and then raises
+    LockedError; 0 does not wait.
+
     `preload` is a model that is already loading in the background; it is used if it is the model of the index.
     """
+    source = _source(model, encoder, spec, pooling, precision, n_threads, preload)
+    path = Path(path)
+    try:
+        store = Store.open(path, read_only=read_only, write_timeout=write_timeout)
+    except NotAnIndexError:
+        if not create:
+            raise
+        try:
+            store = _create(path, source, spec, pooling, language, write_timeout=write_timeout)
+        except StoreError:
+            store = _open_if_created(path, read_only=read_only, write_timeout=write_timeout)
+    return _bind(store, source, pooling, language)
+
+
+def _source(
+    model: str | Path | None,
+    encoder: Encoder | None,
+    spec: EmbeddingSpec | None,
+    pooling: Pooling | None,
+    precision: str | None,
+    n_threads: int | None,
+    preload: ModelPreload | None = None,
+) -> LazyEncoder:
     if sum(given is not None for given in (model, encoder, spec)) > 1:
         raise ConfigError("give one of model, encoder and spec: each says where the vectors come from")
     if pooling is not None and not isinstance(pooling, Pooling):
         raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {pooling!r}")
-    path = Path(path)
-    threads = n_threads or os.cpu_count() or 1
-    source = LazyEncoder(model, encoder, precision=precision, n_threads=threads, preload=preload)
+    return LazyEncoder(model, encoder, precision=precision, n_threads=n_threads or os.cpu_count() or 1, preload=preload)
+
+
+def _open_if_created(path: Path, *, read_only: bool, write_timeout: float) -> Store:
+    """The index that another thread or process has created meanwhile; else raises the error of creating it."""
+    error = sys.exception()
     try:
-        store = Store.open(path, read_only=read_only)
-    except NotAnIndexError:
-        if not create:
-            raise
-        store = _create(path, source, spec, pooling, language)
+        return Store.open(path, read_only=read_only, write_timeout=write_timeout)
+    except StoreError:
+        assert error is not None
+        raise error from None
+
+
+def _bind(store: Store, source: LazyEncoder, pooling: Pooling | None, language: str | None) -> Index:
     try:
         check_same_pooling(store, pooling)
         check_same_language(store, language)
@@ -76,13 +109,19 @@ def open_index(
     except BaseException:
         store.close()
         raise
-    return Index(store, source, n_threads=threads)
+    return Index(store, source, n_threads=source.n_threads)
 
 
 def _create(
-    path: Path, source: LazyEncoder, spec: EmbeddingSpec | None, pooling: Pooling | None, language: str | None
+    path: Path,
+    source: LazyEncoder,
+    spec: EmbeddingSpec | None,
+    pooling: Pooling | None,
+    language: str | None,
+    *,
+    write_timeout: float,
 ) -> Store:
-    chosen: dict[str, Any] = {"pooling": pooling, "language": language}
+    chosen: dict[str, Any] = {"pooling": pooling, "language": language, "write_timeout": write_timeout}
     if spec is not None:
         return Store.create(path, fingerprint=EXTERNAL, spec=spec, properties={}, **chosen)
     properties: dict[str, Any] = {} if source.name is None else {"model": source.name}
@@ -119,6 +158,7 @@ class Index:
         language: str | None = None,
         precision: str | None = None,
         n_threads: int | None = None,
+        write_timeout: float = 30.0,
     ) -> Index:
         """Makes a new index; StoreError if `path` holds one already. The arguments are those of `plait.open`."""
         try:
@@ -127,17 +167,9 @@ class Index:
             pass
         else:
             raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
-        return open_index(
-            path,
-            create=True,
-            model=model,
-            encoder=encoder,
-            spec=spec,
-            pooling=pooling,
-            language=language,
-            precision=precision,
-            n_threads=n_threads,
-        )
+        source = _source(model, encoder, spec, pooling, precision, n_threads)
+        store = _create(Path(path), source, spec, pooling, language, write_timeout=write_timeout)
+        return _bind(store, source, pooling, language)
 
     @classmethod
     def open(
@@ -149,10 +181,17 @@ class Index:
         precision: str | None = None,
         n_threads: int | None = None,
         read_only: bool = False,
+        write_timeout: float = 30.0,
     ) -> Index:
         """Opens an index that exists; NotAnIndexError if there is none. The arguments are those of `plait.open`."""
         return open_index(
-            path, model=model, encoder=encoder, precision=precision, n_threads=n_threads, read_only=read_only
+            path,
+            model=model,
+            encoder=encoder,
+            precision=precision,
+            n_threads=n_threads,
+            read_only=read_only,
+            write_timeout=write_timeout,
         )
 
     def __enter__(self) -> Self:

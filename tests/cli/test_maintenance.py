@@ -35,6 +35,16 @@ def test_deleting_nothing_exits_with_1(runner: CliRunner, library: Library) -> N
     assert runner.invoke(app, ["delete", "ix", "nowhere"]).exit_code == 1
 
 
+@pytest.mark.parametrize("command", [["delete", "ix", "a"], ["compact", "ix"], ["tune", "ix", "--reset"]])
+def test_the_wait_of_a_writing_command_reaches_the_index(
+    runner: CliRunner, library: Library, command: list[str]
+) -> None:
+    library.make("ix", a="x")
+    runner.invoke(app, [*command, "--wait", "7"])
+    runner.invoke(app, command)
+    assert [opened["write_timeout"] for opened in library.opened] == [7.0, 30.0]
+
+
 def test_info_prints_the_same_facts_as_lines_and_as_json(runner: CliRunner, library: Library) -> None:
     library.make("ix", a="x")
     shown = dict(line.split(maxsplit=1) for line in runner.invoke(app, ["info", "ix"]).stdout.splitlines())

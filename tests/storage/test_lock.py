@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from plait.errors import LockedError
+from plait.errors import ConfigError, LockedError
 from plait.storage.lock import WriterLock
 from plait.storage.store import Store
 from storage.samples import fabrics, run_python, write
@@ -117,3 +120,167 @@ def test_a_lock_file_that_cannot_be_written_stops_no_writer(store: Store, monkey
     for id in ("wool", "silk"):
         with store.writer() as writer:
             assert writer.delete([id]) == 1
+
+
+def lock_in_thread(path: Path, seconds: float) -> threading.Thread:
+    """A thread that holds the lock for some time; returns when it has the lock."""
+    is_held = threading.Event()
+
+    def hold() -> None:
+        lock = WriterLock(path)
+        is_held.set()
+        time.sleep(seconds)
+        lock.release()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert is_held.wait(10)
+    return thread
+
+
+def test_a_writer_waits_for_another_thread(tmp_path: Path) -> None:
+    thread = lock_in_thread(tmp_path / "lock", 0.2)
+    WriterLock(tmp_path / "lock", timeout=30).release()
+    thread.join()
+
+
+def test_a_writer_waits_for_another_process(store: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        waiting = Store.open(store.path, write_timeout=30)
+        threading.Timer(0.2, holder.kill).start()
+        with waiting.writer() as writer:
+            assert writer.delete(["wool"]) == 1
+
+
+def test_a_wait_ends_with_an_error_that_names_the_holder(tmp_path: Path) -> None:
+    thread = lock_in_thread(tmp_path / "lock", 0.5)
+    with pytest.raises(LockedError, match=rf"process {os.getpid()} .*another thread.* after a wait of 0.05 seconds"):
+        WriterLock(tmp_path / "lock", timeout=0.05)
+    thread.join()
+    WriterLock(tmp_path / "lock").release()  # the one that gave up is not in the queue
+
+
+def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
+    lock = WriterLock(tmp_path / "lock")
+    with pytest.raises(LockedError, match="this process and thread: close its open writer"):
+        WriterLock(tmp_path / "lock", timeout=600)
+    lock.release()
+
+
+def test_threads_write_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    order: list[int] = []
+    holder = lock_in_thread(tmp_path / "lock", 0.4)
+
+    def write_in_turn(number: int) -> None:
+        lock = WriterLock(tmp_path / "lock", timeout=30)
+        order.append(number)
+        lock.release()
+
+    threads = [threading.Thread(target=write_in_turn, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    for thread in [holder, *threads]:
+        thread.join()
+    assert order == list(range(8))
+
+
+WRITES_ALL_THE_TIME = """
+import sys, threading, time
+from pathlib import Path
+from plait.storage.lock import WriterLock
+def work():
+    while True:
+        lock = WriterLock(Path(sys.argv[1]), timeout=30)
+        with open(sys.argv[2], "ab") as turns:
+            turns.write(b"x")
+        time.sleep(0.001)
+        lock.release()
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+print("writing", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_writes_all_the_time_lets_another_take_turns(tmp_path: Path) -> None:
+    turns, n_foreign = tmp_path / "turns", []
+    command = [sys.executable, "-c", WRITES_ALL_THE_TIME, str(tmp_path / "lock"), str(turns)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "writing\n"
+        try:
+            for _ in range(20):
+                time.sleep(0.02)
+                before = turns.stat().st_size
+                lock = WriterLock(tmp_path / "lock", timeout=10)
+                n_foreign.append(turns.stat().st_size - before)
+                lock.release()
+        finally:
+            other.kill()
+    assert sorted(n_foreign)[10] <= 3, n_foreign  # without an order among processes: about ten
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from plait.storage.lock import WriterLock
+path, way = Path(sys.argv[1]), sys.argv[2]
+if way == "thread":
+    is_held = threading.Event()
+    threading.Thread(target=lambda: (WriterLock(path), is_held.set(), time.sleep(60)), daemon=True).start()
+    is_held.wait()
+threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+start = time.monotonic()
+try:
+    WriterLock(path, timeout=50)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - start < 20, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("way", ["thread", "process"])
+def test_an_interrupt_ends_the_wait(tmp_path: Path, way: str) -> None:
+    lock = WriterLock(tmp_path / "lock") if way == "process" else None
+    assert run_python(INTERRUPTED, tmp_path / "lock", way).stdout == "interrupted True\n"
+    if lock is not None:
+        lock.release()
+
+
+FORKS_WHILE_OTHERS_WAIT = """
+import os, sys, threading, time
+from pathlib import Path
+from plait.storage import lock
+from plait.storage.lock import WriterLock
+path = Path(sys.argv[1])
+first = WriterLock(path)
+waiting = threading.Thread(target=lambda: WriterLock(path, timeout=30))
+waiting.start()
+while sum(map(len, lock._queues.values())) < 2:
+    time.sleep(0.01)
+if os.fork() == 0:
+    open_files = [os.path.realpath(f"/proc/self/fd/{handle}") for handle in os.listdir("/proc/self/fd")]
+    print("child", str(path) in open_files, flush=True)
+    os._exit(0)
+os.wait()
+first.release()
+waiting.join()
+print("parent has it")
+WriterLock(path)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_child_that_is_forked_during_a_wait_keeps_no_handle(tmp_path: Path) -> None:
+    output = run_python(FORKS_WHILE_OTHERS_WAIT, (tmp_path / "lock").resolve())
+    assert output.stdout.splitlines() == ["child False", "parent has it"]
+    assert "LockedError" in output.stderr
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "30", None, True])
+def test_a_write_timeout_is_a_number_of_seconds(store: Store, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="write_timeout is"):
+        Store.open(store.path, write_timeout=seconds)

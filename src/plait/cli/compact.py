@@ -9,7 +9,7 @@ import typer
 
 from plait.cli.errors import say
 from plait.cli.info import describe_size
-from plait.cli.options import IndexPath, PoolFactor, PoolFixed, PoolMethod, Threads, pooling_from
+from plait.cli.options import IndexPath, PoolFactor, PoolFixed, PoolMethod, Threads, Wait, pooling_from
 
 if TYPE_CHECKING:
     from plait.storage.compaction import CompactionReport
@@ -36,6 +36,7 @@ def compact(
     pool_factor: PoolFactor = None,
     pool_method: PoolMethod = None,
     threads: Threads = None,
+    wait: Wait = 30.0,
 ) -> None:
     """Merge and compress an index.
 
@@ -50,7 +51,7 @@ def compact(
     """
     import plait
 
-    with plait.open(index, n_threads=threads) as opened:
+    with plait.open(index, n_threads=threads, write_timeout=wait) as opened:
         before = opened.info().bytes
         pooling = pooling_from(pool_fixed, pool_factor, pool_method)
         report = opened.compact(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.errors import StoppedError, say
-from plait.cli.options import Language, Model, PoolFactor, PoolFixed, PoolMethod, Threads, pooling_from
+from plait.cli.options import Language, Model, PoolFactor, PoolFixed, PoolMethod, Threads, Wait, pooling_from
 from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def index(
         typer.Option(metavar="NAME", help="Create an index of this metadata field, for fast filters; may be repeated."),
     ] = None,
     merge: Annotated[bool, typer.Option(help="Merge small segments after commits.")] = True,
+    wait: Wait = 30.0,
 ) -> None:
     """Create an index, or add documents to one.
 
@@ -71,7 +72,15 @@ def index(
     n_committed = 0
     pooling = pooling_from(pool_fixed, pool_factor, pool_method)
     with (
-        plait.open(to, create=not resume, model=model, language=language, pooling=pooling, n_threads=threads) as opened,
+        plait.open(
+            to,
+            create=not resume,
+            model=model,
+            language=language,
+            pooling=pooling,
+            n_threads=threads,
+            write_timeout=wait,
+        ) as opened,
         progress("indexing", "documents", total=total_bytes(sources)) as update,
     ):
 

@@ -28,6 +28,9 @@ Model = Annotated[
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.", show_default=False)]
+Wait = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for another writer; 0 does not wait.")
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

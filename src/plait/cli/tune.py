@@ -13,7 +13,7 @@ import typer
 
 from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.info import describe_size, describe_weights, params_lines, weight_lines
-from plait.cli.options import AsJson, IndexPath, Model, Threads
+from plait.cli.options import AsJson, IndexPath, Model, Threads, Wait
 from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def tune(
     as_json: AsJson = False,
     model: Model = None,
     threads: Threads = None,
+    wait: Wait = 30.0,
 ) -> None:
     """Tune search to a recall, or fusion weights to judged queries.
 
@@ -81,7 +82,7 @@ def tune(
         raise ConfigError(
             "--fusion and --data belong together: fusion weights are fitted on the judged queries of a BEIR folder"
         )
-    with plait.open(index, model=model, n_threads=threads, read_only=show) as opened:
+    with plait.open(index, model=model, n_threads=threads, read_only=show, write_timeout=wait) as opened:
         if reset:
             opened.reset_tuning()
         if show or reset:

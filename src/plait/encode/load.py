@@ -225,7 +225,7 @@ class LazyEncoder:
         preload: ModelPreload | None = None,
     ) -> None:
         self._model, self._encoder, self._preload = model, encoder, preload
-        self._precision, self._n_threads = precision, n_threads
+        self._precision, self.n_threads = precision, n_threads
         self._external: Path | None = None  # the index, if its embeddings are made by its caller
 
     @property
@@ -282,7 +282,7 @@ class LazyEncoder:
             and preload.precision == self._precision
         ):
             return preload.encoder()
-        return load_model(self._model, precision=self._precision, n_threads=self._n_threads)
+        return load_model(self._model, precision=self._precision, n_threads=self.n_threads)
 
     def _card(self) -> ModelCard:
         return read_card(find_model(self._model))

@@ -18,7 +18,7 @@ from plait.storage.catalogue import create_schema, parse_pooling, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.folder import SEGMENTS, check_folder
 from plait.storage.fsync import storage_errors, sync_folder
-from plait.storage.lock import LOCK, WriterLock
+from plait.storage.lock import LOCK, WriterLock, check_write_timeout
 from plait.storage.schema import FORMAT, check_format
 from plait.storage.segment import leftover_folders
 from plait.storage.snapshot import Snapshot, StoredDocument
@@ -41,9 +41,9 @@ FILE_NAMES = {CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", f"{CATALOGUE}-j
 class Store:
     """One index. Every snapshot sees the newest commit of any process."""
 
-    def __init__(self, path: Path, meta: Mapping[str, Any], *, read_only: bool) -> None:
+    def __init__(self, path: Path, meta: Mapping[str, Any], *, read_only: bool, write_timeout: float) -> None:
         """Private: use `create` or `open`."""
-        self.path, self.read_only = path, read_only
+        self.path, self.read_only, self.write_timeout = path, read_only, write_timeout
         self.format: int = meta["format"]
         self.created: str = meta["created"]
         self.fingerprint: str = meta["fingerprint"]
@@ -68,6 +68,7 @@ class Store:
         properties: Mapping[str, Any],
         pooling: Pooling | None = None,
         language: str | None = None,
+        write_timeout: float = 0.0,
     ) -> Store:
         """Makes an empty index in a folder that is absent or empty, or in which creating one was interrupted. The index
         pools all multi vectors by `pooling` and stems its full text by `language`."""
@@ -92,15 +93,17 @@ class Store:
                 raise NotAnIndexError(
                     f"{path} is not empty (it has {', '.join(other_files[:3])}) and not an index; choose another folder"
                 )
-            lock = WriterLock(path / LOCK)
+            lock = WriterLock(path / LOCK, timeout=check_write_timeout(write_timeout))
             try:
                 _create_files(path, meta, analyser)
             finally:
                 lock.release()
-        return cls.open(path)
+        return cls.open(path, write_timeout=write_timeout)
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Store:
+    def open(cls, path: Path, *, read_only: bool = False, write_timeout: float = 0.0) -> Store:
+        """Opens an index that exists. Its writers wait at most `write_timeout` seconds for other writers."""
+        write_timeout = check_write_timeout(write_timeout)
         if not (path / CATALOGUE).is_file():
             seen = "there is no such folder" if not path.exists() else f"it has no {CATALOGUE}"
             raise NotAnIndexError(f"{path} is not a plait index: {seen}; check the path, or create an index there")
@@ -108,7 +111,7 @@ class Store:
             if not _is_committed(path, view):
                 raise NotAnIndexError(f"{path} is not an index yet: its creation was interrupted; create it again")
             meta = read_meta(view)
-        return cls(path, _parse_meta(path, meta), read_only=read_only)
+        return cls(path, _parse_meta(path, meta), read_only=read_only, write_timeout=write_timeout)
 
     def snapshot(self) -> Snapshot:
         """A view of the newest commit; the caller closes it."""
@@ -116,13 +119,18 @@ class Store:
         return Snapshot.open(self.path, self.spec)
 
     def writer(self) -> Writer:
-        """Locks the index for writing. Raises LockedError, which names the holder, if another writer has it."""
+        """Locks the index for writing. Raises LockedError, which names the holder, if another writer still has it after
+        `write_timeout` seconds."""
         self.check_open()
         if self.read_only:
             raise ReadOnlyError(f"index {self.path} was opened read-only; open it without read_only to write")
         from plait.storage.writer import Writer  # readers need not wait for its import
 
-        return Writer(self.path, self.spec)
+        writer = Writer(self.path, self.spec, timeout=self.write_timeout)
+        if self._closed:  # while it waited
+            writer.close()
+            self.check_open()
+        return writer
 
     def close(self) -> None:
         """Refuses new snapshots and writers; open ones stay usable until they are closed."""

@@ -72,12 +72,13 @@ class WriteReport:
 class Writer:
     """The one writer of an index; it holds the lock until it is closed. Not thread-safe."""
 
-    def __init__(self, path: Path, spec: EmbeddingSpec) -> None:
+    def __init__(self, path: Path, spec: EmbeddingSpec, *, timeout: float = 0.0) -> None:
+        """Waits at most `timeout` seconds for other writers."""
         self._path, self._spec, self._pid = path, spec, os.getpid()
         self._min_next_segment = 0  # lower numbers may be in SQLite's log, from a commit that failed
         self._is_committing = False  # the last transaction reached its COMMIT
         with storage_errors(path):
-            self._lock = WriterLock(path / LOCK)
+            self._lock = WriterLock(path / LOCK, timeout=timeout)
             try:
                 self._connection = open_for_writing(path / CATALOGUE)
                 try:
