@@ -223,7 +223,6 @@ class Compaction:
                 written = ResidualFile(SegmentFile.open(folder / RESIDUAL), self.n_rows, self._spec.multi)
                 recall = measure_codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
-        sync_folder(folder.parent)
         return NewSegment(files, document_rows(self.parts), coding, drift, recall)
 
     def _write_uncompressed(self, folder: Path, files: dict[str, FileRecord], number: int, dim: int) -> None:

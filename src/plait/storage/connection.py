@@ -240,6 +240,8 @@ def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS only; see plait.storage.fsync
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
         connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
         connection.execute("PRAGMA secure_delete = ON")  # free pages must not show deleted texts

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plait.errors import StoreError
+from plait.storage.fsync import make_folders, sync_file
 
 SEGMENTS = "segments"
 SEGMENT_FOLDER = re.compile(r"[0-9]{6,18}")
@@ -98,11 +99,13 @@ def remove_segment_folder(index: Path, number: int) -> bool:
 
 
 def create_segment_folder(folder: Path) -> None:
-    """Makes a new folder for a segment; FileExistsError if the name is taken, be it by a link."""
+    """Makes a new folder for a segment and makes its name durable; FileExistsError if the name is taken, be it by a
+    link."""
     if not check_folder(folder.parent):
-        folder.parent.mkdir()
+        make_folders(folder.parent)
     with _open_segments(folder.parents[1]) as handle:
         os.mkdir(folder.name, dir_fd=handle)
+        sync_file(handle)
 
 
 def remove_index_copy(folder: Path, names: Set[str]) -> None:

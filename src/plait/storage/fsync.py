@@ -1,12 +1,13 @@
-"""Makes folders durable, and turns errors of the operating system and of SQLite into errors of plait."""
+"""Makes files and folders durable, and turns errors of the operating system and of SQLite into errors of plait."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from plait.errors import CorruptIndexError, LockedError, ReadOnlyError, StoreError
@@ -23,13 +24,44 @@ _DAMAGED = {
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+# On macOS, fsync leaves data in the cache of the disk, which a power cut empties; this command writes that cache too.
+_FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_UNSUPPORTED = {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}
+
+
+def sync_file(handle: int) -> None:
+    """Makes an open file or folder durable. Every sync of the index goes through here."""
+    if _FULL_FSYNC is not None:
+        try:
+            fcntl.fcntl(handle, _FULL_FSYNC)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:  # some file systems know only fsync
+                raise
+        else:
+            return
+    os.fsync(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the entries of a folder durable: the fsync of a file does not cover its name."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        sync_file(handle)
     finally:
         os.close(handle)
+
+
+def make_folders(folder: Path) -> None:
+    """Creates a folder with the parents that it lacks. All of them, and their names, are durable when this returns."""
+    folder = folder.absolute()
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for new in reversed(missing):
+        with suppress(FileExistsError):  # the folder itself may exist; another process may make a parent
+            new.mkdir()
+        sync_folder(new.parent)
+    folder.mkdir(exist_ok=True)  # FileExistsError if it is a file
 
 
 @contextmanager

@@ -304,7 +304,6 @@ def write_segment(
     if embeddings.sparse is not None:
         records[SPARSE] = write_sparse(folder / SPARSE, invert(embeddings.sparse), number=number)
     sync_folder(folder)
-    sync_folder(folder.parent)
     return records
 
 

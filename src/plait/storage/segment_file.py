@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, InputError, NewerFormatError
 from plait.scoring.crc32c import crc32c, crc32c_blocks
+from plait.storage.fsync import sync_file
 
 MAGIC = b"\x89PLAIT\r\n"  # a byte that is not ASCII and a line end: a transfer in text mode breaks both
 FORMAT = 1
@@ -275,7 +275,7 @@ def write_file(path: Path, kind: str, sources: Sequence[ArraySource], *, attribu
         file.write(table + table_crc.to_bytes(4, "little"))
         assert file.tell() == nbytes
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     return FileRecord(nbytes, header_crc, table_crc)
 
 

@@ -17,7 +17,7 @@ from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAn
 from plait.storage.catalogue import create_schema, parse_pooling, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.folder import SEGMENTS, check_folder
-from plait.storage.fsync import storage_errors, sync_folder
+from plait.storage.fsync import make_folders, storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock, check_write_timeout
 from plait.storage.schema import FORMAT, check_format
 from plait.storage.segment import leftover_folders
@@ -87,7 +87,7 @@ class Store:
             **analyser_meta(analyser),
         }
         with storage_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             other_files = sorted(entry.name for entry in path.iterdir() if entry.name not in FILE_NAMES)
             if other_files:
                 raise NotAnIndexError(
@@ -156,7 +156,7 @@ def _create_files(path: Path, meta: Mapping[str, object], analyser: Analyser) ->
             if _is_committed(path, view):
                 raise StoreError(f"{path} is an index already; open it, or choose another folder")
     if not check_folder(path / SEGMENTS):
-        (path / SEGMENTS).mkdir()
+        make_folders(path / SEGMENTS)
     connection = open_for_writing(path / CATALOGUE, create=True)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -164,7 +164,7 @@ def _create_files(path: Path, meta: Mapping[str, object], analyser: Analyser) ->
         connection.execute("COMMIT")
     finally:
         connection.close()
-    for folder in (path / SEGMENTS, path, path.absolute().parent):
+    for folder in (path / SEGMENTS, path):
         sync_folder(folder)
 
 
