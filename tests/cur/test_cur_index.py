@@ -17,8 +17,17 @@ from encoders import WordEncoder
 from plait.cli.app import app
 from plait.cur.anchor_queries import dev_split, queries_from_corpus, queries_from_file
 from plait.cur.build import CurConfig, build_cur, update_cur
-from plait.cur.index import CurFolder, inner_products, quantize
-from plait.errors import ConfigError, CorruptIndexError, InputError, LockedError, NotAnIndexError, StoreError
+from plait.cur.draft import draft_folder
+from plait.cur.index import inner_products, open_cur, quantize, require_cur
+from plait.errors import (
+    ConfigError,
+    CorruptIndexError,
+    InputError,
+    LockedError,
+    NotAnIndexError,
+    PlaitError,
+    StoreError,
+)
 from plait.evaluate import rank_queries
 from plait.index import Index
 from plait.rerank.cross_encoder import OnBatch
@@ -27,6 +36,9 @@ from plait.search.hits import load_texts
 from plait.search.modes import parse_params
 from plait.search.params import Params
 from plait.search.trace import Trace
+from plait.storage.backup import backup
+from plait.storage.check import check
+from plait.storage.repair import repair
 from rerank.small_cross import WordScorer
 
 VOCABULARY = [f"{first}{second}{'o' * (number % 4)}" for number, first in enumerate("bcdfg") for second in "aeiu"]
@@ -103,7 +115,7 @@ def test_hits_have_exact_scores_and_the_round_that_scored_them(built: Index) -> 
 
 
 def test_filters_and_deletes_apply_to_anchors(built: Index) -> None:
-    anchors = built.snapshot.fetch_ids(list(CurFolder(built.path).manifest().anchor_docs))
+    anchors = built.snapshot.fetch_ids(list(require_cur(built.path).manifest.anchor_docs))
     for mode in ("anncur", "adacur", "axn"):
         hits = built.search(QUERIES[2], 50, mode=mode, filter="even", params=params_of(mode))
         assert len(hits) > 5
@@ -144,18 +156,18 @@ def test_a_killed_build_resumes(index: Index, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("plait.cur.build.BLOCK_PAIRS", 10 * len(QUERIES))
     with pytest.raises(KeyboardInterrupt):
         build_cur(index._store, InterruptedScorer(4), QUERIES, SMALL)
-    folder = CurFolder(index.path)
-    with (folder.path / "scores.f32").open("ab") as file:
+    (draft,) = draft_folder(index.path).glob("draft-*")
+    with draft.open("ab") as file:
         file.write(b"half a row")
     with pytest.raises(NotAnIndexError, match="40 documents are scored already"):
-        folder.manifest()
+        require_cur(index.path)
     scorer, progress = WordScorer(), list[tuple[int, int]]()
     build_cur(index._store, scorer, QUERIES, SMALL, on_pairs=lambda done, total: progress.append((done, total)))
     assert scorer.n_pairs == 110 * len(QUERIES)
     assert progress[-1] == (scorer.n_pairs, scorer.n_pairs)
-    scores = folder.scores(len(QUERIES))
-    texts = load_texts(index.snapshot, index.snapshot.fetch_ids(folder.docs().tolist()))
-    np.testing.assert_allclose(scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
+    stored = require_cur(index.path)
+    texts = load_texts(index.snapshot, index.snapshot.fetch_ids(stored.docs.tolist()))
+    np.testing.assert_allclose(stored.scores[:, 7], WordScorer().score([(QUERIES[7], text) for text in texts]))
 
 
 def test_a_second_build_scores_nothing_and_other_queries_start_again(built: Index) -> None:
@@ -244,14 +256,109 @@ def test_the_error_of_a_missing_cur_index_says_how_to_build_it(index: Index) -> 
         index.search("ba", mode="anncur")
 
 
-def test_damaged_files_are_detected(built: Index) -> None:
-    folder = CurFolder(built.path).path
-    (folder / "embeddings.i8").write_bytes(b"short")
-    with pytest.raises(CorruptIndexError, match=r"embeddings\.i8 has 5 bytes"):
-        search_ids(built, "ba", 3, "anncur")
-    (folder / "manifest.json").write_text("{")
-    with pytest.raises(CorruptIndexError, match="build again"):
-        search_ids(built, "ba", 3, "anncur")
+def cur_file(index: Index) -> Path:
+    (file,) = index.path.glob("attachments/*/cur.plait")
+    return file
+
+
+def flip(file: Path, at: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_damaged_byte_is_an_error_wherever_it_is(built: Index) -> None:
+    file = cur_file(built)
+    whole = file.read_bytes()
+    for at in [0, 20, 60, *range(200, len(whole), len(whole) // 40), len(whole) - 1]:
+        flip(file, at)
+        with plait.open(built.path, encoder=WordEncoder()) as index, pytest.raises(PlaitError, match=r"cur\.plait"):
+            search_ids(index, "ba", 3, "anncur")
+        assert check(built.path).damaged_attachments == ["cur"]
+        file.write_bytes(whole)
+    file.unlink()
+    with plait.open(built.path, encoder=WordEncoder()) as index, pytest.raises(CorruptIndexError, match="is missing"):
+        search_ids(index, "ba", 3, "anncur")
+
+
+def test_repair_removes_a_damaged_cur_index_alone_and_a_build_replaces_it(built: Index) -> None:
+    flip(cur_file(built), -200)
+    done = repair(built.path)
+    assert (done.removed_attachments, done.removed_ids, done.n_kept) == (["cur"], [], 150)
+    assert not list(built.path.glob("attachments/*"))
+    assert open_cur(built.path) is None
+    build_cur(built._store, WordScorer(), QUERIES, SMALL)
+    flip(cur_file(built), -200)
+    scorer = WordScorer()
+    build_cur(built._store, scorer, QUERIES, SMALL)  # damaged scores are not used again
+    assert scorer.n_pairs == 150 * len(QUERIES)
+    assert check(built.path).ok
+
+
+def test_an_update_does_not_copy_damaged_scores(built: Index) -> None:
+    built.add([{"id": "late", "text": "ba be"}])
+    flip(cur_file(built), -5000)
+    with pytest.raises(CorruptIndexError, match="do not match their checksum"):
+        update_cur(built._store, WordScorer())
+
+
+def test_a_backup_has_the_cur_index(built: Index, tmp_path: Path) -> None:
+    report = backup(built.path, tmp_path / "copy")
+    assert report.n_bytes > cur_file(built).stat().st_size
+    assert check(tmp_path / "copy").ok
+    with plait.open(tmp_path / "copy", encoder=WordEncoder()) as copy:
+        assert search_ids(copy, QUERIES[0], 5, "anncur") == search_ids(built, QUERIES[0], 5, "anncur")
+    flip(cur_file(built), -200)
+    with pytest.raises(CorruptIndexError, match=r"not backed up.*cur\.plait"):
+        backup(built.path, tmp_path / "other")
+
+
+def test_info_has_the_size_of_the_cur_index(built: Index) -> None:
+    assert built.info().bytes_by_part["cur"] == cur_file(built).stat().st_size
+
+
+def test_a_damaged_draft_is_scored_again_from_the_damage_on(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.cur.build.BLOCK_PAIRS", 10 * len(QUERIES))
+    with pytest.raises(KeyboardInterrupt):
+        build_cur(index._store, InterruptedScorer(4), QUERIES, SMALL)
+    (draft,) = draft_folder(index.path).glob("draft-*")
+    flip(draft, draft.stat().st_size - 10 * (8 + 4 * len(QUERIES)) - 20)  # in the third of four blocks
+    scorer = WordScorer()
+    build_cur(index._store, scorer, QUERIES, SMALL)
+    assert scorer.n_pairs == 130 * len(QUERIES)
+    assert list(draft_folder(index.path).glob("draft-*")) == []
+
+
+def test_a_draft_with_a_damaged_header_is_started_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.cur.build.BLOCK_PAIRS", 10 * len(QUERIES))
+    for at in (0, 9, 13, 40):
+        with pytest.raises(KeyboardInterrupt):
+            build_cur(index._store, InterruptedScorer(1), QUERIES, SMALL)
+        (draft,) = draft_folder(index.path).glob("draft-*")
+        flip(draft, at)
+    scorer = WordScorer()
+    build_cur(index._store, scorer, QUERIES, SMALL)
+    assert scorer.n_pairs == 150 * len(QUERIES)
+
+
+def test_the_older_cur_index_answers_until_another_is_whole(built: Index) -> None:
+    expected = search_ids(built, QUERIES[0], 5, "anncur")
+    with pytest.raises(KeyboardInterrupt):
+        build_cur(built._store, InterruptedScorer(0), QUERIES[:20], SMALL)
+    assert search_ids(built, QUERIES[0], 5, "anncur") == expected
+    number = require_cur(built.path).number
+    build_cur(built._store, WordScorer(), QUERIES[:20], SMALL)
+    assert require_cur(built.path).number > number
+    assert len(list(built.path.glob("attachments/*"))) == 1
+
+
+def test_scores_of_deleted_documents_are_dropped_but_not_those_of_anchors(built: Index) -> None:
+    anchors = built.snapshot.fetch_ids(list(require_cur(built.path).manifest.anchor_docs))
+    others = [f"d{number}" for number in range(150) if f"d{number}" not in anchors]
+    built.delete([anchors[0], *others[:5]])
+    assert update_cur(built._store, WordScorer()).n_documents == 145
+    assert anchors[0] not in search_ids(built, QUERIES[2], 50, "anncur")
+    assert build_cur(built._store, WordScorer(), QUERIES, SMALL).n_documents == 144
 
 
 def test_quantized_rows_have_nearly_the_same_inner_products() -> None:

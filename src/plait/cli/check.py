@@ -12,6 +12,7 @@ from plait.cli.errors import NOTHING_FOUND
 from plait.cli.options import IndexPath
 from plait.errors import ConfigError
 
+REBUILT = {"cur": "the CUR index; plait cur build makes it again"}  # attachments
 MAX_LOST_SHOWN = 100  # lost documents that are printed; the texts of all are in the rescue file
 
 
@@ -76,6 +77,8 @@ def _repair(index: Path, rescue: Path | None) -> None:
         print(f"lost: and {len(done.removed_ids) - MAX_LOST_SHOWN:,} more")
     if done.removed_params:
         print("dropped: the parameters that plait tune had saved")
+    for name in done.removed_attachments:
+        print(f"dropped: {REBUILT.get(name, f'attachment {name}; build it again')}")
     if done.problems:
         print(f"{index} is repaired: {done.n_kept:,} documents are kept, {len(done.removed_ids):,} are lost")
     if done.intact_docs:

@@ -81,12 +81,12 @@ def cur(
       plait search my-index "looms" --mode anncur --budget 200
     """
     from plait.cur.build import CurConfig
-    from plait.cur.index import CurFolder
+    from plait.cur.index import require_cur
     from plait.storage.store import Store
 
     with Store.open(index, read_only=action is Action.info) as store:
         if action is Action.info:
-            manifest = CurFolder(index).manifest()
+            manifest = require_cur(index).manifest
         elif action is Action.update:
             manifest = _update(store, model, threads)
         else:
@@ -123,12 +123,11 @@ def _build(
 
 def _update(store: Store, model: str | None, threads: int | None) -> CurManifest:
     from plait.cur.build import update_cur
-    from plait.cur.index import CurFolder
+    from plait.cur.index import require_cur
     from plait.rerank.cross_encoder import load_cross
 
-    CurFolder(store.path).manifest()  # raises if there is nothing to update
-    stored = CurFolder(store.path).scores_manifest()
-    scorer = load_cross(model or (stored.model if stored else None) or None, n_threads=threads)
+    scored = require_cur(store.path).manifest.scores
+    scorer = load_cross(model or scored.model or None, n_threads=threads)
     with _ScoringProgress(store.path) as on_pairs:
         return update_cur(store, scorer, on_pairs=on_pairs)
 

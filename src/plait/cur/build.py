@@ -1,7 +1,7 @@
 """Building a CUR index: scores every document with every anchor query, then chooses anchors and settings.
 
-Scoring may take hours, so scores are stored block by block, and a build that was stopped resumes. `update_cur` scores
-documents that were added later; their embeddings come from the stored pseudo-inverse.
+Scoring may take hours, so scores are stored block by block in a draft (plait.cur.draft), and a build that was stopped
+resumes. `update_cur` scores documents that were added later; their embeddings come from the stored pseudo-inverse.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,23 @@ from plait.cur.anncur import (
     tune_anncur,
 )
 from plait.cur.calls import Items
-from plait.cur.index import FORMAT, CurFolder, CurManifest, ScoresManifest, scored_texts
-from plait.errors import ConfigError, InputError, StoreError
+from plait.cur.draft import ScoredBlock, ScoreDraft, ScoresManifest, draft_folder, remove_drafts, unique_blocks
+from plait.cur.index import (
+    ATTACHMENT,
+    FORMAT,
+    CurManifest,
+    StoredCur,
+    open_cur,
+    require_cur,
+    scored_texts,
+    write_cur,
+)
+from plait.errors import ConfigError, CorruptIndexError, InputError, ReadOnlyError, StoreError
 from plait.rerank.cross_encoder import PairScorer
 from plait.search.dense import document_vectors
 from plait.search.filtering import live_documents
+from plait.storage.folder import check_folder
+from plait.storage.fsync import make_folders, storage_errors
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.store import Snapshot, Store
 
@@ -72,48 +85,82 @@ def build_cur(
     model: str = "",
     on_pairs: OnPairs | None = None,
 ) -> CurManifest:
-    """Builds the CUR index of a store. Resumes if the stored scores are of the same model and queries, else starts
-    again."""
+    """Builds the CUR index of a store and makes it live in one commit. Uses all stored scores of the same model and
+    queries, those of an interrupted build too. Searches use the older CUR index until then."""
     config, queries = config or CurConfig(), list(queries)
     check_anchor_queries(queries, where="the anchor queries", minimum=MIN_ANCHOR_QUERIES)
-    folder = CurFolder(store.path)
-    with _locked(folder):
-        stored = folder.scores_manifest()
-        # The model's folder may have moved; its fingerprint says whether it is the same model.
-        if stored is None or (stored.scorer, stored.queries) != (scorer.fingerprint, tuple(queries)):
-            folder.start_scores(ScoresManifest(scorer.fingerprint, model, tuple(queries)))
-        _score_missing(store, folder, scorer, queries, on_pairs)
+    scored = ScoresManifest(scorer.fingerprint, model, tuple(queries))
+    with _locked(store):
+        blocks = _score_missing(store, _sound_cur(store.path), scored, scorer, on_pairs)
         with store.snapshot() as snapshot:
-            manifest, embeddings, inverse = _decompose(snapshot, folder, queries, config)
-        folder.write_embeddings(manifest, embeddings, inverse)
+            rows = _kept_rows(blocks, live_documents(snapshot))
+            manifest, inverse = _decompose(snapshot, rows, scored, config)
+        _commit(store, manifest, rows, inverse)
+        remove_drafts(store.path)
         return manifest
 
 
 def update_cur(store: Store, scorer: PairScorer, *, on_pairs: OnPairs | None = None) -> CurManifest:
     """Scores the documents that were added since the build and embeds them. The anchors stay the same."""
-    folder = CurFolder(store.path)
-    manifest, stored = folder.manifest(), folder.scores_manifest()
-    if stored is None or stored.scorer != scorer.fingerprint:
+    stored = require_cur(store.path)
+    scored = stored.manifest.scores
+    if scored.scorer != scorer.fingerprint:
         raise ConfigError(
-            f"the CUR index of {store.path} was built with {stored.scorer if stored else 'another model'!r}, and this "
-            f"is {scorer.fingerprint!r}: their scores cannot be compared. Update with the first, or build again"
+            f"the CUR index of {store.path} was built with {scored.scorer!r}, and this is {scorer.fingerprint!r}: "
+            f"their scores cannot be compared. Update with the first, or build again"
         )
-    with _locked(folder):
-        _score_missing(store, folder, scorer, stored.queries, on_pairs)
-        inverse = folder.inverse()
-        embeddings = np.asarray(folder.scores(len(stored.queries)) @ inverse.T, np.float32)
-        manifest = replace(manifest, n_documents=len(embeddings), created=_now())
-        folder.write_embeddings(manifest, embeddings, inverse)
+    with _locked(store):
+        stored = require_cur(store.path)  # another update may have finished while this one waited
+        stored.verify()
+        blocks = _score_missing(store, stored, scored, scorer, on_pairs)
+        with store.snapshot() as snapshot:
+            wanted = np.union1d(live_documents(snapshot), np.array(stored.manifest.anchor_docs, np.int64))
+        rows = _kept_rows(blocks, wanted)
+        n_documents = sum(len(block.docs) for block in rows)
+        manifest = replace(stored.manifest, n_documents=n_documents, created=_now())
+        _commit(store, manifest, rows, stored.inverse)
+        ScoreDraft.resume(store.path, scored).remove()
         return manifest
 
 
+def _sound_cur(index: Path) -> StoredCur | None:
+    """The CUR index, whose scores a build uses again; None if there is none or it is damaged."""
+    try:
+        stored = open_cur(index)
+        if stored is not None:
+            stored.verify()
+    except CorruptIndexError:
+        return None
+    return stored
+
+
+def _commit(store: Store, manifest: CurManifest, blocks: Sequence[ScoredBlock], inverse: NDArray[np.float32]) -> None:
+    with store.writer() as writer:
+        writer.attach(ATTACHMENT, lambda folder: write_cur(folder, manifest, blocks, inverse))
+
+
+def _kept_rows(blocks: Sequence[ScoredBlock], docs: NDArray[np.int64]) -> list[ScoredBlock]:
+    """The scores of these documents: a deleted document never returns, and its number is never used again."""
+    masks = [np.isin(block.docs, docs) for block in blocks]
+    return [
+        block if mask.all() else ScoredBlock(block.docs[mask], block.scores[mask])
+        for block, mask in zip(blocks, masks, strict=True)
+        if mask.any()
+    ]
+
+
 def _score_missing(
-    store: Store, folder: CurFolder, scorer: PairScorer, queries: Sequence[str], on_pairs: OnPairs | None
-) -> None:
-    """Scores the documents without scores. StoreError if the index changed meanwhile; the scores stay stored."""
+    store: Store, stored: StoredCur | None, scored: ScoresManifest, scorer: PairScorer, on_pairs: OnPairs | None
+) -> list[ScoredBlock]:
+    """Scores the documents without scores; returns all scores. StoreError if the index changed meanwhile; the scores
+    stay in the draft."""
+    queries, draft = scored.queries, ScoreDraft.resume(store.path, scored)
+    is_same = stored is not None and scored.is_comparable(stored.manifest.scores)
+    committed = [ScoredBlock(stored.docs, stored.scores)] if stored is not None and is_same else []
+    known = [np.zeros(0, np.int64), *(block.docs for block in [*committed, *draft.read()])]
     with store.snapshot() as snapshot:
         commit = snapshot.commit
-        missing = np.setdiff1d(live_documents(snapshot), folder.recover_scores(len(queries)))
+        missing = np.setdiff1d(live_documents(snapshot), np.concatenate(known))
         block_size, n_pairs = max(1, BLOCK_PAIRS // len(queries)), len(missing) * len(queries)
         for start in range(0, len(missing), block_size):
             docs = missing[start : start + block_size]
@@ -121,7 +168,7 @@ def _score_missing(
             scores = scorer.score([(query, text) for text in texts for query in queries])
             block = np.asarray(scores, np.float32).reshape(len(docs), len(queries))
             _check_finite(block, docs, queries, snapshot)
-            folder.append_scores(docs, block)
+            draft.append(docs, block)
             if on_pairs is not None:
                 on_pairs((start + len(docs)) * len(queries), n_pairs)
     with store.snapshot() as now:
@@ -130,6 +177,7 @@ def _score_missing(
                 f"index {store.path} changed while its documents were scored (commit {commit}, now {now.commit}); all "
                 f"scores are stored: run the same command again, and it scores only the new documents"
             )
+    return unique_blocks([*committed, *draft.read()])
 
 
 def _check_finite(
@@ -146,38 +194,38 @@ def _check_finite(
 
 
 def _decompose(
-    snapshot: Snapshot, folder: CurFolder, queries: Sequence[str], config: CurConfig
-) -> tuple[CurManifest, NDArray[np.float32], NDArray[np.float32]]:
-    """The manifest, the embeddings (documents, anchors) and the pseudo-inverse (anchors, anchor queries)."""
-    docs, scores = folder.docs(), folder.scores(len(queries))
-    live = np.flatnonzero(np.isin(docs, live_documents(snapshot)))
-    if len(live) < 2:
-        raise InputError(f"the index has {len(live)} documents; a CUR index needs at least 2")
-    matrix = ScoreMatrix(np.ascontiguousarray(scores[live].T))
-    max_anchors = config.n_anchors or max(1, min(int(0.9 * config.budget), len(live) - 1))
-    if max_anchors >= len(live):
+    snapshot: Snapshot, blocks: Sequence[ScoredBlock], scored: ScoresManifest, config: CurConfig
+) -> tuple[CurManifest, NDArray[np.float32]]:
+    """The manifest and the pseudo-inverse (anchors, anchor queries), from the scores of live documents."""
+    docs = np.concatenate([np.zeros(0, np.int64), *(block.docs for block in blocks)])
+    if len(docs) < 2:
+        raise InputError(f"the index has {len(docs)} documents; a CUR index needs at least 2")
+    matrix = ScoreMatrix(np.ascontiguousarray(np.concatenate([block.scores for block in blocks]).T))
+    max_anchors = config.n_anchors or max(1, min(int(0.9 * config.budget), len(docs) - 1))
+    if max_anchors >= len(docs):
         raise ConfigError(
-            f"{max_anchors} anchors were asked for, and the index has {len(live)} documents; choose fewer"
+            f"{max_anchors} anchors were asked for, and the index has {len(docs)} documents; choose fewer"
         )
-    anchors = _anchor_items(snapshot, matrix, docs[live], max_anchors, config)
-    choice, n_dev = _choose(matrix, anchors, queries, config)
+    anchors = _anchor_items(snapshot, matrix, docs, max_anchors, config)
+    choice, n_dev = _choose(matrix, anchors, scored.queries, config)
     anchors = anchors[: choice.n_anchors]
     block = matrix.values[:, anchors]
     inverse = pseudo_inverse(block, rcond=choice.rcond).astype(np.float32)
     manifest = CurManifest(
         format=FORMAT,
-        anchor_docs=tuple(docs[live][anchors].tolist()),
-        anchor_texts=tuple(scored_texts(snapshot.fetch(docs[live][anchors].tolist()))),
-        rcond=choice.rcond,
+        scores=scored,
+        anchor_docs=tuple(docs[anchors].tolist()),
+        anchor_texts=tuple(scored_texts(snapshot.fetch(docs[anchors].tolist()))),
+        rcond=float(choice.rcond),
         budget=config.budget,
         k=config.k,
-        dev_recall=choice.recall,
+        dev_recall=float(choice.recall),
         n_dev_queries=n_dev,
-        rank=numerical_rank(block, max(choice.rcond, 1e-6)),
+        rank=int(numerical_rank(block, max(choice.rcond, 1e-6))),
         n_documents=len(docs),
         created=_now(),
     )
-    return manifest, np.asarray(scores @ inverse.T, np.float32), inverse
+    return manifest, inverse
 
 
 def _anchor_items(snapshot: Snapshot, matrix: ScoreMatrix, docs: NDArray[np.int64], n: int, config: CurConfig) -> Items:
@@ -207,10 +255,15 @@ def _choose(matrix: ScoreMatrix, anchors: Items, queries: Sequence[str], config:
 
 
 @contextmanager
-def _locked(folder: CurFolder) -> Iterator[None]:
+def _locked(store: Store) -> Iterator[None]:
     """Allows one build at a time."""
-    folder.path.mkdir(exist_ok=True)
-    lock = WriterLock(folder.path / LOCK)
+    if store.read_only:
+        raise ReadOnlyError(f"index {store.path} was opened read-only; open it without read_only to build a CUR index")
+    folder = draft_folder(store.path)
+    with storage_errors(folder):
+        if not check_folder(folder):
+            make_folders(folder)
+        lock = WriterLock(folder / LOCK)
     try:
         yield
     finally:

@@ -1,11 +1,10 @@
-"""`CurFolder`: the CUR index of an index, in its folder `cur/`.
+"""The CUR index of an index: one file, `cur.plait`, an attachment of the index (plait.storage.attachments).
 
-scores.json         the cross-encoder and the anchor queries that the scores are of
-docs.i64            numbers of the scored documents, in the order of scoring
-scores.f32          (documents, anchor queries): their scores; a row is valid once docs.i64 has its document
-embeddings.i8       (documents, anchors): quantized item embeddings; scales.f32 has one factor for each document
-pseudo_inverse.npy  (anchors, anchor queries): turns the scores of later documents into embeddings
-manifest.json       describes the embeddings; replaced as a whole, last
+manifest  (bytes,): JSON; the cross-encoder, the anchor queries and documents, and how they were chosen
+docs      (documents,): numbers of the scored documents
+scores    (documents, anchor queries): their scores
+codes     (documents, anchors): quantized item embeddings; scales (documents,) has one factor for each
+inverse   (anchors, anchor queries): the pseudo-inverse, which turns the scores of later documents into embeddings
 
 A document number is never reused for another text, so a stored score is never of another text.
 """
@@ -13,41 +12,34 @@ A document number is never reused for another text, so a stored score is never o
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.cur.draft import ScoredBlock, ScoresManifest, drafted_documents
 from plait.encode.chunking import with_title
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError
-from plait.storage.fsync import storage_errors
+from plait.storage.attachments import newest_attachment, open_attachment
+from plait.storage.segment import MAX_VERIFIED_BYTES, verify_once
+from plait.storage.segment_file import ArraySource, FileRecord, SegmentFile, write_file
 from plait.storage.store import StoredDocument
 
 FORMAT = 1
-FOLDER = "cur"
-MANIFEST, SCORES_MANIFEST = "manifest.json", "scores.json"
-DOCS, SCORES = "docs.i64", "scores.f32"
-EMBEDDINGS, SCALES, INVERSE = "embeddings.i8", "scales.f32", "pseudo_inverse.npy"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoresManifest:
-    """What the stored scores are of. Another model or other queries need other scores."""
-
-    scorer: str  # the fingerprint of the cross-encoder
-    model: str  # the folder or name it was loaded from; "" for the bundled one
-    queries: tuple[str, ...]
+ATTACHMENT, FILE = "cur", "cur.plait"
+ROWS_AT_ONCE = 16_384  # documents whose embeddings are float32 at a time
 
 
 @dataclass(frozen=True, slots=True)
 class CurManifest:
-    """Describes the item embeddings of a CUR index."""
+    """Describes a CUR index."""
 
     format: int
+    scores: ScoresManifest
     anchor_docs: tuple[int, ...]  # document numbers
     anchor_texts: tuple[str, ...]  # as they were scored: searches still score an anchor after its deletion
     rcond: float
@@ -60,138 +52,120 @@ class CurManifest:
     created: str
 
 
-class CurFolder:
-    """The files of one CUR index. Cheap to make; arrays are read or mapped on demand."""
+class StoredCur:
+    """A CUR index that is open for reading. Its arrays are read-only views of a memory map."""
 
-    def __init__(self, index: Path) -> None:
-        self.index, self.path = index, index / FOLDER
+    def __init__(self, number: int, file: SegmentFile) -> None:
+        self.number = number  # each build and update has its own
+        self._file = file
+        self.manifest = _parse_manifest(file)
+        n_documents, n_queries = self.manifest.n_documents, len(self.manifest.scores.queries)
+        n_anchors = len(self.manifest.anchor_docs)
+        self.docs: NDArray[np.int64] = file.array("docs", "<i8", (n_documents,))
+        self.scores: NDArray[np.float32] = file.array("scores", "<f4", (n_documents, n_queries))
+        self.codes: NDArray[np.int8] = file.array("codes", "|i1", (n_documents, n_anchors))
+        self.scales: NDArray[np.float32] = file.array("scales", "<f4", (n_documents,))
+        self.inverse: NDArray[np.float32] = file.array("inverse", "<f4", (n_anchors, n_queries))
 
-    # -- scores
+    @cached_property
+    def anchor_items(self) -> NDArray[np.int64]:
+        """The rows of the anchor documents."""
+        order = np.argsort(self.docs, kind="stable")
+        anchors = np.array(self.manifest.anchor_docs, np.int64)
+        places = np.minimum(np.searchsorted(self.docs, anchors, sorter=order), len(order) - 1)
+        items: NDArray[np.int64] = order[places]
+        missing = anchors[self.docs[items] != anchors]
+        if len(missing):
+            raise self._file.damaged(f"it has no row for its anchor document {missing[0]}")
+        return items
 
-    def scores_manifest(self) -> ScoresManifest | None:
-        raw = self._read_json(SCORES_MANIFEST)
-        return None if raw is None else ScoresManifest(raw["scorer"], raw["model"], tuple(raw["queries"]))
-
-    def start_scores(self, manifest: ScoresManifest) -> None:
-        """Removes all scores and embeddings, and starts without any."""
-        with storage_errors(self.path):
-            self.path.mkdir(exist_ok=True)
-            for name in (MANIFEST, DOCS, SCORES, EMBEDDINGS, SCALES, INVERSE):
-                (self.path / name).unlink(missing_ok=True)
-            self._write_json(SCORES_MANIFEST, asdict(manifest))
-
-    def recover_scores(self, n_queries: int) -> NDArray[np.int64]:
-        """The documents with complete scores. Truncates what a killed build left half written."""
-        with storage_errors(self.path):
-            n_rows = self._n_score_rows(n_queries)
-            for name, row_bytes in ((DOCS, 8), (SCORES, 4 * n_queries)):
-                if _file_size(self.path / name) > n_rows * row_bytes:
-                    os.truncate(self.path / name, n_rows * row_bytes)
-            return np.fromfile(self.path / DOCS, np.int64) if n_rows else np.zeros(0, np.int64)
-
-    def append_scores(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        """Adds rows (documents, queries). Scores reach the disk before the document numbers that make them valid."""
-        with storage_errors(self.path):
-            for name, data in ((SCORES, scores.astype("<f4")), (DOCS, docs.astype("<i8"))):
-                with (self.path / name).open("ab") as file:
-                    file.write(np.ascontiguousarray(data).tobytes())
-                    file.flush()
-                    os.fsync(file.fileno())
-
-    def scores(self, n_queries: int) -> NDArray[np.float32]:
-        """Scores (documents, queries), memory-mapped."""
-        n_rows = self._n_score_rows(n_queries)
-        if n_rows == 0:
-            return np.zeros((0, n_queries), np.float32)
-        return np.memmap(self.path / SCORES, "<f4", "r", shape=(n_rows, n_queries))
-
-    def docs(self) -> NDArray[np.int64]:
-        """Numbers of the scored documents, in the order of the rows of all other arrays."""
-        return np.fromfile(self.path / DOCS, "<i8") if (self.path / DOCS).is_file() else np.zeros(0, np.int64)
-
-    def _n_score_rows(self, n_queries: int) -> int:
-        return min(_file_size(self.path / DOCS) // 8, _file_size(self.path / SCORES) // (4 * n_queries))
-
-    # -- embeddings
-
-    def write_embeddings(
-        self, manifest: CurManifest, embeddings: NDArray[np.float32], inverse: NDArray[np.float32]
-    ) -> None:
-        """Replaces the embeddings (documents, anchors), in the order of `docs`."""
-        codes, scales = quantize(embeddings)
-        with storage_errors(self.path):
-            for name, data in ((EMBEDDINGS, codes), (SCALES, scales)):
-                (self.path / f"{name}.new").write_bytes(data.tobytes())
-            # numpy appends .npy to other suffixes.
-            new_inverse = self.path / f"new.{INVERSE}"
-            np.save(new_inverse, inverse.astype(np.float32))
-            # The manifest is removed first and written last: in between there is no CUR index, never a mixture of two.
-            (self.path / MANIFEST).unlink(missing_ok=True)
-            new_inverse.replace(self.path / INVERSE)
-            for name in (EMBEDDINGS, SCALES):
-                (self.path / f"{name}.new").replace(self.path / name)
-            self._write_json(MANIFEST, asdict(manifest))
-
-    def manifest(self) -> CurManifest:
-        """The manifest of the embeddings; NotAnIndexError if there are none."""
-        raw = self._read_json(MANIFEST)
-        if raw is None:
-            progress = f" ({len(self.docs())} documents are scored already)" if self.scores_manifest() else ""
-            raise NotAnIndexError(
-                f"index {self.index} has no CUR index{progress}; build it: plait cur build {self.index} --model CROSS"
-            )
-        if raw.get("format", 0) > FORMAT:
-            raise NewerFormatError(f"{self.path / MANIFEST} has format {raw['format']}; this plait reads {FORMAT}")
-        try:
-            anchor_docs, anchor_texts = tuple(raw["anchor_docs"]), tuple(raw["anchor_texts"])
-            return CurManifest(**{**raw, "anchor_docs": anchor_docs, "anchor_texts": anchor_texts})
-        except (KeyError, TypeError) as error:
-            raise self._corrupt(str(error)) from error
-
-    def version(self) -> int:
-        """A number that changes with each build and update; 0 if there is no CUR index."""
-        manifest = self.path / MANIFEST
-        return manifest.stat().st_mtime_ns if manifest.is_file() else 0
-
-    def embeddings(self, manifest: CurManifest) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Codes (documents, anchors), memory-mapped, and scales (documents,)."""
-        shape = (manifest.n_documents, len(manifest.anchor_docs))
-        expected_sizes = {EMBEDDINGS: shape[0] * shape[1], SCALES: 4 * shape[0], DOCS: 8 * shape[0]}
-        for name, expected in expected_sizes.items():
-            size = _file_size(self.path / name)
-            if size < expected or (size > expected and name != DOCS):
-                raise self._corrupt(f"{name} has {size} bytes and should have {expected}")
-        return np.memmap(self.path / EMBEDDINGS, np.int8, "r", shape=shape), np.fromfile(self.path / SCALES, "<f4")
-
-    def inverse(self) -> NDArray[np.float32]:
-        """The pseudo-inverse (anchors, anchor queries)."""
-        array: NDArray[np.float32] = np.load(self.path / INVERSE)
-        return array
-
-    # -- JSON files
-
-    def _read_json(self, name: str) -> dict[str, Any] | None:
-        try:
-            raw = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise self._corrupt(f"{name} cannot be read: {error}") from error
-        if not isinstance(raw, dict):
-            raise self._corrupt(f"{name} is not a JSON object")
-        return raw
-
-    def _write_json(self, name: str, fields: dict[str, Any]) -> None:
-        new = self.path / f"{name}.new"
-        new.write_text(json.dumps(fields), encoding="utf-8")
-        new.replace(self.path / name)
-
-    def _corrupt(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"the CUR index in {self.path} is damaged: {what}; remove that folder and build again")
+    def verify(self) -> None:
+        """Compares the whole file with its checksums."""
+        self._file.verify()
 
 
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+def open_cur(index: Path, known: StoredCur | None = None) -> StoredCur | None:
+    """The newest CUR index, or None. `known` is returned if it is still the newest."""
+    record = newest_attachment(index, ATTACHMENT)
+    if record is None or (known is not None and known.number == record.number):
+        return known if record is not None else None
+    opened = open_attachment(index, ATTACHMENT)
+    if opened is None:
+        return None
+    record, files = opened
+    if FILE not in files:
+        raise CorruptIndexError(
+            f"the CUR index of {index} has no file {FILE}; run plait check --repair {index}, then build it again"
+        )
+    if record.nbytes <= MAX_VERIFIED_BYTES:
+        verify_once(files[FILE])
+    return StoredCur(record.number, files[FILE])
+
+
+def require_cur(index: Path, known: StoredCur | None = None) -> StoredCur:
+    """The newest CUR index; NotAnIndexError if there is none."""
+    stored = open_cur(index, known)
+    if stored is None:
+        n_drafted = drafted_documents(index)
+        progress = f" ({n_drafted} documents are scored already)" if n_drafted else ""
+        raise NotAnIndexError(
+            f"index {index} has no CUR index{progress}; build it: plait cur build {index} --model CROSS"
+        )
+    return stored
+
+
+def write_cur(
+    folder: Path, manifest: CurManifest, blocks: Sequence[ScoredBlock], inverse: NDArray[np.float32]
+) -> dict[str, FileRecord]:
+    """Writes the file of a CUR index: the scores of all documents, and the embeddings that the inverse gives them."""
+    n_documents, (n_anchors, n_queries) = sum(len(block.docs) for block in blocks), inverse.shape
+    codes: list[NDArray[np.int8]] = []
+    scales: list[NDArray[np.float32]] = []
+    for block in blocks:
+        for start in range(0, len(block.docs), ROWS_AT_ONCE):
+            embeddings = np.asarray(block.scores[start : start + ROWS_AT_ONCE] @ inverse.T, np.float32)
+            piece_codes, piece_scales = quantize(embeddings)
+            codes.append(piece_codes)
+            scales.append(piece_scales)
+    stored_manifest = np.frombuffer(json.dumps(asdict(manifest)).encode(), np.uint8)
+    sources = [
+        ArraySource.of("manifest", "|u1", stored_manifest),
+        ArraySource("docs", "<i8", (n_documents,), (block.docs.astype("<i8") for block in blocks)),
+        ArraySource.of("inverse", "<f4", inverse),
+        ArraySource("scales", "<f4", (n_documents,), scales),
+        ArraySource("codes", "|i1", (n_documents, n_anchors), codes),
+        ArraySource("scores", "<f4", (n_documents, n_queries), (block.scores.astype("<f4") for block in blocks)),
+    ]
+    return {FILE: write_file(folder / FILE, ATTACHMENT, sources, attributes={"format": FORMAT})}
+
+
+def _parse_manifest(file: SegmentFile) -> CurManifest:
+    format_number = file.attributes.get("format")
+    if isinstance(format_number, int) and format_number > FORMAT:
+        raise NewerFormatError(
+            f"{file.path} has CUR format {format_number}, but this plait reads up to {FORMAT}; install a newer plait"
+        )
+    try:
+        raw: dict[str, Any] = json.loads(file.array("manifest", "|u1", (None,)).tobytes())
+        scores = ScoresManifest(raw["scores"]["scorer"], raw["scores"]["model"], tuple(raw["scores"]["queries"]))
+        anchors = {"anchor_docs": tuple(raw["anchor_docs"]), "anchor_texts": tuple(raw["anchor_texts"])}
+        manifest = CurManifest(**{**raw, **anchors, "scores": scores})
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise file.damaged(f"its manifest is invalid ({error!r:.200})") from error
+    texts = [scores.scorer, scores.model, *scores.queries, *manifest.anchor_texts, manifest.created]
+    counts = [*manifest.anchor_docs, manifest.budget, manifest.k, manifest.rank, manifest.n_documents]
+    numbers = [manifest.rcond, manifest.dev_recall]
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or not all(type(count) is int and count >= 0 for count in [*counts, manifest.n_dev_queries])
+        or not all(isinstance(number, float | int) and np.isfinite(number) for number in numbers)
+        or len(manifest.anchor_docs) != len(manifest.anchor_texts)
+        or not manifest.anchor_docs
+        or not manifest.n_documents
+        or not scores.queries
+    ):
+        raise file.damaged("its manifest has values of the wrong type")
+    return manifest
 
 
 def quantize(embeddings: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from plait.cur.adacur import AdaptiveCurConfig
 from plait.cur.algebra import DEFAULT_RCOND
-from plait.cur.index import CurFolder
+from plait.cur.index import StoredCur, open_cur, require_cur
 from plait.cur.retriever import CurRetriever, ItemTable, QuantizedCurIndex
-from plait.errors import ConfigError, NotAnIndexError
+from plait.errors import ConfigError
 from plait.locks import ForkSafeLock
 from plait.rerank.cross_encoder import PairScorer, load_cross
 from plait.search.bm25 import Bm25
@@ -86,30 +86,29 @@ def _plan(retriever: CurRetriever, context: PlanContext) -> Plan:
 
 
 def _build_anncur(context: PlanContext, params: AnncurParams) -> Plan:
-    scorer, folder = _load_scorer("anncur", context, params.model), CurFolder(_path(context))
-    n_anchors = len(folder.manifest().anchor_docs)
+    scorer, stored = _load_scorer("anncur", context, params.model), _require_cur(context)
+    n_anchors = len(stored.manifest.anchor_docs)
     if params.budget <= n_anchors:
         raise ConfigError(
             f"the budget is {params.budget} calls, and the search scores {n_anchors} anchors first; give a budget "
             f"above {n_anchors}, or build the CUR index with fewer anchors"
         )
-    table = _cached_table("anncur", context, _anncur_table)
-    version = folder.version()
-    return _plan(CurRetriever("anncur", scorer, table, params.budget, AdaptiveCurConfig(), version=version), context)
+    table = _cached_table("anncur", context, stored.number, lambda snapshot: _anncur_table(snapshot, stored))
+    config = AdaptiveCurConfig()
+    return _plan(CurRetriever("anncur", scorer, table, params.budget, config, version=stored.number), context)
 
 
 def _build_adacur(context: PlanContext, params: AdacurParams) -> Plan:
-    folder = CurFolder(_path(context))
-    chosen_rcond = folder.manifest().rcond
+    stored = _require_cur(context)
     config = AdaptiveCurConfig(
         n_rounds=params.n_rounds,
-        rcond=chosen_rcond if params.rcond is None else params.rcond,
+        rcond=stored.manifest.rcond if params.rcond is None else params.rcond,
         ridge=params.ridge,
         seed=params.seed,
     )
     scorer, start = _load_scorer("adacur", context, params.model), _start_retriever(context, params.start)
-    table = _cached_table("adacur", context, _adacur_table)
-    return _plan(CurRetriever("adacur", scorer, table, params.budget, config, start, folder.version()), context)
+    table = _cached_table("adacur", context, stored.number, lambda snapshot: _adacur_table(snapshot, stored))
+    return _plan(CurRetriever("adacur", scorer, table, params.budget, config, start, stored.number), context)
 
 
 def _build_axn(context: PlanContext, params: AxnParams) -> Plan:
@@ -117,7 +116,7 @@ def _build_axn(context: PlanContext, params: AxnParams) -> Plan:
         n_rounds=params.n_rounds, rcond=params.rcond, ridge=params.ridge, mix=params.mix, seed=params.seed
     )
     scorer, start = _load_scorer("axn", context, params.model), _start_retriever(context, params.start)
-    table = _cached_table("axn", context, _axn_table)
+    table = _cached_table("axn", context, 0, _axn_table)
     return _plan(CurRetriever("axn", scorer, table, params.budget, config, start, uses_dense_query=True), context)
 
 
@@ -126,21 +125,31 @@ def _path(context: PlanContext) -> Path:
     return context.path
 
 
+def _open_cur(context: PlanContext) -> StoredCur | None:
+    cached: _CachedCur = context.cache.get("cur", _CachedCur)
+    cached.latest = stored = open_cur(_path(context), cached.latest)
+    return stored
+
+
+def _require_cur(context: PlanContext) -> StoredCur:
+    return _open_cur(context) or require_cur(_path(context))
+
+
 def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
     """The cross-encoder: the one that is given or named, else that of the CUR index, else the bundled one."""
-    folder, cache = CurFolder(_path(context)), context.cache
-    stored = folder.scores_manifest()
+    stored, cache = _open_cur(context), context.cache
+    scored = None if stored is None else stored.manifest.scores
     if isinstance(model, str) or model is None:
-        if model is None and stored is not None:
-            model = stored.model or None
-        if model is None and stored is None and mode != "axn":
-            folder.manifest()  # raises an error that says how to build a CUR index
+        if model is None and scored is not None:
+            model = scored.model or None
+        if model is None and scored is None and mode != "axn":
+            require_cur(_path(context))  # raises an error that says how to build a CUR index
         name = model
         model = cache.get(f"model {name}", lambda: load_cross(name, n_threads=context.n_threads))
     scorer = cast("PairScorer", model)
-    if mode != "axn" and stored is not None and stored.scorer != scorer.fingerprint:
+    if mode != "axn" and scored is not None and scored.scorer != scorer.fingerprint:
         raise ConfigError(
-            f"the CUR index of {context.path} was built with {stored.scorer!r}, the model is {scorer.fingerprint!r}: "
+            f"the CUR index of {context.path} was built with {scored.scorer!r}, the model is {scorer.fingerprint!r}: "
             f"their scores cannot be compared. Search with the first, or build again"
         )
     return scorer
@@ -159,13 +168,13 @@ def _start_retriever(context: PlanContext, name: str) -> Retriever | None:
 
 
 def _cached_table(
-    mode: str, context: PlanContext, make_table: Callable[[Snapshot], ItemTable]
+    mode: str, context: PlanContext, number: int, make_table: Callable[[Snapshot], ItemTable]
 ) -> Callable[[Snapshot], ItemTable]:
-    """Makes the table of a snapshot, again only after a commit or a change of the CUR index."""
+    """Makes the table of a snapshot, again only after a commit or for another CUR index."""
     cached: _CachedTable = context.cache.get(f"table {mode}", _CachedTable)
 
     def table(snapshot: Snapshot) -> ItemTable:
-        version = (snapshot.commit, CurFolder(snapshot.path).version() if mode != "axn" else 0)
+        version = (snapshot.commit, number)
         with cached.lock:
             if cached.latest is None or cached.latest[0] != version:
                 cached.latest = (version, make_table(snapshot))
@@ -182,29 +191,24 @@ class _CachedTable:
         self.latest: tuple[object, ItemTable] | None = None
 
 
-def _anncur_table(snapshot: Snapshot) -> ItemTable:
-    folder = CurFolder(snapshot.path)
-    manifest = folder.manifest()
-    codes, scales = folder.embeddings(manifest)
-    docs = folder.docs()[: manifest.n_documents]
-    item_of_doc = {int(doc): item for item, doc in enumerate(docs.tolist())}
-    missing = [doc for doc in manifest.anchor_docs if doc not in item_of_doc]
-    if missing:
-        raise NotAnIndexError(f"the CUR index of {snapshot.path} lacks its anchor {missing[0]}; build it again")
-    anchors = np.array([item_of_doc[doc] for doc in manifest.anchor_docs], np.int64)
-    anchor_texts = dict(zip(anchors.tolist(), manifest.anchor_texts, strict=True))
-    is_live = np.isin(docs, live_documents(snapshot))
-    return ItemTable(docs, is_live, anchor_texts, index=QuantizedCurIndex(anchors, codes, scales))
+class _CachedCur:
+    """The CUR index that was opened last."""
+
+    def __init__(self) -> None:
+        self.latest: StoredCur | None = None
 
 
-def _adacur_table(snapshot: Snapshot) -> ItemTable:
-    folder = CurFolder(snapshot.path)
-    folder.manifest()  # raises an error if there is no CUR index
-    stored = folder.scores_manifest()
-    assert stored is not None
-    scores = folder.scores(len(stored.queries))
-    docs = folder.docs()[: len(scores)]
-    return ItemTable(docs, np.isin(docs, live_documents(snapshot)), {}, vectors=scores)
+def _anncur_table(snapshot: Snapshot, stored: StoredCur) -> ItemTable:
+    anchors = stored.anchor_items
+    anchor_texts = dict(zip(anchors.tolist(), stored.manifest.anchor_texts, strict=True))
+    is_live = np.isin(stored.docs, live_documents(snapshot))
+    index = QuantizedCurIndex(anchors, stored.codes, stored.scales)
+    return ItemTable(stored.docs, is_live, anchor_texts, index=index)
+
+
+def _adacur_table(snapshot: Snapshot, stored: StoredCur) -> ItemTable:
+    is_live = np.isin(stored.docs, live_documents(snapshot))
+    return ItemTable(stored.docs, is_live, {}, vectors=stored.scores)
 
 
 def _axn_table(snapshot: Snapshot) -> ItemTable:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plait.errors import CorruptIndexError, StoreError
+from plait.storage.attachments import attachment_folder, open_attachment_file, read_attachments
 from plait.storage.catalogue import read_segments
 from plait.storage.check import check
 from plait.storage.connection import CATALOGUE, ReadTransaction, connect
-from plait.storage.folder import check_file, check_folder, check_segment_folder, remove_index_copy
-from plait.storage.fsync import storage_errors, sync_folder
+from plait.storage.folder import ATTACHMENTS, check_file, check_folder, check_segment_folder, remove_index_copy
+from plait.storage.fsync import storage_errors, sync_file, sync_folder
 from plait.storage.segment import open_file, segment_folder
 from plait.storage.store import FILE_NAMES, Store
 
@@ -38,7 +39,7 @@ def backup(index: Path, to: Path, *, link: bool = False) -> BackupReport:
     with storage_errors(to):
         _check_target(index, to)
         partial = to.with_name(f".{to.name}.part")
-        remove_index_copy(partial, FILE_NAMES)  # of a backup that was killed
+        remove_index_copy(partial, {*FILE_NAMES, ATTACHMENTS})  # of a backup that was killed
         try:
             for attempt in range(MAX_ATTEMPTS):
                 try:
@@ -87,6 +88,7 @@ def _copy(index: Path, partial: Path, *, link: bool) -> tuple[int, int, int, int
     _copy_catalogue(index / CATALOGUE, partial / CATALOGUE)
     with ReadTransaction(partial / CATALOGUE) as view:
         records, commit, n_documents = read_segments(view), view.commit, view.count("n_documents")
+        attachments = read_attachments(view.rows)
     n_bytes, n_linked = (partial / CATALOGUE).stat().st_size, 0
     for record in records:
         folder = segment_folder(partial, record.number)
@@ -98,6 +100,17 @@ def _copy(index: Path, partial: Path, *, link: bool) -> tuple[int, int, int, int
             open_file(partial, record, name)  # checks that it is the committed file
             n_bytes += file.nbytes
         sync_folder(folder)
+    for attached in attachments:
+        folder = attachment_folder(partial, attached.number)
+        folder.mkdir(parents=True)
+        for name, file in attached.files.items():
+            source = check_segment_folder(index, attached.number, ATTACHMENTS) / name
+            check_file(source)
+            n_linked += _copy_file(source, folder / name, link=link)
+            open_attachment_file(partial, attached, name)
+            n_bytes += file.nbytes
+        sync_folder(folder)
+        sync_folder(folder.parent)
     for folder in (partial / "segments", partial):
         sync_folder(folder)
     return commit, n_documents, n_bytes, n_linked
@@ -133,4 +146,4 @@ def _copy_file(source: Path, target: Path, *, link: bool) -> bool:
 
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
-        os.fsync(opened.fileno())
+        sync_file(opened.fileno())

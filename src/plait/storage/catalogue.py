@@ -37,7 +37,7 @@ from plait.text.fts_table import add_to_fts, fts_schema, optimize_fts
 MAX_PARAMETERS = 500  # of one statement; every SQLite allows as many
 
 T = TypeVar("T")
-_FILE_NAME = re.compile(r"[a-z][a-z0-9_-]*\.plait")
+FILE_NAME = re.compile(r"[a-z][a-z0-9_-]*\.plait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def _parse_files(number: int, stored: str) -> dict[str, FileRecord]:
         files = {name: FileRecord(**fields) for name, fields in json.loads(stored).items()}
     except (ValueError, TypeError, AttributeError):
         files = {"": FileRecord(0, 0, 0)}
-    if not all(_FILE_NAME.fullmatch(name) for name in files):
+    if not all(FILE_NAME.fullmatch(name) for name in files):
         raise CorruptIndexError(f"the list of files of segment {number} in the catalogue is damaged: {stored!r:.200}")
     return files
 

@@ -12,10 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
+from plait.storage.attachments import (
+    attachment_names,
+    leftover_attachments,
+    live_attachments,
+    read_attachment,
+    verify_attachment,
+)
 from plait.storage.catalogue import SegmentRecord, parse_pooling, read_deleted_rows, read_meta, read_segments
 from plait.storage.connection import CATALOGUE, ReadTransaction, connect
 from plait.storage.deletes import not_deleted
-from plait.storage.folder import foreign_entry
+from plait.storage.folder import ATTACHMENTS, SEGMENTS, foreign_entry
 from plait.storage.fsync import storage_errors
 from plait.storage.saved_settings import read_fusion_weights, read_tuned_params
 from plait.storage.segment import Segment, file_names, leftover_folders, open_file
@@ -37,7 +44,8 @@ class CheckReport:
     n_documents: int = 0
     n_passages: int = 0
     n_segments: int = 0
-    n_bytes: int = 0  # of the segment files that were compared with their checksums
+    n_bytes: int = 0  # of the files that were compared with their checksums
+    damaged_attachments: list[str] = field(default_factory=list)  # names; see plait.storage.attachments
 
     @property
     def ok(self) -> bool:
@@ -97,11 +105,31 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
                 report.n_passages += segment.n_live
         report.problems += _document_problems(segments, view)
         for folder in leftover_folders(store.path, {record.number for record in records}):
-            foreign = foreign_entry(store.path, int(folder.name))
-            what = "the next writer removes it" if foreign is None else f"it has {foreign}, which plait did not write"
-            report.notes.append(f"{folder} belongs to no commit; {what}")
+            _note_leftover(report, int(folder.name), SEGMENTS)
     with _collect_problems(report):
         _check_catalogue(report, view)
+    with _collect_problems(report):
+        names = attachment_names(view.rows)
+        report.damaged_attachments += [name for name in names if not _check_attachment(report, view, name)]
+        live = live_attachments(view.rows)
+        for number in [] if live is None else leftover_attachments(store.path, live):
+            _note_leftover(report, number, ATTACHMENTS)
+
+
+def _note_leftover(report: CheckReport, number: int, within: str) -> None:
+    foreign = foreign_entry(report.path, number, within)
+    what = "the next writer removes it" if foreign is None else f"it has {foreign}, which plait did not write"
+    report.notes.append(f"{report.path / within / f'{number:06d}'} belongs to no commit; {what}")
+
+
+def _check_attachment(report: CheckReport, view: ReadTransaction, name: str) -> bool:
+    n_problems = len(report.problems)
+    with _collect_problems(report):
+        record = read_attachment(view.rows, name)
+        assert record is not None
+        verify_attachment(report.path, record)
+        report.n_bytes += record.nbytes
+    return len(report.problems) == n_problems
 
 
 def check_segment(

@@ -19,7 +19,7 @@ from pathlib import Path
 from plait.errors import StoreError
 from plait.storage.fsync import make_folders, sync_file
 
-SEGMENTS = "segments"
+SEGMENTS, ATTACHMENTS = "segments", "attachments"  # folders of numbered folders
 SEGMENT_FOLDER = re.compile(r"[0-9]{6,18}")
 _SEGMENT_FILE = re.compile(r"[a-z][a-z0-9_]*\.plait")
 _MAGIC = b"\x89PLAIT\r\n"  # of a segment file; see plait.storage.segment_file
@@ -54,17 +54,18 @@ def check_folder(path: Path) -> bool:
     return mode is not None
 
 
-def check_segment_folder(index: Path, number: int) -> Path:
-    """The folder of a segment; StoreError if it or its parent is not a plain folder. It need not exist."""
-    folder = index / SEGMENTS / f"{number:06d}"
+def check_segment_folder(index: Path, number: int, within: str = SEGMENTS) -> Path:
+    """The folder of a segment or an attachment; StoreError if it or its parent is not a plain folder. It need not
+    exist."""
+    folder = index / within / f"{number:06d}"
     check_folder(folder.parent)
     check_folder(folder)
     return folder
 
 
-def segment_numbers_on_disk(index: Path) -> list[int]:
+def segment_numbers_on_disk(index: Path, within: str = SEGMENTS) -> list[int]:
     """The numbers of all segment folders, ascending. StoreError if one of them is a link or a special file."""
-    folder = index / SEGMENTS
+    folder = index / within
     if not check_folder(folder):
         return []
     names = [entry.name for entry in folder.iterdir() if SEGMENT_FOLDER.fullmatch(entry.name)]
@@ -74,22 +75,22 @@ def segment_numbers_on_disk(index: Path) -> list[int]:
     return sorted(int(name) for name in names if f"{int(name):06d}" == name)
 
 
-def foreign_entry(index: Path, number: int) -> str | None:
+def foreign_entry(index: Path, number: int, within: str = SEGMENTS) -> str | None:
     """The name of a file in a segment folder that plait did not write; None if there is none. StoreError for a link or
     a special file."""
-    with _open_segments(index) as segments, _open_folder(f"{number:06d}", segments) as handle:
-        folder = index / SEGMENTS / f"{number:06d}"
+    with _open_within(index, within) as segments, _open_folder(f"{number:06d}", segments) as handle:
+        folder = index / within / f"{number:06d}"
         return next((name for name in _names(handle) if not _is_segment_file(folder, name, handle)), None)
 
 
-def remove_segment_folder(index: Path, number: int) -> bool:
+def remove_segment_folder(index: Path, number: int, within: str = SEGMENTS) -> bool:
     """Removes a segment folder and the segment files in it. If it has anything else, nothing is removed and the answer
     is False. Follows no link."""
     name = f"{number:06d}"
-    with _open_segments(index) as segments:
+    with _open_within(index, within) as segments:
         with _open_folder(name, segments) as handle:
             names = _names(handle)
-            folder = index / SEGMENTS / name
+            folder = index / within / name
             if not all(_is_segment_file(folder, entry, handle) for entry in names):
                 return False
             for entry in names:
@@ -103,7 +104,7 @@ def create_segment_folder(folder: Path) -> None:
     link."""
     if not check_folder(folder.parent):
         make_folders(folder.parent)
-    with _open_segments(folder.parents[1]) as handle:
+    with _open_within(folder.parents[1], folder.parent.name) as handle:
         os.mkdir(folder.name, dir_fd=handle)
         sync_file(handle)
 
@@ -122,11 +123,11 @@ def remove_index_copy(folder: Path, names: Set[str]) -> None:
 
 
 @contextmanager
-def _open_segments(index: Path) -> Iterator[int]:
-    """A descriptor of the folder of all segments."""
+def _open_within(index: Path, within: str) -> Iterator[int]:
+    """A descriptor of the folder of all segments, or of all attachments."""
     root = os.open(index, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _open_folder(SEGMENTS, root) as handle:
+        with _open_folder(within, root) as handle:
             yield handle
     finally:
         os.close(root)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.encode.protocol import EmbeddingSpec
+from plait.storage.attachments import read_attachments
 from plait.storage.catalogue import parse_pooling, read_meta, read_segments
 from plait.storage.codec_recall import Drift, read_drift
 from plait.storage.connection import CATALOGUE, ReadTransaction
@@ -27,7 +28,7 @@ class StoreInfo:
     segments: int
     deleted_passages: int  # that still take space
     bytes: int
-    bytes_by_part: Mapping[str, int]  # catalogue, and each kind of segment file
+    bytes_by_part: Mapping[str, int]  # catalogue, each kind of segment file, each attachment
     format: int
     created: str
     fingerprint: str
@@ -53,12 +54,14 @@ def info(store: Store) -> StoreInfo:
         segments = read_segments(view)
         n_deleted = int(view.rows("SELECT COUNT(*) FROM deleted_rows")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
-        weights = read_fusion_weights(view)
+        weights, attachments = read_fusion_weights(view), read_attachments(view.rows)
         meta = read_meta(view)  # the store's may be older: a compaction may have chosen a pooling since
     parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
     for segment in segments:
         for name, file in segment.files.items():
             parts[name.removesuffix(".plait")] += file.nbytes
+    for attached in attachments:
+        parts[attached.name] += attached.nbytes
     return StoreInfo(
         path=store.path,
         documents=n_documents,

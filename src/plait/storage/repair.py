@@ -2,9 +2,9 @@
 
 A segment with damaged or missing files is removed with its documents. If the damaged files only make searches faster,
 those files are removed instead, and the next compaction writes them again. A document that does not match its segment
-or its content digest is removed alone. The texts of removed documents that are intact can be saved to a file, from
-which `plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot read the catalogue itself, only
-a backup helps.
+or its content digest is removed alone, and so is a damaged attachment. The texts of removed documents that are intact
+can be saved to a file, from which `plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot
+read the catalogue itself, only a backup helps.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError, PlaitError, StoreError
 from plait.storage import catalogue
+from plait.storage.attachments import delete_attachment
 from plait.storage.catalogue import SegmentRecord, chunks, placeholders
 from plait.storage.check import CheckReport, check, check_segment
 from plait.storage.connection import CATALOGUE, ReadTransaction
@@ -29,7 +30,7 @@ from plait.storage.deletes import not_deleted, purge_without_words
 from plait.storage.files.centroid_ids import CENTROID_IDS
 from plait.storage.files.dense_ivf import DENSE_IVF
 from plait.storage.files.text_index import TEXT_INDEX
-from plait.storage.fsync import storage_errors, sync_folder
+from plait.storage.fsync import storage_errors, sync_file, sync_folder
 from plait.storage.saved_settings import read_tuned_params, write_tuned_params
 from plait.storage.segment import Segment, segment_folder
 from plait.storage.store import Store
@@ -52,12 +53,14 @@ class RepairReport:
     intact_docs: list[int] = field(default_factory=list)  # numbers of removed documents whose texts are intact
     n_kept: int = 0
     removed_params: bool = False  # the tuned params could not be read
+    removed_attachments: list[str] = field(default_factory=list)  # their names
 
 
 def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
     """Repairs the index at `path`. The intact texts of removed documents are written to the new file `rescue`. Raises
     if the catalogue itself cannot be read."""
-    report = RepairReport(path, problems=check(path).problems)
+    checked = check(path)
+    report = RepairReport(path, problems=checked.problems, removed_attachments=checked.damaged_attachments)
     with Store.open(path) as store:
         if not report.problems:
             report.n_kept = _n_documents(path)
@@ -103,7 +106,7 @@ def write_rescue_file(connection: sqlite3.Connection, docs: Sequence[int], file:
                     fields = {"id": id, "title": title, "text": text, "metadata": json.loads(metadata)}
                     lines.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
             lines.flush()
-            os.fsync(lines.fileno())
+            sync_file(lines.fileno())
             sync_folder(file.parent)
     except StoreError as error:
         raise StoreError(
@@ -210,6 +213,8 @@ def _remove_damage(
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'next_segment'", [next_segment])
     if report.removed_params:
         write_tuned_params(connection, None)
+    for name in report.removed_attachments:
+        delete_attachment(connection, name)
     rebuild_fts(connection, read_analyser(connection.execute))  # it may have words of removed documents
 
 

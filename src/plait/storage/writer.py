@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,15 @@ from plait.errors import ConfigError, CorruptIndexError, FilterError, StoreError
 from plait.filters import Condition
 from plait.records import Document, Span
 from plait.storage import catalogue
+from plait.storage.attachments import (
+    WriteFiles,
+    attachment_folder,
+    delete_attachment,
+    leftover_attachments,
+    live_attachments,
+    write_attachment,
+    write_attachment_files,
+)
 from plait.storage.catalogue import Placement, SegmentRecord, SegmentRun
 from plait.storage.codec_recall import Drift, read_drift, write_codes_recall, write_drift
 from plait.storage.compaction import Compaction, CompactionReport, CompactionRequest, NewSegment
@@ -32,7 +41,7 @@ from plait.storage.deletes import delete_by_condition, delete_by_id, not_deleted
 from plait.storage.field_indexes import add_field, parse_field
 from plait.storage.files.residual import RESIDUAL, ResidualFile
 from plait.storage.files.text_index import TEXT_INDEX, write_text_index
-from plait.storage.folder import remove_segment_folder, segment_numbers_on_disk
+from plait.storage.folder import ATTACHMENTS, SEGMENTS, remove_segment_folder, segment_numbers_on_disk
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
@@ -197,6 +206,26 @@ class Writer:
         with self._transaction():
             write_fusion_weights(self._connection, fitted)
 
+    def attach(self, name: str, write: WriteFiles) -> int:
+        """Writes the files of an attachment and makes them live, in one commit, instead of those that it had; returns
+        its number. See plait.storage.attachments."""
+        self._check_usable()
+        with storage_errors(self._path):
+            number = self._next_segment()
+        with self._new_folder(attachment_folder(self._path, number), number):
+            record = write_attachment_files(self._path, name, number, write)
+            with self._transaction():
+                write_attachment(self._connection, record)
+        self._remove_old_attachments()
+        return number
+
+    def detach(self, name: str) -> None:
+        """Removes an attachment, in one commit."""
+        self._check_usable()
+        with self._transaction():
+            delete_attachment(self._connection, name)
+        self._remove_old_attachments()
+
     def compact(
         self,
         *,
@@ -302,10 +331,12 @@ class Writer:
         except sqlite3.Error:
             self._connection.close()  # this rolls back as well, and no later write can join the transaction
 
+    def _new_segment(self, number: int) -> AbstractContextManager[Path]:
+        return self._new_folder(segment_folder(self._path, number), number)
+
     @contextmanager
-    def _new_segment(self, number: int) -> Iterator[Path]:
-        """Gives the folder of a new segment, and removes it if the block fails before its commit."""
-        folder = segment_folder(self._path, number)
+    def _new_folder(self, folder: Path, number: int) -> Iterator[Path]:
+        """Gives the folder of a new segment or attachment, and removes it if the block fails before its commit."""
         self._is_committing = False
         with storage_errors(self._path):
             try:
@@ -316,12 +347,13 @@ class Writer:
                     # until the next writer has opened the catalogue and knows.
                     self._min_next_segment = number + 1
                 else:
-                    self._remove_folder(number)
+                    self._remove_folder(number, folder.parent.name)
                 raise
 
     def _next_segment(self) -> int:
         number = max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment)
-        taken = set(segment_numbers_on_disk(self._path))  # by a folder that plait did not write, and so leaves alone
+        # A folder that plait did not write is left alone, and its number is not used.
+        taken = {*segment_numbers_on_disk(self._path), *segment_numbers_on_disk(self._path, ATTACHMENTS)}
         while number in taken:
             number += 1
         return number
@@ -365,9 +397,9 @@ class Writer:
         for segment in segments:
             self._remove_folder(segment.number)
 
-    def _remove_folder(self, number: int) -> None:
+    def _remove_folder(self, number: int, within: str = SEGMENTS) -> None:
         with suppress(OSError, StoreError):  # the next writer removes a folder that cannot be removed now
-            remove_segment_folder(self._path, number)
+            remove_segment_folder(self._path, number, within)
 
     def _remove_leftovers(self) -> None:
         """Removes the folders of writes that were killed: no commit lists them, and no other writer is active. A folder
@@ -376,6 +408,16 @@ class Writer:
         for number in segment_numbers_on_disk(self._path):
             if number not in live:
                 remove_segment_folder(self._path, number)
+        for number in self._old_attachments():
+            remove_segment_folder(self._path, number, ATTACHMENTS)
+
+    def _remove_old_attachments(self) -> None:
+        for number in self._old_attachments():
+            self._remove_folder(number, ATTACHMENTS)
+
+    def _old_attachments(self) -> list[int]:
+        live = live_attachments(self._connection.execute)
+        return [] if live is None else leftover_attachments(self._path, live)
 
     def _optimize_words(self) -> None:
         with storage_errors(self._path):
