@@ -223,7 +223,9 @@ class Index:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder that the index was built with; loads it if that has not happened yet."""
+        """The encoder that the index was built with; loads it if that has not happened yet. All indexes of a process
+        with the same model share one."""
+        self._store.check_open()
         return self._source.get()
 
     @property
@@ -258,6 +260,7 @@ class Index:
         self._store.close()
         self._snapshots.replace()
         self._searcher.close()
+        self._source.release()
 
     # -- writing
 

@@ -415,7 +415,7 @@ def test_dev_queries_are_not_matrix_rows() -> None:
 def test_the_command_builds_updates_and_searches(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index.close()
     monkeypatch.setattr("plait.rerank.cross_encoder.load_cross", lambda *_given, **_options: WordScorer())
-    monkeypatch.setattr("plait.cur.modes.load_cross", lambda *_given, **_options: WordScorer())
+    monkeypatch.setattr("plait.cur.modes.shared_cross", lambda *_given, **_options: WordScorer())
     (tmp_path / "q.txt").write_text("\n".join(QUERIES))
     path, run = str(tmp_path / "ix"), CliRunner()
     built = run.invoke(app, ["cur", "build", path, "--queries", str(tmp_path / "q.txt"), "--budget", "60", "--json"])

@@ -15,7 +15,7 @@ from plait.cur.index import StoredCur, open_cur, require_cur
 from plait.cur.retriever import CurRetriever, ItemTable, QuantizedCurIndex
 from plait.errors import ConfigError
 from plait.locks import ForkSafeLock
-from plait.rerank.cross_encoder import PairScorer, load_cross
+from plait.rerank.cross_encoder import PairScorer, shared_cross
 from plait.search.bm25 import Bm25
 from plait.search.dense import ExactDense, document_vectors
 from plait.search.filtering import live_documents
@@ -145,7 +145,7 @@ def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
         if model is None and scored is None and mode != "axn":
             require_cur(_path(context))  # raises an error that says how to build a CUR index
         name = model
-        model = cache.get(f"model {name}", lambda: load_cross(name, n_threads=context.n_threads))
+        model = cache.get(f"model {name}", lambda: shared_cross(name, n_threads=context.n_threads))
     scorer = cast("PairScorer", model)
     if mode != "axn" and scored is not None and scored.scorer != scorer.fingerprint:
         raise ConfigError(

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
+from plait.encode.shared_models import model_key, shared_model
 from plait.encode.sparse_terms import TERMS_OUTPUT
 from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ConfigError, EncoderMismatchError, ModelError
+from plait.locks import ForkSafeLock
 
 if TYPE_CHECKING:
     from plait.encode.preload import ModelPreload
@@ -47,6 +49,17 @@ def load_model(
     session = open_session(graph, n_threads)
     _check_outputs(session, card, graph)
     return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session)
+
+
+def shared_encoder(
+    model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
+) -> OnnxEncoder:
+    """As `load_model`, but one encoder for all users of this process."""
+    folder = find_model(model)
+    card = read_card(folder)
+    files = [card.tokenizer, choose_precision(card.precisions, card.name, folder, precision)]
+    key = model_key(folder, card.fingerprint, files, n_threads)
+    return shared_model(key, lambda: load_model(model, precision=precision, n_threads=n_threads))
 
 
 def find_model(model: str | Path | None = None) -> Path:
@@ -213,7 +226,7 @@ def available_cpus() -> int:
 
 class LazyEncoder:
     """The encoder of an index: given by the caller, or loaded when text is first encoded. Fingerprint and spec are
-    known before, from the model card, which is quick to read and needs no model library."""
+    known before, from the model card, which is quick to read and needs no model library. Threads may share it."""
 
     def __init__(
         self,
@@ -225,25 +238,31 @@ class LazyEncoder:
         preload: ModelPreload | None = None,
     ) -> None:
         self._model, self._encoder, self._preload = model, encoder, preload
+        self._is_given, self._is_released = encoder is not None, False
+        self._lock = ForkSafeLock()
         self._precision, self.n_threads = precision, n_threads
         self._external: Path | None = None  # the index, if its embeddings are made by its caller
 
     @property
     def name(self) -> str | None:
         """The name by which an index finds its model again; None if the encoder has no name."""
-        if self._encoder is not None:
-            return getattr(self._encoder, "name", None)
+        encoder = self._encoder
+        if encoder is not None:
+            return getattr(encoder, "name", None)
         return self._card().name if self._model is None else str(self._model)
 
     def fingerprint(self) -> str:
-        return self._card().fingerprint if self._encoder is None else self._encoder.fingerprint
+        encoder = self._encoder
+        return self._card().fingerprint if encoder is None else encoder.fingerprint
 
     def spec(self) -> EmbeddingSpec:
-        return self._card().spec if self._encoder is None else self._encoder.spec
+        encoder = self._encoder
+        return self._card().spec if encoder is None else encoder.spec
 
     def exclude_from_hybrid(self) -> tuple[str, ...]:
         """The kinds of embeddings that hybrid search leaves out unless they are given a weight."""
-        card = self._card() if self._encoder is None else getattr(self._encoder, "card", None)
+        encoder = self._encoder
+        card = self._card() if encoder is None else getattr(encoder, "card", None)
         sparse = getattr(card, "sparse", None)
         return ("sparse",) if sparse is not None and sparse.exclude_from_hybrid else ()
 
@@ -265,14 +284,25 @@ class LazyEncoder:
 
     def get(self) -> Encoder:
         """The encoder, loaded now if it was not."""
-        if self._encoder is None:
+        encoder = self._encoder
+        if encoder is None:
             if self._external is not None:
                 raise ConfigError(
                     f"index {self._external} was built from embeddings made elsewhere, so it has no encoder; "
                     f"search it with search_embeddings, add to it with add_embeddings"
                 )
-            self._encoder = self._load()
-        return self._encoder
+            with self._lock:
+                encoder = self._encoder or self._load()
+                if not self._is_released:
+                    self._encoder = encoder
+        return encoder
+
+    def release(self) -> None:
+        """Forgets a loaded encoder, so that it is freed with its last user; `get` still gives it."""
+        with self._lock:
+            self._is_released, self._preload = True, None
+            if not self._is_given:
+                self._encoder = None
 
     def _load(self) -> Encoder:
         preload = self._preload
@@ -282,7 +312,7 @@ class LazyEncoder:
             and preload.precision == self._precision
         ):
             return preload.encoder()
-        return load_model(self._model, precision=self._precision, n_threads=self.n_threads)
+        return shared_encoder(self._model, precision=self._precision, n_threads=self.n_threads)
 
     def _card(self) -> ModelCard:
         return read_card(find_model(self._model))

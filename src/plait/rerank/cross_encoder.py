@@ -14,6 +14,7 @@ from plait.encode.batches import by_length, pad
 from plait.encode.load import BUNDLED, choose_precision, model_file, open_session, open_tokenizer
 from plait.encode.model_card import CARD_NAME
 from plait.encode.onnx import Session
+from plait.encode.shared_models import model_key, shared_model
 from plait.errors import ConfigError, ModelError
 from plait.rerank.cross_card import CrossCard, read_cross_card
 from plait.rerank.pairs import Pair, PairTokenizer
@@ -105,6 +106,14 @@ def load_cross(
     if OUTPUT not in outputs:
         raise ModelError(f"{graph} has the outputs {outputs}; a cross-encoder needs an output {OUTPUT!r}")
     return CrossEncoder(card, tokenizer, session)
+
+
+def shared_cross(model: str | Path | None = None, *, n_threads: int | None = None) -> CrossEncoder:
+    """As `load_cross`, but one cross-encoder for all users of this process."""
+    folder = find_cross(model)
+    card = read_cross_card(folder)
+    key = model_key(folder, card.fingerprint, [card.tokenizer, *card.precisions.values()], n_threads)
+    return shared_model(key, lambda: load_cross(model, n_threads=n_threads))
 
 
 def find_cross(model: str | Path | None = None) -> Path:

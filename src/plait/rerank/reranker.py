@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import ConfigError
-from plait.rerank.cross_encoder import PairScorer, load_cross
+from plait.rerank.cross_encoder import PairScorer, shared_cross
 from plait.search.ranking import Ranking
 from plait.search.trace import Trace
 
@@ -63,7 +63,7 @@ def load_reranker(
     """The reranker of a model folder, or of the bundled model (None). By default only the bundled model is blended."""
     if blend is None:
         blend = DEFAULT_BUNDLED_BLEND if model is None else 0.0
-    return Reranker(load_cross(model, n_threads=n_threads), depth, blend)
+    return Reranker(shared_cross(model, n_threads=n_threads), depth, blend)
 
 
 def reorder(ranking: Ranking, scores: NDArray[np.float32], k: int, blend: float = 0.0) -> Ranking:
