@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,16 @@ import plait
 import plait.errors
 from encoders import WordEncoder
 from plait.embeddings import Embeddings
-from plait.errors import ConfigError, DocumentError, EncoderMismatchError, InputError, NotAnIndexError, QueryError
+from plait.encode.load import LazyEncoder, find_model
+from plait.errors import (
+    ConfigError,
+    DocumentError,
+    EncoderMismatchError,
+    InputError,
+    ModelError,
+    NotAnIndexError,
+    QueryError,
+)
 from plait.evaluate import search_fingerprint
 
 
@@ -39,6 +49,33 @@ def test_an_index_remembers_its_encoder_and_refuses_another(tmp_path: Path) -> N
     plait.open(tmp_path / "index", create=True, encoder=WordEncoder()).close()
     with pytest.raises(EncoderMismatchError, match=r"built with encoder 'words-16'.*'other-8'"):
         plait.open(tmp_path / "index", encoder=WordEncoder(dim=8, name="other"))
+
+
+def test_an_index_does_not_load_a_model_folder_that_only_it_names(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(find_model(), folder)
+    with plait.open(tmp_path / "index", create=True, model=folder) as index:
+        index.add([{"id": "a", "text": "a loom"}])
+    (folder / "plait.json").write_text("not even read")
+    with plait.open(tmp_path / "index") as index:
+        assert [hit.id for hit in index.search("loom", mode="bm25")] == ["a"]
+        assert index.info().documents == 1
+        index.delete(["a"])
+        for use in (lambda: index.search("loom"), lambda: index.add([{"id": "b", "text": "a shuttle"}])):
+            with pytest.raises(ModelError, match=r"names the model .*/model'.*pass model=.*--model .*if you trust it"):
+                use()
+    shutil.copy(find_model() / "plait.json", folder / "plait.json")
+    with plait.open(tmp_path / "index", model=folder) as index:
+        index.add([{"id": "b", "text": "a shuttle"}])
+        assert [hit.id for hit in index.search("shuttle")] == ["b"]
+
+
+@pytest.mark.parametrize("model", ["../plait-small", "/", "", ["plait-small"], {"a": 1}, 7, "x" * 100_000])
+def test_a_model_name_that_nobody_installed_is_not_a_path(tmp_path: Path, model: object) -> None:
+    source = LazyEncoder(None, None, precision=None, n_threads=1)
+    source.bind(tmp_path, fingerprint="x", model=model)
+    with pytest.raises(ModelError, match="if you trust it"):
+        source.get()
 
 
 def test_only_one_source_of_vectors_may_be_given(tmp_path: Path) -> None:

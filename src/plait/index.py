@@ -50,7 +50,8 @@ def open_index(
 
     Vectors come from one of three sources. `model` is the name of a bundled model or a model folder; `encoder` is any
     object with the `Encoder` protocol; `spec` is for an index whose vectors the caller makes (`Index.add_embeddings`).
-    An index remembers its model and loads it when a text is first encoded, so none of them is needed to open it again.
+    An index remembers a bundled or installed model and loads it when a text is first encoded. A model folder must be
+    given again to encode texts: plait loads no folder because an index names it.
 
     `pooling` stores fewer vectors for each passage: `Pooling(fixed=32)` or `Pooling(factor=2)`. `language` ("de",
     "ru", ...) stems the full text for that language; the default stems English and takes texts in any language. The

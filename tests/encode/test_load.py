@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,12 @@ def folder(tmp_path: Path) -> Path:
 def change(folder: Path, **sections: Any) -> None:
     card = json.loads((folder / "plait.json").read_text())
     (folder / "plait.json").write_text(json.dumps({**card, **sections}))
+
+
+def described(file: Path) -> dict[str, Any]:
+    """A file as the card describes it."""
+    content = file.read_bytes()
+    return {"file": file.name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
 def test_the_default_model_is_bundled() -> None:
@@ -78,14 +86,14 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 
 def test_an_invalid_tokenizer_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
-    change(folder, tokenizer={"file": "tokenizer.json", "sha256": "0", "bytes": 2})
+    change(folder, tokenizer=described(folder / "tokenizer.json"))
     with pytest.raises(ModelError, match=r"tokenizer.json cannot be read"):
         load_model(folder)
 
 
 def test_an_invalid_graph_is_refused(folder: Path) -> None:
     (folder / "model.int8.onnx").write_bytes(b"onnx")
-    change(folder, precisions={"int8": {"file": "model.int8.onnx", "sha256": "0", "bytes": 4}})
+    change(folder, precisions={"int8": described(folder / "model.int8.onnx")})
     with pytest.raises(ModelError, match="cannot be run"):
         load_model(folder)
 
@@ -111,6 +119,69 @@ def test_verify_finds_a_changed_byte(folder: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ModelError, match="has sha256"):
         verify_model(folder)
+
+
+def test_loading_refuses_a_changed_byte_and_notices_a_file_that_was_replaced(folder: Path) -> None:
+    load_model(folder)
+    for name in ("tokenizer.json", "model.int8.onnx"):
+        content = (folder / name).read_bytes()
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 1
+        (folder / name).write_bytes(changed)
+        with pytest.raises(ModelError, match=f"{name} has sha256"):
+            load_model(folder)
+        (folder / name).write_bytes(content)
+    load_model(folder)
+
+
+def test_a_bundled_model_is_compared_with_its_card_while_it_loads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = json.loads((folder / "plait.json").read_text())["precisions"]["int8"]
+    change(folder, precisions={"int8": {**record, "sha256": "0" * 64}})
+    monkeypatch.setattr("plait.encode.load.comes_with_plait", lambda _: True)
+    with pytest.raises(ModelError, match=r"model.int8.onnx has sha256"):
+        load_model(folder)
+
+
+def external_graph(location: bytes) -> bytes:
+    """A graph with one tensor whose bytes are in another file."""
+
+    def message(*fields: tuple[int, bytes]) -> bytes:
+        return b"".join(bytes([number << 3 | 2, len(content)]) + content for number, content in fields)
+
+    entry = message((1, b"location"), (2, location))
+    tensor = message((8, b"weights"), (13, entry)) + bytes([14 << 3, 1])
+    return message((7, message((5, tensor))))
+
+
+def test_a_graph_with_parts_in_other_files_is_refused(folder: Path) -> None:
+    (folder / "model.int8.onnx").write_bytes(external_graph(b"../../etc/passwd"))
+    change(folder, precisions={"int8": described(folder / "model.int8.onnx")})
+    with pytest.raises(ModelError, match="external data"):
+        load_model(folder)
+
+
+def test_a_graph_that_only_has_the_word_location_is_not_refused_for_it(folder: Path) -> None:
+    graph = folder / "model.int8.onnx"
+    # Field 1 of a node is the name of an input; field 8 of a model is its domain.
+    graph.write_bytes(graph.read_bytes() + bytes([4 << 3 | 2, 10]) + b"a location")
+    change(folder, precisions={"int8": described(graph)})
+    load_model(folder)
+
+
+def test_a_fifo_in_a_model_folder_is_refused_at_once(folder: Path) -> None:
+    for name, what in (("model.int8.onnx", "not a plain file"), ("plait.json", "not a plain file")):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(ModelError, match=what):
+            load_model(folder)
+
+
+def test_a_card_that_is_nested_too_deeply_is_refused(folder: Path) -> None:
+    (folder / "plait.json").write_text("[" * 100_000)
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_model(folder)
 
 
 def test_importing_the_encoder_imports_no_model_library() -> None:

@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from plait.encode.load import bundled_models, model_file
+from plait.encode.load import bundled_models
+from plait.encode.model_files import model_file
 from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
 from plait.rerank.reranker import DEFAULT_BUNDLED_BLEND, load_reranker

@@ -170,7 +170,8 @@ def open_cut(workbench: Workbench, layer: int, length: int, mcls: int | None = N
     """A session of the graph cut after a layer, and the reader of its texts."""
     from dataclasses import replace
 
-    from plait.encode.load import choose_precision, find_model, model_file, open_session, open_tokenizer
+    from plait.encode.load import choose_precision, find_model, open_session, open_tokenizer
+    from plait.encode.model_files import model_file
     from plait.encode.tokenizer import ModelTokenizer
 
     folder = find_model(workbench.model)

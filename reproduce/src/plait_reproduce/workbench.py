@@ -157,7 +157,8 @@ def _short(key: Mapping[str, object]) -> str:
 def _encoder(
     model: str | Path | None, length: int | None, expansion: Expansion | None, n_threads: int | None
 ) -> OnnxEncoder:
-    from plait.encode.load import choose_precision, find_model, model_file, open_session, open_tokenizer
+    from plait.encode.load import choose_precision, find_model, open_session, open_tokenizer
+    from plait.encode.model_files import model_file
     from plait.encode.onnx import OnnxEncoder
     from plait.encode.tokenizer import ModelTokenizer
 

@@ -55,7 +55,11 @@ def cur(
     ] = 200,
     model: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="The cross-encoder; update uses that of the build.", show_default=False),
+        typer.Option(
+            metavar="FOLDER",
+            help="The cross-encoder; update uses a bundled one again.",
+            show_default=False,
+        ),
     ] = None,
     n_anchors: Annotated[
         int, typer.Option(min=0, help="Number of anchor documents; 0: chosen with held-out queries.")
@@ -124,10 +128,10 @@ def _build(
 def _update(store: Store, model: str | None, threads: int | None) -> CurManifest:
     from plait.cur.build import update_cur
     from plait.cur.index import require_cur
-    from plait.rerank.cross_encoder import load_cross
+    from plait.rerank.cross_encoder import load_cross, trusted_cross
 
     scored = require_cur(store.path).manifest.scores
-    scorer = load_cross(model or scored.model or None, n_threads=threads)
+    scorer = load_cross(model or trusted_cross(store.path, scored.model), n_threads=threads)
     with _ScoringProgress(store.path) as on_pairs:
         return update_cur(store, scorer, on_pairs=on_pairs)
 

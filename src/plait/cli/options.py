@@ -24,7 +24,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FOLDER",
-        help="The model; by default the one the index was built with, or the bundled one for a new index.",
+        help="The model; by default the bundled or installed one the index names. A folder must be given each time.",
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.", show_default=False)]

@@ -15,7 +15,7 @@ from plait.cur.index import StoredCur, open_cur, require_cur
 from plait.cur.retriever import CurRetriever, ItemTable, QuantizedCurIndex
 from plait.errors import ConfigError
 from plait.locks import ForkSafeLock
-from plait.rerank.cross_encoder import PairScorer, shared_cross
+from plait.rerank.cross_encoder import PairScorer, shared_cross, trusted_cross
 from plait.search.bm25 import Bm25
 from plait.search.dense import ExactDense, document_vectors
 from plait.search.filtering import live_documents
@@ -141,7 +141,7 @@ def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
     scored = None if stored is None else stored.manifest.scores
     if isinstance(model, str) or model is None:
         if model is None and scored is not None:
-            model = scored.model or None
+            model = trusted_cross(_path(context), scored.model)
         if model is None and scored is None and mode != "axn":
             require_cur(_path(context))  # raises an error that says how to build a CUR index
         name = model

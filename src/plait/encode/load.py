@@ -4,7 +4,6 @@ before."""
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
+from plait.encode.model_files import HashCheck, check_hash, model_file
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
 from plait.encode.shared_models import model_key, shared_model
@@ -44,9 +44,12 @@ def load_model(
     """
     folder = find_model(model)
     card = read_card(folder)
-    graph = model_file(folder, choose_precision(card.precisions, card.name, folder, precision))
-    tokenizer = open_tokenizer(model_file(folder, card.tokenizer))
+    record = choose_precision(card.precisions, card.name, folder, precision)
+    graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
+    check = HashCheck(folder, [card.tokenizer, record], background=comes_with_plait(folder))
+    tokenizer = open_tokenizer(tokenizer_file)
     session = open_session(graph, n_threads)
+    check.wait()
     _check_outputs(session, card, graph)
     return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session)
 
@@ -107,6 +110,11 @@ def bundled_models() -> list[str]:
     return sorted(card.parent.name for card in cards if f'"{CROSS_KIND}"' not in card.read_text(encoding="utf-8"))
 
 
+def is_trusted_name(model: str) -> bool:
+    """Whether an index may choose this model: bundled, installed, or published and still to be installed."""
+    return model in bundled_models() or model in MODEL_PACKAGES or model in installed_models()
+
+
 def known_models() -> set[str]:
     """All model names: bundled, installed, and published but not installed."""
     return {*bundled_models(), *installed_models(), *MODEL_PACKAGES}
@@ -115,21 +123,19 @@ def known_models() -> set[str]:
 def verify_model(model: str | Path | None = None) -> list[str]:
     """Compares the hash of every file of a model with the card; returns the names of the files.
 
-    ModelError for a file that differs. Loading a model checks sizes only, because hashing is too slow for every start.
+    ModelError for a file that differs. Loading a model does the same for the files that it loads.
     """
     folder = find_model(model)
     card = read_card(folder)
-    checked = []
-    for record in (card.tokenizer, *card.precisions.values()):
-        path = model_file(folder, record)
-        with path.open("rb") as handle:
-            seen = hashlib.file_digest(handle, "sha256").hexdigest()
-        if seen != record.sha256:
-            raise ModelError(
-                f"{path} has sha256 {seen}, but {CARD_NAME} records {record.sha256}; fetch or build the model again"
-            )
-        checked.append(record.file)
-    return checked
+    records = (card.tokenizer, *card.precisions.values())
+    for record in records:
+        check_hash(folder, record)
+    return [record.file for record in records]
+
+
+def comes_with_plait(folder: Path) -> bool:
+    """Whether a model folder is part of an installed package, as plait's own code is."""
+    return folder.parent == BUNDLED or folder in installed_models().values()
 
 
 def choose_precision(
@@ -145,20 +151,6 @@ def choose_precision(
         f"the model {name} in {folder} has no precision {precision!r}; it has {available}. "
         f"docs/models.md says how to build a model folder with more"
     )
-
-
-def model_file(folder: Path, record: FileRecord) -> Path:
-    """The path of a file of the card; ModelError if it is missing or has another size."""
-    path = folder / record.file
-    try:
-        seen = path.stat().st_size
-    except OSError:
-        raise ModelError(f"{path} is missing, though {CARD_NAME} names it; fetch or build the model again") from None
-    if seen != record.bytes:
-        raise ModelError(
-            f"{path} has {seen} bytes, but {CARD_NAME} records {record.bytes}; fetch or build the model again"
-        )
-    return path
 
 
 def open_tokenizer(path: Path) -> Any:
@@ -242,6 +234,7 @@ class LazyEncoder:
         self._lock = ForkSafeLock()
         self._precision, self.n_threads = precision, n_threads
         self._external: Path | None = None  # the index, if its embeddings are made by its caller
+        self._refusal = ""  # why the model that the index names is not loaded
 
     @property
     def name(self) -> str | None:
@@ -266,16 +259,27 @@ class LazyEncoder:
         sparse = getattr(card, "sparse", None)
         return ("sparse",) if sparse is not None and sparse.exclude_from_hybrid else ()
 
-    def bind(self, index: Path, *, fingerprint: str, model: str | None) -> None:
+    def bind(self, index: Path, *, fingerprint: str, model: object) -> None:
         """Use the encoder for the index that was built with this fingerprint and model name; EncoderMismatchError if
-        the caller chose another."""
+        the caller chose another.
+
+        An index may come from a stranger, so it chooses only among the bundled and installed models. A folder that it
+        names is loaded only if the caller names it too.
+        """
         chosen = self._model is not None or self._encoder is not None
         if fingerprint == EXTERNAL:
             self._external = index
             if not chosen:
                 return
-        elif not chosen:
+        elif not chosen and (model is None or (isinstance(model, str) and is_trusted_name(model))):
             self._model = model
+        elif not chosen:
+            self._refusal = (
+                f"index {index} names the model {model!r:.300}, which is neither bundled nor installed, and plait "
+                f"loads no folder because an index names it; pass model={model!r:.300} (--model {model!s:.300} for a "
+                f"command) if you trust it"
+            )
+            return
         if self.fingerprint() != fingerprint:
             raise EncoderMismatchError(
                 f"index {index} was built with encoder {fingerprint!r}, but this one is {self.fingerprint()!r}: their "
@@ -286,6 +290,8 @@ class LazyEncoder:
         """The encoder, loaded now if it was not."""
         encoder = self._encoder
         if encoder is None:
+            if self._refusal:
+                raise ModelError(self._refusal)
             if self._external is not None:
                 raise ConfigError(
                     f"index {self._external} was built from embeddings made elsewhere, so it has no encoder; "

@@ -148,13 +148,20 @@ def read_card(folder: Path) -> ModelCard:
     if not folder.is_dir():
         raise ModelError(f"there is no model folder {folder}; give the path of a folder with a {CARD_NAME}")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_json(path)
     except FileNotFoundError:
         seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise ModelError(f"{folder} is not a model folder: it has no {CARD_NAME}, only {seen}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
     return parse_card(raw, str(path))
+
+
+def read_json(path: Path) -> object:
+    """The content of a card. ValueError if it is not JSON, or not a plain file: opening a FIFO would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not a plain file")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def parse_card(raw: object, where: str) -> ModelCard:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from plait.encode.model_card import CARD_NAME, CROSS_KIND, FORMAT, FileRecord, Section, file_record
+from plait.encode.model_card import CARD_NAME, CROSS_KIND, FORMAT, FileRecord, Section, file_record, read_json
 from plait.errors import ModelError
 
 HEADS = ("cls", "emb", "maxsim", "classifier")
@@ -81,14 +81,14 @@ def read_cross_card(folder: Path) -> CrossCard:
     if not folder.is_dir():
         raise ModelError(f"there is no model folder {folder}; give the path of a folder that holds {CARD_NAME}")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_json(path)
     except FileNotFoundError:
         files = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise ModelError(
             f"{folder} is not the folder of a cross-encoder: it has no {CARD_NAME}, only {files}; "
             f"docs/guides/cross-encoders.md shows how to convert a transformers reranker"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
     return parse_cross_card(raw, str(path))
 

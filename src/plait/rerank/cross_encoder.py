@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.batches import by_length, pad
-from plait.encode.load import BUNDLED, choose_precision, model_file, open_session, open_tokenizer
+from plait.encode.load import BUNDLED, choose_precision, open_session, open_tokenizer
 from plait.encode.model_card import CARD_NAME
+from plait.encode.model_files import HashCheck, model_file
 from plait.encode.onnx import Session
 from plait.encode.shared_models import model_key, shared_model
 from plait.errors import ConfigError, ModelError
@@ -98,10 +99,13 @@ def load_cross(
     card = read_cross_card(folder)
     if precision is None:
         precision = "int8" if "int8" in card.precisions else next(iter(card.precisions), "int8")
-    graph = model_file(folder, choose_precision(card.precisions, card.name, folder, precision))
-    tokenizer = PairTokenizer(open_tokenizer(model_file(folder, card.tokenizer)), card)
+    record = choose_precision(card.precisions, card.name, folder, precision)
+    graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
+    check = HashCheck(folder, [card.tokenizer, record], background=folder.parent == BUNDLED)
+    tokenizer = PairTokenizer(open_tokenizer(tokenizer_file), card)
     # These graphs come from exporters, which leave operator fusion to the runtime.
     session = open_session(graph, n_threads, optimise=True)
+    check.wait()
     outputs = [output.name for output in session.get_outputs()]
     if OUTPUT not in outputs:
         raise ModelError(f"{graph} has the outputs {outputs}; a cross-encoder needs an output {OUTPUT!r}")
@@ -114,6 +118,19 @@ def shared_cross(model: str | Path | None = None, *, n_threads: int | None = Non
     card = read_cross_card(folder)
     key = model_key(folder, card.fingerprint, [card.tokenizer, *card.precisions.values()], n_threads)
     return shared_model(key, lambda: load_cross(model, n_threads=n_threads))
+
+
+def trusted_cross(index: Path, model: object) -> str | None:
+    """The cross-encoder that a CUR index names: a bundled one; None is the default one. ModelError for a folder: an
+    index may come from a stranger, and the caller has to name a folder as well."""
+    if model in (None, ""):
+        return None
+    if isinstance(model, str) and Path(model).name == model and (BUNDLED / model / CARD_NAME).is_file():
+        return model
+    raise ModelError(
+        f"the CUR index of {index} names the cross-encoder {model!r:.300}, and plait loads no folder because an index "
+        f"names it; pass --model {model!s:.300} (model= of the params) if you trust it"
+    )
 
 
 def find_cross(model: str | Path | None = None) -> Path:

@@ -14,8 +14,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from plait.encode.load import choose_precision, find_model, model_file
+from plait.encode.load import choose_precision, find_model
 from plait.encode.model_card import read_card
+from plait.encode.model_files import model_file
 from plait.errors import ConfigError
 from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone, random_config

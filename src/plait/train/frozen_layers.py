@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from plait.encode.load import choose_precision, find_model, model_file, session_options
+from plait.encode.load import choose_precision, find_model, session_options
 from plait.encode.model_card import read_card
+from plait.encode.model_files import model_file
 from plait.errors import ConfigError, ModelError
 from plait.train.model_config import ADAPTER_PREFIX
 from plait.train.tensors import Encoded, Tokens
