@@ -62,8 +62,9 @@ reproduce: $(VENV)/test-installed ## Test the papers' claims: make reproduce DAT
 	@test -n "$(DATA)" || { echo "make reproduce needs DATA=FOLDER, a folder of BEIR data sets; reproduce/README.md names them"; exit 2; }
 	$(BIN)/plait reproduce --quick --data "$(DATA)" --to reproduce
 
-torture: $(VENV)/test-installed ## Kill writers, search while writing, damage files, watch memory
+torture: $(VENV)/test-installed ## Kill writers, cut the power, search while writing, damage files, watch memory
 	cd tests && ../$(BIN)/python -m faults.torture --points 1000 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.power_states --states 2000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.concurrency --seconds 60 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.fuzz --rounds 2000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.growth --searches 100000

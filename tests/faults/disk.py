@@ -6,10 +6,12 @@ and, at one chosen count, lets it fail, does half of it, or ends the process as 
 
 from __future__ import annotations
 
+import builtins
 import errno
 import io
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from faults.power import Durable
+from faults.power import Record
 
 T = TypeVar("T")
 
@@ -54,10 +56,10 @@ class Fault:
 class Disk:
     """Counts operations, and has one fault or none."""
 
-    def __init__(self, root: Path, fault: Fault | None) -> None:
+    def __init__(self, root: Path, fault: Fault | None, *, recording: bool = False) -> None:
         self.n_done = 0
         self._fault = fault
-        self.durable = Durable(root) if fault is not None and fault.image is not None else None
+        self.record = Record(root) if recording or (fault is not None and fault.image is not None) else None
 
     def do(self, what: str, name: str, act: Callable[[], T], half: Callable[[], object] | None = None) -> T:
         """Does one operation (write, make, remove, truncate or sync), or what the fault makes of it."""
@@ -83,9 +85,9 @@ class Disk:
                 half()
                 _die()
             case Kind.POWER | Kind.LYING:
-                assert self.durable is not None
+                assert self.record is not None
                 assert fault.image is not None
-                self.durable.write(fault.image, random.Random(fault.seed))
+                self.record.write(fault.image, random.Random(fault.seed))
                 _die()
             case Kind.LATE | Kind.DYING:
                 act()
@@ -97,12 +99,24 @@ class Disk:
     # -- what a power cut needs to know
 
     def made(self, handle: int | str) -> None:
-        if self.durable is not None:
-            self.durable.made(handle)
+        if self.record is not None:
+            self.record.made(handle)
+
+    def wrote(self, handle: int | str, offset: int, data: bytes) -> None:
+        if self.record is not None:
+            self.record.wrote(handle, offset, data)
+
+    def cut(self, handle: int | str, size: int) -> None:
+        if self.record is not None:
+            self.record.cut(handle, size)
+
+    def removing(self, path: str) -> None:
+        if self.record is not None:
+            self.record.removing(path)
 
     def synced(self, handle: int | str) -> None:
-        if self.durable is not None and self._fault is not None and self._fault.kind is not Kind.LYING:
-            self.durable.synced(handle)
+        if self.record is not None and (self._fault is None or self._fault.kind is not Kind.LYING):
+            self.record.synced(handle)
 
 
 def _die() -> None:
@@ -115,31 +129,42 @@ class _Raw(io.FileIO):
     disk: Disk
 
     def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        return self.disk.do(
-            "write",
-            str(self.name),
-            lambda: super(_Raw, self).write(view),
-            lambda: super(_Raw, self).write(view[: len(view) // 2]),
-        )
+        view, offset = memoryview(data).cast("B"), self.tell()
+
+        def write(part: memoryview) -> int:
+            n_written = super(_Raw, self).write(part)
+            self.disk.wrote(self.fileno(), offset, bytes(part[:n_written]))
+            return n_written
+
+        return self.disk.do("write", str(self.name), lambda: write(view), lambda: write(view[: len(view) // 2]))
+
+
+def _full_path(path: Any, folder: int | None = None) -> str:
+    if folder is None:
+        return str(os.path.abspath(path))  # noqa: PTH100
+    return f"{os.readlink(f'/proc/self/fd/{folder}')}/{os.fspath(path)}"  # noqa: PTH115
 
 
 @contextmanager
 def installed(disk: Disk) -> Iterator[None]:
     """Within it, files that Python opens for writing, and what `os` does to files and folders, go through the disk."""
     real = {name: getattr(os, name) for name in ("fsync", "mkdir", "rmdir", "unlink", "rename", "replace", "link")}
-    real |= {name: getattr(os, name) for name in ("ftruncate", "pwrite")}
+    real |= {name: getattr(os, name) for name in ("ftruncate", "truncate", "pwrite", "remove")}
     real_open: Any = io.open
+    copies_in_kernel = shutil._USE_CP_SENDFILE  # type: ignore[attr-defined]
 
     def opened(file: Any, mode: str = "r", buffering: int = -1, *rest: Any, opener: Any = None, **more: Any) -> Any:
-        if not set(mode) & set("wxa+"):
+        if not set(mode) & set("wxa+") or "b" not in mode:  # the index writes no text files
             return real_open(file, mode, buffering, *rest, opener=opener, **more)
-        assert "b" in mode, "the index writes no text files"
 
         def make() -> _Raw:
+            is_new = isinstance(file, int) or not os.path.exists(file)  # noqa: PTH110
             raw = _Raw(file, mode.replace("b", ""), opener=opener)
             raw.disk = disk
-            disk.made(raw.fileno())
+            if is_new:
+                disk.made(raw.fileno())
+            elif "w" in mode:
+                disk.cut(raw.fileno(), 0)
             return raw
 
         raw = disk.do("make", str(file), make)
@@ -152,34 +177,65 @@ def installed(disk: Disk) -> Iterator[None]:
 
         disk.do("sync", str(handle), sync)
 
-    def mkdir(path: Any, *rest: Any, **more: Any) -> None:
+    def mkdir(path: Any, *rest: Any, dir_fd: int | None = None, **more: Any) -> None:
         def make() -> None:
-            real["mkdir"](path, *rest, **more)
-            disk.made(os.fspath(path))
+            real["mkdir"](path, *rest, dir_fd=dir_fd, **more)
+            disk.made(_full_path(path, dir_fd))
 
         disk.do("make", str(path), make)
 
-    def through(what: str, name: str) -> Callable[..., Any]:
-        def call(target: Any, *rest: Any, **more: Any) -> Any:
-            return disk.do(what, str(target), lambda: real[name](target, *rest, **more))
+    def removing(name: str) -> Callable[..., None]:
+        def remove(path: Any, *, dir_fd: int | None = None) -> None:
+            def act() -> None:
+                disk.removing(_full_path(path, dir_fd))
+                real[name](path, dir_fd=dir_fd)
+
+            disk.do("remove", str(path), act)
+
+        return remove
+
+    def naming(name: str) -> Callable[..., None]:
+        def call(source: Any, target: Any, **more: Any) -> None:
+            def act() -> None:
+                real[name](source, target, **more)
+                if disk.record is not None:
+                    noted = disk.record.linked if name == "link" else disk.record.moved
+                    noted(_full_path(source), _full_path(target))
+
+            disk.do("make", str(target), act)
+
+        return call
+
+    def cutting(name: str) -> Callable[..., None]:
+        def call(target: Any, size: int) -> None:
+            def act() -> None:
+                real[name](target, size)
+                disk.cut(target if isinstance(target, int) else _full_path(target), size)
+
+            disk.do("truncate", str(target), act)
 
         return call
 
     def pwrite(handle: int, data: bytes, offset: int) -> int:
         def write(part: bytes) -> int:
-            return int(real["pwrite"](handle, part, offset))
+            n_written = int(real["pwrite"](handle, part, offset))
+            disk.wrote(handle, offset, bytes(part[:n_written]))
+            return n_written
 
         return disk.do("write", str(handle), lambda: write(data), lambda: write(data[: len(data) // 2]))
 
-    removing = {name: through("remove", name) for name in ("rmdir", "unlink")}
-    making = {name: through("make", name) for name in ("rename", "replace", "link")}
-    own = {"fsync": fsync, "mkdir": mkdir, "pwrite": pwrite, "ftruncate": through("truncate", "ftruncate")}
+    replaced: dict[str, Callable[..., Any]] = {name: removing(name) for name in ("rmdir", "unlink", "remove")}
+    replaced |= {name: naming(name) for name in ("rename", "replace", "link")}
+    replaced |= {name: cutting(name) for name in ("ftruncate", "truncate")}
+    replaced |= {"fsync": fsync, "mkdir": mkdir, "pwrite": pwrite}
     try:
-        io.open = opened
-        for name, function in {**removing, **making, **own}.items():
+        io.open = builtins.open = opened
+        shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
+        for name, function in replaced.items():
             setattr(os, name, function)
         yield
     finally:
-        io.open = real_open
+        io.open = builtins.open = real_open
+        shutil._USE_CP_SENDFILE = copies_in_kernel  # type: ignore[attr-defined]
         for name, function in real.items():
             setattr(os, name, function)

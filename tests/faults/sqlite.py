@@ -96,6 +96,8 @@ def install(disk: Disk) -> None:
         name = os.fsdecode(path)
 
         def act() -> int:
+            if os.path.exists(name):  # noqa: PTH110
+                disk.removing(name)
             code = int(real_delete(own, path, sync))
             if sync:
                 disk.synced(os.path.dirname(name))  # noqa: PTH120
@@ -112,12 +114,19 @@ def _wrapped(table: int, names: dict[int, str], fresh: set[int], disk: Disk, don
     write, truncate, sync = _Write(_address(real.write)), _Truncate(_address(real.truncate)), _Sync(_address(real.sync))
 
     def written(file: int, data: int, size: int, offset: int) -> int:
-        return done(
-            "write",
-            names[file],
-            lambda: write(file, data, size, offset),
-            lambda: write(file, data, size // 2, offset),
-        )
+        def act(size: int) -> int:
+            code = int(write(file, data, size, offset))
+            if code == OK:
+                disk.wrote(names[file], offset, ctypes.string_at(data, size))
+            return code
+
+        return done("write", names[file], lambda: act(size), lambda: act(size // 2))
+
+    def cut(file: int, size: int) -> int:
+        code = int(truncate(file, size))
+        if code == OK:
+            disk.cut(names[file], size)
+        return code
 
     def synced(file: int, flags: int) -> int:
         def act() -> int:
@@ -133,7 +142,7 @@ def _wrapped(table: int, names: dict[int, str], fresh: set[int], disk: Disk, don
     methods = _Methods()
     ctypes.memmove(ctypes.byref(methods), table, ctypes.sizeof(_Methods))
     methods.write, methods.sync = _Write(written), _Sync(synced)
-    methods.truncate = _Truncate(lambda file, size: done("truncate", names[file], lambda: truncate(file, size)))
+    methods.truncate = _Truncate(lambda file, size: done("truncate", names[file], lambda: cut(file, size)))
     _alive.extend([methods, methods.write, methods.sync, methods.truncate, write, truncate, sync])
     return methods
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from faults import sqlite, workload
 from faults.disk import ENDING, HONEST, Disk, Fault, Kind, installed
 from faults.workload import SPEC, State, Step
+from plait.encode.load import EXTERNAL
 from plait.errors import PlaitError
 from plait.storage.store import Store
 
@@ -131,7 +132,7 @@ def _work(path: Path, seed: int, fault: Fault | None, tell: int, *, creating: bo
 
 def _create(path: Path) -> None:
     with suppress(PlaitError):
-        Store.create(path, fingerprint="none", spec=SPEC, properties={}).close()
+        Store.create(path, fingerprint=EXTERNAL, spec=SPEC, properties={}).close()
 
 
 def _steps(path: Path, seed: int, tell: int) -> None:

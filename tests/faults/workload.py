@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from plait.embeddings import Embeddings, MultiVectors
+from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.load import EXTERNAL
 from plait.encode.protocol import EmbeddingSpec
 from plait.filters import compile_filter
 from plait.records import Document, Span
@@ -24,7 +25,7 @@ from plait.storage.segment import leftover_folders
 from plait.storage.store import Snapshot, Store
 from plait.storage.writer import Writer
 
-SPEC = EmbeddingSpec(dense=2, multi=8)
+SPEC = EmbeddingSpec(dense=2, multi=8, sparse=64)
 N_VECTORS = 8  # of a document
 State = dict[str, str]  # ids and texts
 
@@ -69,7 +70,9 @@ def embeddings_of(texts: Iterable[str]) -> Embeddings:
     numbers = [zlib.crc32(text.encode()) for text in texts]
     dense = np.asarray([(number & 0xFFFF, number >> 16) for number in numbers], np.float32).reshape(-1, 2)
     items = [np.random.default_rng(number).standard_normal((N_VECTORS, 8), dtype=np.float32) for number in numbers]
-    return Embeddings(dense=dense, multi=MultiVectors.from_items(items, dim=8))
+    terms = np.asarray([(number % 32, 32 + number % 31) for number in numbers], np.int32).reshape(-1)
+    sparse = SparseVectors(terms, np.ones(len(terms), np.float32), np.arange(len(numbers) + 1, dtype=np.int64) * 2)
+    return Embeddings(dense=dense, sparse=sparse, multi=MultiVectors.from_items(items, dim=8))
 
 
 def write(writer: Writer, documents: Iterable[tuple[str, str]]) -> None:
@@ -94,7 +97,7 @@ def run(writer: Writer, step: Step) -> None:
 def make_base(path: Path) -> State:
     """An index of 48 documents in three segments, the first of them compressed, some rows deleted."""
     texts = {f"d{number}": f"first text of d{number}" for number in range(48)}
-    with Store.create(path, fingerprint="none", spec=SPEC, properties={}) as store, store.writer() as writer:
+    with Store.create(path, fingerprint=EXTERNAL, spec=SPEC, properties={}) as store, store.writer() as writer:
         write(writer, list(texts.items())[:40])
         writer.compact()
         write(writer, list(texts.items())[40:])
@@ -140,7 +143,7 @@ def verify(path: Path, possible: list[State]) -> None:
 def verify_made(path: Path) -> None:
     """Making an index was cut short, or was not: either it is there, or it can be made."""
     if not (path / "catalogue.sqlite").exists() or not _opens(path):
-        Store.create(path, fingerprint="none", spec=SPEC, properties={}).close()
+        Store.create(path, fingerprint=EXTERNAL, spec=SPEC, properties={}).close()
     verify(path, [{}])
     shutil.rmtree(path)
 
