@@ -66,6 +66,8 @@ torture: $(VENV)/test-installed ## Kill writers, cut the power, search while wri
 	cd tests && ../$(BIN)/python -m faults.torture --points 1000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.power_states --states 2000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.concurrency --seconds 60 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.threads --threads 8 --seconds 60 --commits 500 --seed $(SEED)
+	cd tests && ../$(BIN)/python -m faults.threads --processes 2 --threads 4 --seconds 60 --commits 500 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.fuzz --rounds 2000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.growth --searches 100000
 

@@ -206,9 +206,10 @@ def test_threads_that_create_one_index_all_get_it(tmp_path: Path) -> None:
 
 def test_asyncio_searches_in_threads(index: plait.Index) -> None:
     async def search_together() -> list[list[plait.Hit]]:
+        adding = asyncio.create_task(asyncio.to_thread(index.add, [{"id": "new", "text": "linen"}]))
         searches = [asyncio.to_thread(index.search, f"wool number {number}", k=1) for number in range(8)]
-        adding = asyncio.to_thread(index.add, [{"id": "new", "text": "linen"}])
-        *hits, _ = await asyncio.gather(*searches, adding)
+        hits = await asyncio.gather(*searches)
+        await adding
         return hits
 
     assert [[hit.id for hit in hits] for hits in asyncio.run(search_together())] == [[f"d{n}"] for n in range(8)]

@@ -80,6 +80,7 @@ class Log:
         default_factory=dict
     )  # by writer: begin, end, state
     n_commits: int = 0
+    seconds: float = 0.0
     errors: list[str] = field(default_factory=list)
 
 
@@ -151,7 +152,7 @@ def write(index: plait.Index, writer: str, n_commits: int, end: float, rng: rand
             index.compact()
         else:
             if kind == "add":
-                changed = {id: 1_000_000 * int(writer[1:]) + 10 * step + place for place, id in enumerate(ids)}
+                changed = {id: 1_000_000 * int(writer[1:]) + 10 * step + offset for offset, id in enumerate(ids)}
                 documents = {**documents, **changed}
                 add(index, changed)
             else:
@@ -163,7 +164,8 @@ def write(index: plait.Index, writer: str, n_commits: int, end: float, rng: rand
 
 def work(path: Path, process: int, args: argparse.Namespace) -> Log:
     """All threads of one process."""
-    end, log = time.monotonic() + args.seconds, Log(process)
+    start, log = time.monotonic(), Log(process)
+    end = start + args.seconds
     writers = [f"w{process * N_WRITERS + number}" for number in range(N_WRITERS)]
     is_over = threading.Event()
 
@@ -215,6 +217,7 @@ def work(path: Path, process: int, args: argparse.Namespace) -> Log:
         is_over.set()
         for thread in threads[N_WRITERS:]:
             thread.join()
+        log.seconds = time.monotonic() - start
     return log
 
 
@@ -338,17 +341,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--variant", choices=VARIANTS, default="sound")
     args = parser.parse_args()
-    start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plait-") as folder:
         logs = run(Path(folder, "index"), args)
-        seconds = time.monotonic() - start
         problems = check(Path(folder, "index")).problems
     wrong, errors = Checker(logs).wrong_answers(), [error for log in logs for error in log.errors]
     processes = "" if args.processes == 1 else f"{args.processes} processes of "
     judged = f"{len(wrong)} of no committed state" if wrong else "all of a committed state"
+    n_commits, n_answers = sum(log.n_commits for log in logs), sum(len(log.answers) for log in logs)
+    seconds = max(log.seconds for log in logs)
     print(
-        f"{processes}{args.threads} threads, {seconds:.0f} s, {sum(log.n_commits for log in logs)} commits: "
-        f"{sum(len(log.answers) for log in logs)} answers, {len(errors)} errors, {judged}"
+        f"{processes}{args.threads} threads, {seconds:.0f} s, {n_commits} commits: "
+        f"{n_answers} answers, {len(errors)} errors, {judged}"
     )
     for message in [*map(str, problems), *sorted(set(errors))[:5], *wrong[:5]]:
         print(message, file=sys.stderr)
