@@ -1,7 +1,7 @@
 """Numbers about the source tree: files, lines, importers, and the files that an add and a hybrid search pass through.
 
-    python -m benchmarks.tree            # of this checkout
-    python benchmarks/tree.py OTHER      # of another checkout, run with its interpreter
+python -m benchmarks.tree            # of this checkout
+python benchmarks/tree.py OTHER      # of another checkout, run with its interpreter
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from types import FrameType
 
 def modules(package: Path) -> dict[str, Path]:
     """The modules of a package by dotted name."""
-    found = {}
+    files = {}
     for file in package.rglob("*.py"):
         parts = (package.name, *file.relative_to(package).with_suffix("").parts)
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
 
 
-def importers(found: dict[str, Path]) -> dict[str, set[str]]:
+def importers(files: dict[str, Path]) -> dict[str, set[str]]:
     """For each module, the modules that import it."""
     by_module: dict[str, set[str]] = defaultdict(set)
-    for name, file in found.items():
+    for name, file in files.items():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
-                    by_module[full if full in found else node.module].add(name)
+                    by_module[full if full in files else node.module].add(name)
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     by_module[alias.name].add(name)
@@ -59,12 +59,12 @@ def main() -> None:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
     sys.path.insert(0, str(root / "src"))
     package = root / "src" / "plait"
-    found = modules(package)
-    lines = [len(file.read_text(encoding="utf-8").splitlines()) for file in found.values()]
-    code = [file for file in found.values() if file.name != "__init__.py"]
+    files = modules(package)
+    lines = [len(file.read_text(encoding="utf-8").splitlines()) for file in files.values()]
+    code = [file for file in files.values() if file.name != "__init__.py"]
     repeated = {name: count for name, count in Counter(file.name for file in code).items() if count > 1}
-    single = [name for name, users in importers(found).items() if name in found and len(users) == 1]
-    print(f"files in src: {len(found)}, median {statistics.median(lines):.0f} lines, {sum(lines)} in all")
+    single = [name for name, users in importers(files).items() if name in files and len(users) == 1]
+    print(f"files in src: {len(files)}, median {statistics.median(lines):.0f} lines, {sum(lines)} in all")
     print(f"modules with one importer: {len(single)}; file names that occur more than once: {len(repeated)}")
     words = sum(len(page.read_text(encoding="utf-8").split()) for page in (root / "docs").rglob("*.md"))
     print(f"words of docs: {words}")

@@ -47,7 +47,7 @@ class AdacurParams:
 
     budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
     model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
-    n_rounds: int = 5  # equal parts in which the budget is spent
+    n_rounds: int = 5  # the budget is split evenly among the rounds
     rcond: float | None = None  # None: the one that dev queries chose when the CUR index was built
     ridge: float = 0.0  # regularisation of the least-squares fit
     seed: int = 0  # of random choices
@@ -64,7 +64,7 @@ class AxnParams:
 
     budget: int = DEFAULT_BUDGET  # cross-encoder calls for each query
     model: PairScorer | str | None = None  # None: that of the CUR index, else the bundled one
-    n_rounds: int = 5  # equal parts in which the budget is spent
+    n_rounds: int = 5  # the budget is split evenly among the rounds
     rcond: float = DEFAULT_RCOND  # smaller singular values, relative to the largest, are dropped
     ridge: float = 0.0  # regularisation of the least-squares fit
     mix: float = 0.0  # the share of the query's dense vector in the fitted one
