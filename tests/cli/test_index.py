@@ -24,7 +24,15 @@ def test_documents_go_into_the_index(runner: CliRunner, library: Library, source
     assert result.exit_code == 0
     assert list(library.indexes["ix"].documents) == ["0", "1", "2", "3", "4"]
     assert library.opened == [
-        {"path": "ix", "create": True, "model": "small", "language": None, "pooling": None, "n_threads": 2}
+        {
+            "path": "ix",
+            "create": True,
+            "model": "small",
+            "language": None,
+            "pooling": None,
+            "n_threads": 2,
+            "write_timeout": 30.0,
+        }
     ]
     assert "ix: 5 documents added, 0 updated, 0 unchanged; 5 passages in 0.5 s, 10 documents/s" in result.stdout
     assert "1 passages were longer" in result.stderr
