@@ -58,8 +58,12 @@ def test_a_hostile_schema_is_refused_by_readers_and_writers(index: Path, what: s
         shutil.rmtree(index)
         Store.create(index, fingerprint="none", spec=EmbeddingSpec(dense=2), properties={}).close()
     alter(index, *HOSTILE[what])
-    opens: tuple[Callable[[Path], object], ...] = (Store.open, lambda path: ReadTransaction(path / CATALOGUE))
-    for open_index in (*opens, lambda path: open_for_writing(path / CATALOGUE)):
+    opens: tuple[Callable[[Path], object], ...] = (
+        Store.open,
+        lambda path: ReadTransaction(path / CATALOGUE),
+        lambda path: open_for_writing(path / CATALOGUE),
+    )
+    for open_index in opens:
         with pytest.raises(CorruptIndexError, match=r"plait does not make|lacks|table documents|options"):
             open_index(index)
     assert not check(index).ok
