@@ -20,6 +20,7 @@ from plait.version import __version__
 if TYPE_CHECKING:
     from plait.codec.pooling import Pooling
     from plait.cur.modes import AdacurParams, AnncurParams, AxnParams
+    from plait.deadline import Deadline
     from plait.embeddings import Embeddings, MultiVectors, SparseVectors
     from plait.encode.load import load_model
     from plait.encode.protocol import EmbeddingSpec, Encoder
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         PlaitError,
         QueryError,
         ReadOnlyError,
+        SearchCancelledError,
+        SearchTimeoutError,
         SourceError,
         StoreError,
     )
@@ -68,6 +71,7 @@ _HOMES = {
     "ColXtrParams": "plait.search.multivector.colxtr",
     "ConfigError": "plait.errors",
     "CorruptIndexError": "plait.errors",
+    "Deadline": "plait.deadline",
     "DenseParams": "plait.search.dense",
     "Document": "plait.records",
     "DocumentError": "plait.errors",
@@ -94,7 +98,9 @@ _HOMES = {
     "ReadOnlyError": "plait.errors",
     "Reranker": "plait.rerank.reranker",
     "RescoreParams": "plait.search.rescoring",
+    "SearchCancelledError": "plait.errors",
     "SearchRequest": "plait.searcher",
+    "SearchTimeoutError": "plait.errors",
     "SourceError": "plait.errors",
     "Span": "plait.records",
     "SparseParams": "plait.search.sparse",
@@ -119,6 +125,7 @@ __all__ = [
     "ColXtrParams",
     "ConfigError",
     "CorruptIndexError",
+    "Deadline",
     "DenseParams",
     "Document",
     "DocumentError",
@@ -145,7 +152,9 @@ __all__ = [
     "ReadOnlyError",
     "Reranker",
     "RescoreParams",
+    "SearchCancelledError",
     "SearchRequest",
+    "SearchTimeoutError",
     "SourceError",
     "Span",
     "SparseParams",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import as_list, check_array, check_type, shown
 from plait.errors import InputError
 
 Rows = NDArray[np.float16] | NDArray[np.float32]
@@ -21,6 +22,8 @@ class MultiVectors:
     offsets: NDArray[np.int64]  # (items + 1,)
 
     def __post_init__(self) -> None:
+        check_array("multi-vector values", self.values, "(rows, dim)")
+        check_array("offsets", self.offsets, "int64 of (items + 1,)")
         if self.values.ndim != 2:
             raise InputError(f"multi-vector values have shape {self.values.shape}; they must be (rows, dim)")
         offsets = self.offsets
@@ -53,11 +56,16 @@ class MultiVectors:
     @classmethod
     def from_items(cls, items: Sequence[Rows], *, dim: int | None = None) -> MultiVectors:
         """A batch from one (rows, dim) array for each item; `dim` is used only if there are no items."""
+        items = as_list("items", items, "arrays of (rows, dim)")
+        for rows in items:
+            check_array("each of the items", rows, "(rows, dim)")
+            if rows.ndim != 2 or rows.shape[1] != items[0].shape[1]:
+                raise InputError(f"an item has shape {rows.shape}; all items must be (rows, dim) with one dim")
         if not items:
             return cls(np.zeros((0, dim or 0), np.float32), np.zeros(1, np.int64))
         offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum([len(rows) for rows in items], out=offsets[1:])
-        values: Rows = np.concatenate(items)  # type: ignore[assignment]  # numpy has no type for a union of dtypes
+        values: Rows = np.concatenate(items)
         return cls(values, offsets)
 
     def take(self, items: Sequence[int] | NDArray[np.int64]) -> MultiVectors:
@@ -78,6 +86,12 @@ class SparseVectors:
 
     def __post_init__(self) -> None:
         terms, offsets = self.terms, self.offsets
+        check_array("terms", terms, "int32 of (entries,)")
+        check_array("weights", self.weights, "float32 of (entries,)")
+        check_array("offsets", offsets, "int64 of (items + 1,)")
+        for name, array in (("terms", terms), ("weights", self.weights), ("offsets", offsets)):
+            if array.dtype.kind not in "iuf":
+                raise InputError(f"{name} have type {array.dtype}; they must be numbers")
         if terms.ndim != 1 or terms.shape != self.weights.shape:
             raise InputError(
                 f"terms have shape {terms.shape} and weights {self.weights.shape}; each term needs one weight"
@@ -103,6 +117,11 @@ class SparseVectors:
     @classmethod
     def from_items(cls, items: Sequence[Mapping[int, float]]) -> SparseVectors:
         """A batch from one mapping of term ids to weights for each item."""
+        items = as_list("items", items, "mappings of term ids to weights")
+        for item in items:
+            check_type("each of the items", item, Mapping, "a mapping of term ids to weights", InputError)
+            if not all(_is_entry(term, weight) for term, weight in item.items()):
+                raise InputError(f"an item is {shown(item)}; terms must be whole numbers below 2**31, weights numbers")
         ordered = [sorted(item.items()) for item in items]
         offsets = np.cumsum([0, *map(len, ordered)]).astype(np.int64)
         flat = [entry for item in ordered for entry in item]
@@ -120,6 +139,12 @@ class Embeddings:
     truncated: int = 0  # texts that were longer than the model accepts, and were cut
 
     def __post_init__(self) -> None:
+        if self.dense is not None:
+            check_array("dense", self.dense, "float32 of (items, dim)")
+        if self.sparse is not None:
+            check_type("sparse", self.sparse, SparseVectors, "plait.SparseVectors", InputError)
+        if self.multi is not None:
+            check_type("multi", self.multi, MultiVectors, "plait.MultiVectors", InputError)
         if self.dense is not None and self.dense.ndim != 2:
             raise InputError(f"the dense vectors have shape {self.dense.shape}; they must be (items, dim)")
         lengths = {name: len(kind) for name, kind in self.present().items()}
@@ -143,3 +168,9 @@ class Embeddings:
 
     def __len__(self) -> int:
         return max((len(kind) for kind in self.present().values()), default=0)
+
+
+def _is_entry(term: object, weight: object) -> bool:
+    if not isinstance(term, int | np.integer) or isinstance(term, bool) or not -(1 << 31) <= int(term) < 1 << 31:
+        return False
+    return isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)

@@ -30,6 +30,14 @@ class FilterError(InputError):
     """A filter cannot be parsed, or compares values of types that cannot be compared."""
 
 
+class SearchTimeoutError(PlaitError):
+    """A search did not end within its timeout; the message names the stage and the time."""
+
+
+class SearchCancelledError(PlaitError):
+    """The deadline of a search was cancelled, from another thread."""
+
+
 class ModelError(PlaitError):
     """A model folder is missing or damaged, or the model lacks something that was requested."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import plait
 from plait import Index
+from plait.checks import parse_json
 from plait.cli.errors import StoppedError, say
 from plait.cli.progress import progress
 from plait.errors import ConfigError
@@ -56,7 +57,7 @@ def _prefixed_name(judged: Dataset) -> str:
 def _build_if_needed(judged: Dataset, index: Path, model: str | None, threads: int | None) -> Path:
     record_file = index.with_name(f"{index.name}.json")
     corpus = _corpus_version(judged)
-    record = json.loads(record_file.read_text(encoding="utf-8")) if record_file.exists() else None
+    record = parse_json(record_file.read_text(encoding="utf-8")) if record_file.exists() else None
     if record is None and index.exists():
         raise ConfigError(f"{index} was not made by plait eval: there is no {record_file}; choose another folder")
     if record is not None and record["corpus"] != corpus:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.checks import parse_json
 from plait.cli.errors import say
 from plait.cli.options import Threads
 from plait.errors import ConfigError, InputError
@@ -170,7 +171,7 @@ def _read_requests(source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 def _parse_request(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:
     wrong = InputError(f"{where}: expected an object with 'query' and a list 'candidates' of texts; got {line:.60}")
     try:
-        fields = json.loads(line)
+        fields = parse_json(line)
         query, given = fields["query"], fields["candidates"]
     except (ValueError, KeyError, TypeError):
         raise wrong from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.checks import parse_json
 from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.info import describe_size, describe_weights, params_lines, weight_lines
 from plait.cli.options import AsJson, IndexPath, Model, Threads, Wait
@@ -112,7 +113,7 @@ def read_queries(file: Path) -> list[str]:
     for number, line in enumerate(lines, 1):
         if line.startswith("{"):
             try:
-                text = json.loads(line)["text"]
+                text = parse_json(line)["text"]
             except (ValueError, KeyError):
                 raise SourceError(f"{file}, line {number}: expected an object with 'text'; got {line:.60}") from None
             if not isinstance(text, str) or not text.strip():

@@ -32,6 +32,13 @@ class Postings:
     def of(cls, cells: NDArray[np.uint16] | NDArray[np.uint32], offsets: NDArray[np.int64], n_cells: int) -> Postings:
         """From the cell of each row; item i owns rows offsets[i] to offsets[i + 1]."""
         items = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint32), np.diff(offsets))
+        return cls.of_rows(cells, items, n_cells)
+
+    @classmethod
+    def of_rows(
+        cls, cells: NDArray[np.uint16] | NDArray[np.uint32], items: NDArray[np.uint32], n_cells: int
+    ) -> Postings:
+        """From the cell and the item of each row; items ascend."""
         order = np.argsort(cells, kind="stable")  # rows are in the order of their items, and stay so within a cell
         cells, items = cells[order], items[order]
         first = np.ones(len(items), bool)

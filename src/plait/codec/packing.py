@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import shown
 from plait.errors import ConfigError
 from plait.scoring.residual import BITS
 
@@ -38,5 +39,5 @@ def unpack(packed: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
 
 
 def check_bits(bits: int) -> None:
-    if bits not in BITS:
-        raise ConfigError(f"bits must be {', '.join(map(str, BITS[:-1]))} or {BITS[-1]}; got {bits}")
+    if type(bits) is not int or bits not in BITS:
+        raise ConfigError(f"bits must be {', '.join(map(str, BITS[:-1]))} or {BITS[-1]}; got {shown(bits)}")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait import _core
+from plait.checks import shown
 from plait.embeddings import MultiVectors
 from plait.errors import ConfigError, InputError
 
@@ -39,11 +40,11 @@ class Pooling:
         if (self.fixed is None) == (self.factor is None):
             raise ConfigError("pooling takes one of fixed and factor; give exactly one")
         if self.fixed is not None and not (type(self.fixed) is int and 1 <= self.fixed <= MAX_FIXED):
-            raise ConfigError(f"fixed is {self.fixed!r}; it must be an integer from 1 to {MAX_FIXED}")
+            raise ConfigError(f"fixed is {shown(self.fixed)}; it must be an integer from 1 to {MAX_FIXED}")
         if self.factor is not None and not (type(self.factor) is int and self.factor >= 2):
-            raise ConfigError(f"factor is {self.factor!r}; it must be an integer of at least 2")
-        if self.method not in METHODS:
-            raise ConfigError(f"unknown pooling {self.method!r}; choose one of {', '.join(METHODS)}")
+            raise ConfigError(f"factor is {shown(self.factor)}; it must be an integer of at least 2")
+        if not isinstance(self.method, str) or self.method not in METHODS:
+            raise ConfigError(f"unknown pooling {shown(self.method)}; choose one of {', '.join(METHODS)}")
 
     @classmethod
     def from_dict(cls, stored: Any) -> Pooling | None:
@@ -51,7 +52,7 @@ class Pooling:
         if stored is None:
             return None
         if not isinstance(stored, Mapping) or not set(stored) <= {"fixed", "factor", "method"}:
-            raise ConfigError(f"a stored pooling has the keys fixed or factor, and method; got {stored!r:.80}")
+            raise ConfigError(f"a stored pooling has the keys fixed or factor, and method; got {shown(stored)}")
         return cls(**stored)
 
     def to_dict(self) -> dict[str, int | str]:

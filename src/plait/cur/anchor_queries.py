@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from plait.checks import parse_json
 from plait.cur.algebra import MIN_QUERIES
 from plait.errors import ConfigError, InputError
 from plait.search.filtering import live_documents
@@ -39,7 +39,7 @@ def _parse_query(line: str, where: str) -> str:
     if not line.startswith("{"):
         return line
     try:
-        fields = json.loads(line)
+        fields = parse_json(line)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     text = fields.get("text", fields.get("query"))

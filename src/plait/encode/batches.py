@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.deadline import check_deadline
+
 
 def by_length(lengths: Sequence[int], *, n_tokens: int) -> Iterator[list[int]]:
     """Batches of item numbers of at most `n_tokens` tokens each, padding included; a single text may be longer.
@@ -18,6 +20,7 @@ def by_length(lengths: Sequence[int], *, n_tokens: int) -> Iterator[list[int]]:
     start = 0
     while start < len(order):
         size = max(1, n_tokens // max(1, lengths[order[start]]))
+        check_deadline()
         yield order[start : start + size]
         start += size
 

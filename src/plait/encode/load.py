@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plait.checks import as_path, check_count, shown
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.model_files import HashCheck, check_hash, model_file
 from plait.encode.onnx import OnnxEncoder
@@ -72,7 +73,8 @@ def find_model(model: str | Path | None = None) -> Path:
     """
     if model is None:
         return BUNDLED / DEFAULT_MODEL
-    name, path = str(model), Path(model)
+    path = as_path("model", model)
+    name = str(model)
     if name in bundled_models():
         return BUNDLED / name
     if (path / CARD_NAME).is_file():
@@ -176,8 +178,8 @@ def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) 
 
 def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
     """The options with which onnxruntime runs every graph."""
-    if n_threads is not None and n_threads < 1:
-        raise ConfigError(f"n_threads is {n_threads}; a model needs at least one thread")
+    if n_threads is not None:
+        check_count("n_threads", n_threads)
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
 
     options = onnxruntime.SessionOptions()
@@ -214,6 +216,15 @@ def available_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def check_encoder(encoder: object) -> None:
+    """Raises ConfigError for an object that lacks a member of the `Encoder` protocol."""
+    members = ("fingerprint", "spec", "encode_queries", "encode_documents")
+    missing = [name for name in members if not hasattr(encoder, name)]
+    if missing or isinstance(encoder, type):
+        what = f"has no {', '.join(missing)}" if missing else "is a class; make an object of it"
+        raise ConfigError(f"encoder {shown(encoder)} {what}; it must have {', '.join(members)}, as plait.Encoder says")
 
 
 class LazyEncoder:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from plait.checks import parse_json
 from plait.errors import DocumentError, SourceError
 from plait.readers.lines import Line, read_lines
 from plait.records import Document
@@ -44,7 +45,7 @@ def _documents(
 
 def _from_json(line: Line, where: str) -> Document:
     try:
-        fields = json.loads(line.text)
+        fields = parse_json(line.text)
     except json.JSONDecodeError as error:
         if line.number == 1 and line.text.lstrip() in ("[", "{"):
             raise SourceError(

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import as_path
 from plait.encode.batches import by_length, pad
 from plait.encode.load import BUNDLED, choose_precision, open_session, open_tokenizer
 from plait.encode.model_card import CARD_NAME
@@ -136,6 +137,7 @@ def trusted_cross(index: Path, model: object) -> str | None:
 def find_cross(model: str | Path | None = None) -> Path:
     """The folder of a cross-encoder: a bundled one by name, any other by its path; None is the default one."""
     if model is not None:
+        model = as_path("the model of a cross-encoder", model)
         bundled = BUNDLED / str(model)
         return bundled if Path(model).name == str(model) and (bundled / CARD_NAME).is_file() else Path(model)
     if (BUNDLED / DEFAULT_CROSS / CARD_NAME).is_file():

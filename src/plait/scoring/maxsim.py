@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait import _core
+from plait.checks import check_array, check_count, check_type
 from plait.embeddings import MultiVectors, Rows
 from plait.errors import ConfigError, InputError
 
@@ -28,9 +29,9 @@ def maxsim(
     without rows. Scores are the same bits for any `n_threads`, and whether a document is scored alone or with others.
     A NaN dot product never wins.
     """
+    check_type("documents", documents, MultiVectors, "plait.MultiVectors", InputError)
     query = _checked_query(query, documents.values)
-    if n_threads < 1:
-        raise ConfigError(f"n_threads is {n_threads}; it must be at least 1")
+    check_count("n_threads", n_threads)
     if items is not None:
         items = _checked_items(items)
     offsets = np.ascontiguousarray(documents.offsets)
@@ -82,6 +83,7 @@ def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
     """The query as contiguous rows; raises InputError if it cannot be scored against `rows`."""
+    check_array("the query", query, "float32 of (n_query, dim)")
     if query.ndim != 2 or query.dtype != np.float32:
         raise InputError(
             f"the query has shape {query.shape} and type {query.dtype}; it must be float32 of (n_query, dim)"
@@ -105,6 +107,7 @@ def _checked_query(query: Rows, rows: Rows) -> NDArray[np.float32]:
 
 
 def _checked_items(items: NDArray[np.int64]) -> NDArray[np.int64]:
+    check_array("items", items, "int64")
     if items.ndim != 1 or items.dtype != np.int64:
         raise InputError(f"items have shape {items.shape} and type {items.dtype}; they must be one-dimensional int64")
     return np.ascontiguousarray(items)

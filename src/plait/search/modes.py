@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plait.checks import check_type, shown
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError
 from plait.locks import OnceDict
@@ -121,12 +122,13 @@ def all_modes() -> list[Mode]:
 
 def find_mode(name: str) -> Mode:
     """The mode of this name; ConfigError with the names there are if there is none."""
+    check_type("mode", name, str, "the name of a mode", ConfigError)
     if name not in _registry and name in _modules:
         import_module(_modules[name])
     if name not in _registry:
         close = get_close_matches(str(name), mode_names(), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ";"
-        raise ConfigError(f"there is no mode {name!r}{hint} choose one of {', '.join(mode_names())}")
+        raise ConfigError(f"there is no mode {shown(name)}{hint} choose one of {', '.join(mode_names())}")
     return _registry[name]
 
 
@@ -148,7 +150,7 @@ def resolve(name: str, params: Params | None, context: PlanContext) -> Plan:
     default = _default_params(mode.params)  # type: ignore[arg-type]
     if params is not None and type(params) is not mode.params:
         raise ConfigError(
-            f"the params of mode {name!r} are a {mode.params.__name__}; got {type(params).__name__}: {params!r:.80}"
+            f"the params of mode {name!r} are a {mode.params.__name__}; got {type(params).__name__}: {shown(params)}"
         )
     if context.exact and (not mode.exact or params not in (None, default)):
         exact_modes = ", ".join(one.name for one in all_modes() if one.exact)

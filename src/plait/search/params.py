@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_type_hints
 
+from plait.checks import shown
 from plait.errors import ConfigError
 
 
@@ -54,7 +55,7 @@ def check_counts(params: object, *names: str) -> None:
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+        raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(choices)}")
 
 
 def parse_fields(params_class: type[P], words: Mapping[str, object], *, mode: str) -> P:
@@ -109,4 +110,4 @@ def _parse(name: str, word: str, types: Sequence[type]) -> object:
 
 def _wrong_type(name: str, value: object, types: Sequence[type]) -> ConfigError:
     expected = next((text for kind, text in _EXPECTED.items() if kind in types), "another value")
-    return ConfigError(f"{name} is {value!r}; it must be {expected}")
+    return ConfigError(f"{name} is {shown(value)}; it must be {expected}")

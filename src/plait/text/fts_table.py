@@ -8,7 +8,8 @@ table run inside the caller's transaction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from plait.errors import ConfigError, CorruptIndexError
@@ -38,6 +39,8 @@ def analyser_meta(analyser: Analyser) -> dict[str, object]:
 def analyser_from_meta(meta: Mapping[str, Any]) -> Analyser:
     """The analyser of an index, from its meta table."""
     version, language = meta.get(ANALYSER), meta.get(LANGUAGE)
+    if language is not None and not isinstance(language, str):
+        raise CorruptIndexError(f"the catalogue is damaged: its language is {language!r:.60}")
     try:
         analyser = Analyser(language)
     except ConfigError as error:
@@ -80,10 +83,19 @@ def rebuild_fts(connection: sqlite3.Connection, analyser: Analyser) -> None:
     while rows := connection.execute(
         "SELECT doc, title, text FROM documents WHERE doc > ? ORDER BY doc LIMIT ?", [last, BATCH]
     ).fetchall():
+        check_ascending(last, rows)
         last = rows[-1][0]
         add_to_fts(connection, analyser, rows)
     if analyser.language is not None:
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", [stemmer_version(), STEMMER])
+
+
+def check_ascending(last: int, documents: Sequence[tuple[Any, ...]]) -> None:
+    """Raises CorruptIndexError unless the numbers of documents ascend from `last`. In a damaged table they may not, and
+    a loop that goes on from the last one would not end."""
+    numbers = [document[0] for document in documents]
+    if any(after <= before for before, after in pairwise([last, *numbers])):
+        raise CorruptIndexError("the catalogue is damaged: its documents are not in the order of their numbers")
 
 
 def optimize_fts(connection: sqlite3.Connection) -> None:
@@ -106,5 +118,9 @@ def has_outdated_stems(connection: sqlite3.Connection, analyser: Analyser) -> bo
 
 
 def _execute(connection: sqlite3.Connection, analyser: Analyser, sql: str, documents: Documents) -> None:
-    analyse = analyser.analyse
-    connection.executemany(sql, ((doc, analyse(title), analyse(text)) for doc, title, text in documents))
+    def analyse(doc: int, text: object) -> str:
+        if not isinstance(text, str):
+            raise CorruptIndexError(f"the catalogue is damaged: the text of document {doc} is {text!r:.60}")
+        return analyser.analyse(text)
+
+    connection.executemany(sql, ((doc, analyse(doc, title), analyse(doc, text)) for doc, title, text in documents))

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
 
+from plait.checks import shown
 from plait.errors import ConfigError
 from plait.locks import ForkSafeLock
 
@@ -74,7 +75,7 @@ def stemming_language(given: str | None) -> str | None:
     if given is None:
         return None
     if not isinstance(given, str):
-        raise ConfigError(f"language is {given!r}; it must be a language code such as 'de'")
+        raise ConfigError(f"language is {shown(given)}; it must be a language code such as 'de'")
     code = re.split(r"[-_]", given.strip().lower())[0]
     if code in STEMMERS:
         return code

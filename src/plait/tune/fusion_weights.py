@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import check_type
 from plait.encode.protocol import Encoder
-from plait.errors import ConfigError, InputError
+from plait.errors import ConfigError, InputError, QueryError
 from plait.search.fusion import NO_LENGTHS, Fusion
 from plait.search.hybrid import DEFAULT_FUSION, DEFAULT_WEIGHTS, HybridParams, build_hybrid, make_fusion
 from plait.search.modes import PlanContext
@@ -190,6 +191,8 @@ def judged_queries(
     for start in range(0, len(ids), BATCH_SIZE):
         batch_ids = ids[start : start + BATCH_SIZE]
         texts = [queries[id] for id in batch_ids]
+        for text in texts:
+            check_type("the text of a query", text, str, "text", QueryError)
         batch = QueryBatch(texts, encoder.encode_queries(texts))
         lists = plan.lists(snapshot, batch, None, Trace())
         for number, id in enumerate(batch_ids):
@@ -204,5 +207,8 @@ def judged_queries(
 
 
 def _numbers(snapshot: Snapshot, judged: Mapping[str, int]) -> dict[int, int]:
+    check_type("the judgements of a query", judged, Mapping, "a mapping of document ids to gains", InputError)
+    for gain in judged.values():
+        check_type("the gain of a document", gain, (int, float), "a number", InputError)
     wanted: Sequence[str] = [id for id, gain in judged.items() if gain > 0]
     return {doc: judged[id] for id, doc in snapshot.lookup(wanted).items()}
