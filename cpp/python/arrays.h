@@ -68,6 +68,7 @@ inline void require_range(std::int64_t begin, std::int64_t end, std::size_t n_ro
 // Each adds the functions of the file of its name.
 void bind_build(nb::module_& module);
 void bind_dense(nb::module_& module);
+void bind_mapped_file(nb::module_& module);
 void bind_residual(nb::module_& module);
 void bind_sparse(nb::module_& module);
 void bind_tokens(nb::module_& module);

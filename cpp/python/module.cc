@@ -19,6 +19,7 @@
 #include "python/arrays.h"
 #include "plait/crc32c.h"
 #include "dispatch/dispatch.h"
+#include "plait/like.h"
 #include "plait/topk.h"
 #ifdef PLAIT_AMX
 #include "dispatch/child_probe_cases.h"
@@ -154,6 +155,26 @@ void crc32c_blocks_of(nb::handle data, std::size_t block_size, Array<std::uint32
                   output_of(checksums, n_blocks, "checksums"));
 }
 
+// The UTF-8 of a string, which the string keeps.
+struct Utf8 {
+    explicit Utf8(const nb::str& text) {
+        Py_ssize_t size = 0;
+        const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+        if (data == nullptr) throw nb::python_error();
+        bytes = reinterpret_cast<Bytes>(data);
+        n_bytes = static_cast<std::size_t>(size);
+    }
+    Bytes bytes;
+    std::size_t n_bytes;
+};
+
+bool like_of(const nb::str& pattern, const nb::str& text) {
+    const Utf8 wanted(pattern), given(text);
+    const nb::gil_scoped_release unlocked;
+    std::vector<std::uint64_t> workspace(like_workspace(wanted.bytes, wanted.n_bytes));
+    return like_matches(wanted.bytes, wanted.n_bytes, given.bytes, given.n_bytes, workspace.data());
+}
+
 // The environment variable is wrong, not an array: a ConfigError.
 void translate_unknown_target(const std::exception_ptr& thrown, void*) {
     try {
@@ -201,7 +222,8 @@ std::string probe_outcome(const std::string& name, unsigned milliseconds) {
 
 NB_MODULE(_core, module) {
     using namespace plait;
-    module.doc() = "Kernels over arrays. Use plait.scoring, which checks their arguments.";
+    module.doc() = "Kernels over arrays, and mapped files. Use plait.scoring, which checks their arguments.";
+    nb::set_leak_warnings(false);  // an index that is open when Python ends is no leak
     bind_rows_of<float>(module);
     bind_rows_of<Half>(module);
     bind_rows_of<std::uint16_t>(module);  // float16 values as raw words
@@ -211,11 +233,13 @@ NB_MODULE(_core, module) {
     module.def("crc32c", crc32c_of, nb::arg("data"), nb::arg("seed") = 0);
     module.def("crc32c_blocks", crc32c_blocks_of, nb::arg("data"), nb::arg("block_size"),
                nb::arg("checksums").noconvert());
+    module.def("like", like_of, nb::arg("pattern"), nb::arg("text"));
     bind_residual(module);
     bind_build(module);
     bind_tokens(module);
     bind_sparse(module);
     bind_dense(module);
+    bind_mapped_file(module);
     nb::register_exception_translator(translate_unknown_target);
     module.def("available_targets", target_names);
     module.def("current_target", [] { return std::string(current_target().name); });

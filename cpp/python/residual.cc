@@ -2,6 +2,8 @@
 //
 // Cells and postings come from files that are too large to be checked when they are opened. Each call checks the part
 // that it reads, one stretch at a time just before it is used, so that the check and the kernel share the cache misses.
+// A mapped file may change between the check and the kernel. So the kernel reads a checked copy of cells, or bounds the
+// cells that it reads again.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -166,6 +168,50 @@ void in_stretches(const Ranges& ranges, const Cells* cells, std::size_t n_cells,
     }
 }
 
+// A copy of the cells of a stretch of documents, one document after the other.
+class CopiedCells {
+  public:
+    explicit CopiedCells(const Cells& cells) : cells_(cells) {}
+
+    // Calls work(cells, begins, ends, first document, number of documents) for all stretches: document first + i has
+    // the cells from begins[i] to ends[i] of the copy, all of which exist.
+    template <class Work>
+    void in_stretches(const Ranges& ranges, std::size_t n_cells, const Work& work) {
+        const std::size_t n_docs = ranges.begins.size();
+        for (std::size_t doc = 0, first = 0; doc < n_docs; first = doc) {
+            bytes_.clear();
+            begins_.clear();
+            ends_.clear();
+            std::int64_t n_rows = 0;
+            for (std::int64_t n_read = 0; doc < n_docs && n_read < static_cast<std::int64_t>(kStretchRows); ++doc) {
+                const auto size = static_cast<std::size_t>(ranges.ends[doc] - ranges.begins[doc]);
+                const unsigned char* from = cells_.data + static_cast<std::size_t>(ranges.begins[doc]) * cells_.size;
+                bytes_.insert(bytes_.end(), from, from + size * cells_.size);
+                begins_.push_back(n_rows);
+                n_rows += static_cast<std::int64_t>(size);
+                ends_.push_back(n_rows);
+                n_read += static_cast<std::int64_t>(size) + 1;
+            }
+            const std::int64_t bad =
+                first_not_below(bytes_.data(), cells_.size, static_cast<std::size_t>(n_rows), n_cells);
+            if (bad >= 0) refuse(ranges, first, bad, n_cells);
+            work(bytes_.data(), begins_.data(), ends_.data(), first, doc - first);
+        }
+    }
+
+  private:
+    [[noreturn]] void refuse(const Ranges& ranges, std::size_t first, std::int64_t bad, std::size_t n_cells) const {
+        std::size_t i = 0;
+        while (ends_[i] <= bad) ++i;
+        throw std::invalid_argument("row " + std::to_string(ranges.begins[first + i] + bad - begins_[i]) +
+                                    " names a cell that does not exist, of " + std::to_string(n_cells));
+    }
+
+    Cells cells_;
+    std::vector<unsigned char> bytes_;
+    std::vector<std::int64_t> begins_, ends_;
+};
+
 void centroid_maxsim(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds begins, Bounds ends,
                      Array<std::uint32_t, 1> scores) {
     const Cells rows = cells_of(cells);
@@ -174,10 +220,12 @@ void centroid_maxsim(Array<const std::uint8_t, 2> narrow, AnyArray cells, Bounds
     const Ranges ranges = ranges_of(begins, ends, rows.n_rows);
     std::uint32_t* out = output_of(scores, ranges.begins.size(), "scores");
     const CentroidMaxSim kernel = current_target().centroids->centroid_maxsim;
-    in_stretches(ranges, &rows, narrow.shape(0), [&](std::size_t first, std::size_t n_docs) {
-        kernel(narrow.data(), narrow.shape(1), rows.data, rows.size, ranges.begins.data() + first,
-               ranges.ends.data() + first, n_docs, out + first);
-    });
+    CopiedCells(rows).in_stretches(ranges, narrow.shape(0),
+                                   [&](const unsigned char* copy, const std::int64_t* from, const std::int64_t* to,
+                                       std::size_t first, std::size_t n_docs) {
+                                       kernel(narrow.data(), narrow.shape(1), copy, rows.size, from, to, n_docs,
+                                              out + first);
+                                   });
 }
 
 // Returns the number of rows kept.
@@ -196,12 +244,21 @@ std::size_t prune_rows(Array<const std::uint8_t, 2> narrow, AnyArray cells, Boun
     const auto floor = workspace_of(narrow.shape(1));
     const PruneRows kernel = current_target().centroids->prune_rows;
     std::size_t n_chosen = 0;
-    in_stretches(ranges, &rows, narrow.shape(0), [&](std::size_t first, std::size_t n_docs) {
-        kernel(narrow.data(), narrow.shape(1), rows.data, rows.size, ranges.begins.data() + first,
-               ranges.ends.data() + first, n_docs, margin, floor.get(), out + n_chosen, ends_of + first);
-        for (std::size_t doc = first; doc < first + n_docs; ++doc) ends_of[doc] += static_cast<std::int64_t>(n_chosen);
-        if (n_docs > 0) n_chosen = static_cast<std::size_t>(ends_of[first + n_docs - 1]);
-    });
+    CopiedCells(rows).in_stretches(
+        ranges, narrow.shape(0),
+        [&](const unsigned char* copy, const std::int64_t* from, const std::int64_t* to, std::size_t first,
+            std::size_t n_docs) {
+            kernel(narrow.data(), narrow.shape(1), copy, rows.size, from, to, n_docs, margin, floor.get(),
+                   out + n_chosen, ends_of + first);
+            // The kernel counts within the stretch: rows from the start of the copy, stops from the first of `chosen`.
+            std::size_t position = n_chosen;
+            for (std::size_t i = 0; i < n_docs; ++i) {
+                ends_of[first + i] += static_cast<std::int64_t>(n_chosen);
+                const std::int64_t shift = ranges.begins[first + i] - from[i];
+                for (; position < static_cast<std::size_t>(ends_of[first + i]); ++position) out[position] += shift;
+            }
+            n_chosen = position;
+        });
     return n_chosen;
 }
 
@@ -250,7 +307,8 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
                  residual_scale,
                  aligned_data(offset, "offset"),
                  nullptr,
-                 cell_scale};
+                 cell_scale,
+                 0};
     out.rows = {bits,           codes.data(),
                 nullptr,        0,
                 lengths.data(), aligned_data(length_table, "length_table"),
@@ -263,6 +321,7 @@ Residual residual_of(const AnyArray& packed, std::size_t n_query, float residual
     require(out.cells.n_rows == n_rows,
             std::to_string(out.cells.n_rows) + " cells for " + std::to_string(n_rows) + " rows");
     out.n_cells = table->shape(0);
+    out.query.n_cells = out.n_cells;
     out.query.table = aligned_data(*table, "table");
     out.rows.cells = out.cells.data;
     out.rows.cell_size = out.cells.size;

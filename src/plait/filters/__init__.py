@@ -24,6 +24,6 @@ Meaning:
   letters match in upper and lower case.
 """
 
-from plait.filters.sql import Condition, compile_filter
+from plait.filters.sql import Condition, compile_filter, register_functions
 
-__all__ = ["Condition", "compile_filter"]
+__all__ = ["Condition", "compile_filter", "register_functions"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from plait.checks import check_type, shown
 from plait.errors import FilterError
 from plait.filters.ast import (
     DOCUMENT_FIELDS,
@@ -24,20 +26,24 @@ from plait.filters.ast import (
 )
 from plait.filters.lexer import Kind, Token, fail, tokens
 
-# More than anyone writes by hand, and little enough for Python's stack.
-MAX_LENGTH = 200_000
+# More than anyone writes by hand, and little enough for Python's stack. Reading a filter of this size takes some 50 ms.
+MAX_LENGTH = 200_000  # characters
+MAX_CONDITIONS = 1_000
+MAX_VALUES = 10_000  # in all lists of a filter
 MAX_DEPTH = 100
 MAX_PATH = 32
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _VALUES = (Kind.STRING, Kind.NUMBER)
+_FORBIDDEN = re.compile("[\\0\ud800-\udfff]")
 
 
 def field_named(source: str) -> Field:
     """The field of a name, written as in a filter; FilterError if it is not a field name."""
+    check_type("the name of a field", source, str, "text, such as author.name", FilterError)
     node = parse(f"{source} is null")
     if not isinstance(node, IsNull):
-        raise FilterError(f"{source!r:.60} is not the name of a field; write it as in a filter, such as author.name")
+        raise FilterError(f"{shown(source)} is not the name of a field; write it as in a filter, such as author.name")
     return node.field
 
 
@@ -50,9 +56,8 @@ def parse(source: str, columns: Mapping[tuple[str, ...], Columns] | None = None)
         raise FilterError(f"the filter has {len(source):,} characters; at most {MAX_LENGTH:,} are allowed")
     if not source.strip():
         raise FilterError("the filter is empty; leave it out to search every document")
-    for position, char in enumerate(source):
-        if char == "\0" or "\ud800" <= char <= "\udfff":
-            raise fail(source, position, f"the character {char!a} is not allowed in a filter")
+    if forbidden := _FORBIDDEN.search(source):
+        raise fail(source, forbidden.start(), f"the character {forbidden.group()!a} is not allowed in a filter")
     return _Parser(source, columns or {}).whole()
 
 
@@ -61,7 +66,7 @@ class _Parser:
         self._source, self._columns = source, columns
         self._tokens = list(tokens(source))
         self._at = 0
-        self._depth = 0
+        self._depth = self._n_conditions = self._n_values = 0
 
     # -- moving over the tokens
 
@@ -129,6 +134,11 @@ class _Parser:
     # -- conditions
 
     def _condition(self) -> Node:
+        self._n_conditions += 1
+        if self._n_conditions > MAX_CONDITIONS:
+            raise self._fail(
+                f"the filter has more than {MAX_CONDITIONS:,} conditions; write x = 1 or x = 2 as x in (1, 2)"
+            )
         if self._now.kind in _VALUES or (self._now.kind is Kind.KEYWORD and self._now.text in ("true", "false")):
             return self._value_first()
         field, start = self._field("expected a field"), self._now
@@ -235,11 +245,20 @@ class _Parser:
             if token.kind is Kind.KEYWORD and token.text == "null":
                 raise self._fail("a list cannot contain null; add: or ... is null")
             values.append(self._value("expected a value"))
-            self._check_kind(field, values[-1], token)
-            if self._takes(Kind.MARK, ")"):
-                return tuple(values)
-            if not self._takes(Kind.MARK, ","):
+            if field.of_document:
+                self._check_kind(field, values[-1], token)
+            separator = self._now
+            if separator.kind is not Kind.MARK or separator.text not in (",", ")"):
                 raise self._fail("expected a comma or ) in the list")
+            self._at += 1
+            if separator.text == ")":
+                break
+        self._n_values += len(values)
+        if self._n_values > MAX_VALUES:
+            raise self._fail(
+                f"the lists of the filter have more than {MAX_VALUES:,} values; split the search", separator
+            )
+        return tuple(values)
 
     def _pattern(self) -> str:
         token = self._take()

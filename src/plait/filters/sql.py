@@ -24,12 +24,13 @@ from plait.filters.ast import (
     is_plain,
 )
 from plait.filters.parser import parse
+from plait.scoring.like import FUNCTION, MAX_STEPS, count_wildcards, longest_part, register_like
 
 Parameter = str | int | float
 
 MAX_PARAMETERS = 20_000  # SQLite takes 32,766 in one statement
-MAX_PATTERN = 50_000  # bytes; SQLite's limit
-
+MAX_PATTERN = 1_000  # characters of a pattern after like
+MAX_WILDCARDS = 100  # % and _ in it
 MAX_ALTERNATIONS = 16  # and within or within and ...: SQLite's parser has a stack of 100, and each level takes three
 _MAX_CHAIN = 200
 _NUMBERS = "('integer', 'real')"
@@ -37,10 +38,14 @@ _NUMBERS = "('integer', 'real')"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An SQL expression over the columns id, title, text and metadata (JSON); 1 or 0 for every row, never NULL."""
+    """An SQL expression over the columns id, title, text and metadata (JSON); 1 or 0 for every row, never NULL. The
+    connection that runs it must know the functions of `register_functions`."""
 
     sql: str
     parameters: tuple[Parameter, ...]
+
+
+register_functions = register_like
 
 
 def compile_filter(text: str, columns: Mapping[tuple[str, ...], Columns] | None = None) -> Condition:
@@ -103,9 +108,25 @@ def _single(node: Compare | OneOf | Contains | Like | IsNull | IsTrue) -> Condit
         case Contains(field, value):
             return _contains(field, value)
         case Like(field, pattern):
-            if len(pattern.encode()) > MAX_PATTERN:
-                raise FilterError(f"the pattern after like has more than {MAX_PATTERN:,} bytes; make it shorter")
-            return _typed(field, pattern, r"like ? escape '\'", (pattern,))
+            return _like(field, pattern)
+
+
+def _like(field: Field, pattern: str) -> Condition:
+    if len(pattern) > MAX_PATTERN:
+        raise FilterError(
+            f"the filter has a pattern of {len(pattern):,} characters after like; at most {MAX_PATTERN:,} are allowed"
+        )
+    if (n_wildcards := count_wildcards(pattern)) > MAX_WILDCARDS:
+        raise FilterError(
+            f"the filter has a pattern with {n_wildcards:,} wildcards after like; at most {MAX_WILDCARDS} are allowed"
+        )
+    kind, value = _kind(field), _value(field)
+    # The size in bytes; for a field without columns that of all metadata, which costs less than another look-up.
+    size = f"length(cast({value.sql if field.of_document or field.columns is not None else 'metadata'} as blob))"
+    small = MAX_STEPS // max(longest_part(pattern), 1)
+    choice = rf"case when {size} <= ? then {value.sql} like ? escape '\' else {FUNCTION}(?, {value.sql}) end"
+    parameters = (small, *value.parameters, pattern, pattern, *value.parameters)
+    return Condition(f"({kind.sql} in ('text') and {choice})", kind.parameters + parameters)
 
 
 def _one_of(field: Field, values: Sequence[Value]) -> Condition:

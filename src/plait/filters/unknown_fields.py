@@ -60,8 +60,17 @@ def _known_fields(select: Select, not_deleted: str) -> list[str]:
     """The field names of the first documents, nested ones as paths."""
     names: dict[str, None] = {}
     for (metadata,) in select(f"SELECT metadata FROM documents WHERE {not_deleted} LIMIT {MAX_READ}", ()):
-        _collect(json.loads(metadata or "{}"), "", names, MAX_DEPTH)
+        _collect(_parsed(metadata), "", names, MAX_DEPTH)
     return list(names)
+
+
+def _parsed(metadata: object) -> dict[str, object]:
+    """The metadata of a document; nothing if it is damaged, since this is only for a message."""
+    try:
+        values = json.loads(metadata) if isinstance(metadata, str) else {}
+    except (ValueError, RecursionError):
+        values = {}
+    return values if isinstance(values, dict) else {}
 
 
 def _collect(values: dict[str, object], prefix: str, names: dict[str, None], levels: int) -> None:
