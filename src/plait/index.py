@@ -9,11 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from plait.checks import as_list, as_path, check_count, check_flag, check_type, shown
 from plait.codec.pooling import Pooling
+from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
-from plait.encode.load import EXTERNAL, LazyEncoder
+from plait.encode.load import EXTERNAL, LazyEncoder, check_encoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
-from plait.errors import ConfigError, NotAnIndexError, QueryError, StoreError
+from plait.errors import ConfigError, InputError, NotAnIndexError, QueryError, StoreError
 from plait.records import Document, Explanation, Hit, Span
 from plait.searcher import Searcher, SearchKeywords, SearchRequest
 from plait.storage.info import StoreInfo, info
@@ -63,7 +65,9 @@ def open_index(
     `preload` is a model that is already loading in the background; it is used if it is the model of the index.
     """
     source = _source(model, encoder, spec, pooling, precision, n_threads, preload)
-    path = Path(path)
+    path = as_path("the path of an index", path)
+    check_flag("create", create)
+    check_flag("read_only", read_only)
     try:
         store = Store.open(path, read_only=read_only, write_timeout=write_timeout)
     except NotAnIndexError:
@@ -88,7 +92,14 @@ def _source(
     if sum(given is not None for given in (model, encoder, spec)) > 1:
         raise ConfigError("give one of model, encoder and spec: each says where the vectors come from")
     if pooling is not None and not isinstance(pooling, Pooling):
-        raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {pooling!r}")
+        raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {shown(pooling)}")
+    if n_threads is not None:
+        check_count("n_threads", n_threads)
+    if encoder is not None:
+        check_encoder(encoder)
+    if spec is not None:
+        check_type("spec", spec, EmbeddingSpec, "a plait.EmbeddingSpec, such as EmbeddingSpec(dense=384)", ConfigError)
+    model = model if model is None or isinstance(model, str) else as_path("model", model)
     return LazyEncoder(model, encoder, precision=precision, n_threads=n_threads or os.cpu_count() or 1, preload=preload)
 
 
@@ -281,8 +292,12 @@ class Index:
         splits long documents into passages; None uses the one that fits the encoder. `merge` allows small segments to
         be merged after each commit.
         """
-        if isinstance(documents, Mapping | str):
-            raise ConfigError("add takes a sequence of documents; put a single document in a list")
+        if isinstance(documents, Mapping | str | bytes) or not isinstance(documents, Iterable):
+            raise ConfigError(
+                f"add takes a sequence of documents; put a single document in a list (got {shown(documents)})"
+            )
+        check_count("commit_every", commit_every)
+        check_flag("merge", merge)
         from plait.ingest import add_documents  # searches do not need it
 
         with self._store.writer() as writer:
@@ -314,6 +329,11 @@ class Index:
         """
         from plait.ingest import as_document, merge_after
 
+        documents = as_list("documents", documents, "documents")
+        check_flag("merge", merge)
+        if spans is not None:
+            of = "spans for each document"
+            spans = [as_list("the spans of a document", part, "Span") for part in as_list("spans", spans, of)]
         checked = [as_document(document) for document in documents]
         if spans is None:
             spans = [[Span(0, len(document.text))] for document in checked]
@@ -325,23 +345,37 @@ class Index:
             finally:
                 self.refresh()
 
-    def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None, merge: bool = True) -> int:
+    def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,
+        merge: bool = True,
+        timeout: Timeout = None,
+    ) -> int:
         """Deletes documents by id, or all that a filter accepts; returns how many were deleted.
 
         Unknown ids are ignored. The cost grows with the documents deleted, not with the index. `merge` allows
-        segments with many deleted rows to be rewritten.
+        segments with many deleted rows to be rewritten. `timeout` is for the filter, as in `search`; if it ends the
+        filter, nothing is deleted.
         """
-        if isinstance(ids, str):
-            raise ConfigError("delete takes a sequence of ids; put a single id in a list")
+        if ids is not None:
+            ids = as_list("the ids to delete", ids, "texts", ConfigError)
+        check_flag("merge", merge)
         if (ids is None) == (filter is None):
             raise ConfigError("delete takes ids or a filter: one of the two")
         from plait.filters import compile_filter
         from plait.ingest import merge_after
 
+        check_timeout(timeout)
         condition = None if filter is None else compile_filter(filter)
         with self._store.writer() as writer:
             try:
-                n_deleted = writer.delete(ids or []) if condition is None else writer.delete_where(condition)
+                if condition is None:
+                    n_deleted = writer.delete(ids or [])
+                else:
+                    with deadline_scope(timeout):
+                        n_deleted = writer.delete_where(condition)
                 if merge and n_deleted:
                     merge_after("the documents were deleted", writer)
             finally:
@@ -435,6 +469,8 @@ class Index:
         """
         from plait.tune.fusion_weights import tune_fusion_weights
 
+        check_type("queries", queries, Mapping, "a mapping of query ids to texts", QueryError)
+        check_type("qrels", qrels, Mapping, "a mapping of query ids to mappings of document ids to gains", InputError)
         try:
             return tune_fusion_weights(
                 self._store,
@@ -465,6 +501,8 @@ class Index:
         condition on metadata. `candidates` are ids: only these documents are scored, in mode multi every one of them.
         `exact` scores every passage. `rerank` is a cross-encoder that reorders the best 50: a `Reranker`, a model
         folder, or True for the bundled one. `explain` fills in `Hit.explanation`; `trace` collects stages and times.
+        `timeout` is seconds, or a `Deadline` that another thread can cancel: a search that does not end in time is a
+        SearchTimeoutError.
         """
         request = SearchRequest(k=k, **keywords)
         with self._snapshots.use() as snapshot:
@@ -474,6 +512,7 @@ class Index:
         """`search` for each of the queries, which are encoded together."""
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
+        queries = as_list("queries", queries, "texts", QueryError)
         request = SearchRequest(k=k, **keywords)
         with self._snapshots.use() as snapshot:
             return self._searcher.search(snapshot, queries, request)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from plait.checks import as_list, as_path, check_flag, check_type, shown
+from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
 from plait.encode.load import EXTERNAL, LazyEncoder
 from plait.encode.protocol import TokenReader
-from plait.errors import ConfigError, QueryError
+from plait.errors import ConfigError, FilterError, InputError, QueryError
 from plait.locks import OnceDict
 from plait.records import Explanation, Hit
 from plait.search.filtering import DocFilter, filter_candidates, filter_documents
@@ -47,6 +49,7 @@ class SearchKeywords(TypedDict, total=False):
     rerank: Rerank
     explain: bool
     trace: Trace | None
+    timeout: Timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +65,19 @@ class SearchRequest:
     rerank: Rerank = None
     explain: bool = False  # fill in `Hit.explanation`
     trace: Trace | None = None  # stages and their times are added to it
+    timeout: Timeout = None  # seconds, or a Deadline: the search then ends with SearchTimeoutError
 
     def __post_init__(self) -> None:
         if self.k is not None and (type(self.k) is not int or self.k < 1):
-            raise ConfigError(f"k is {self.k!r}; it must be a whole number of at least 1")
+            raise ConfigError(f"k is {shown(self.k)}; it must be a whole number of at least 1")
+        check_type("mode", self.mode, str, "the name of a mode", ConfigError)
+        if self.filter is not None:
+            check_type("a filter", self.filter, str, "text, such as 'year >= 2020'", FilterError)
+        if self.trace is not None:
+            check_type("trace", self.trace, Trace, "a plait.Trace", ConfigError)
+        check_flag("exact", self.exact)
+        check_flag("explain", self.explain)
+        check_timeout(self.timeout)
 
 
 class Searcher:
@@ -83,44 +95,60 @@ class Searcher:
 
     def search(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
         """The hits of each query."""
-        trace = request.trace or Trace()
-        reranker = self._reranker(request.rerank, trace)
-        plan = self._plan(snapshot, request, reranker)
-        return self._hits(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)
+        queries = as_list("queries", queries, "texts", QueryError)
+        if not queries:
+            return []
+        with deadline_scope(request.timeout):
+            trace = request.trace or Trace()
+            reranker = self._reranker(request.rerank, trace)
+            plan = self._plan(snapshot, request, reranker)
+            return self._hits(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)
 
     def search_embeddings(
         self, snapshot: Snapshot, embeddings: Embeddings, texts: Sequence[str] | None, request: SearchRequest
     ) -> list[list[Hit]]:
         """The same for queries that are encoded already; without texts, stages that read text are left out."""
-        trace = request.trace or Trace()
-        reranker = self._reranker(request.rerank, trace)
-        plan = self._plan(snapshot, request, reranker)
-        if texts is None:
-            if reranker is not None:
-                raise ConfigError("reranking reads the query's text, and only vectors were given; pass texts as well")
-            plan = plan.without_text()
-        elif len(texts) != len(embeddings):
-            raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
-        batch = QueryBatch(texts if texts is not None else [""] * len(embeddings), embeddings)
-        return self._hits(snapshot, plan, batch, request, reranker, trace)
+        due = "plait.Embeddings, such as Embeddings(dense=array)"
+        check_type("the embeddings of queries", embeddings, Embeddings, due, InputError)
+        if texts is not None:
+            texts = as_list("texts", texts, "texts", QueryError)
+            for text in texts:
+                check_type("each of the texts", text, str, "text", QueryError)
+        with deadline_scope(request.timeout):
+            trace = request.trace or Trace()
+            reranker = self._reranker(request.rerank, trace)
+            plan = self._plan(snapshot, request, reranker)
+            if texts is None:
+                if reranker is not None:
+                    raise ConfigError(
+                        "reranking reads the query's text, and only vectors were given; pass texts as well"
+                    )
+                plan = plan.without_text()
+            elif len(texts) != len(embeddings):
+                raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
+            batch = QueryBatch(texts if texts is not None else [""] * len(embeddings), embeddings)
+            return self._hits(snapshot, plan, batch, request, reranker, trace)
 
     def rank(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[Ranking]:
         """The rankings alone: document numbers and scores."""
-        trace = request.trace or Trace()
-        reranker = self._reranker(request.rerank, trace)
-        plan = self._plan(snapshot, request, reranker)
-        return self._rank(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)[0]
+        with deadline_scope(request.timeout):
+            trace = request.trace or Trace()
+            reranker = self._reranker(request.rerank, trace)
+            plan = self._plan(snapshot, request, reranker)
+            return self._rank(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)[0]
 
     def explain(self, snapshot: Snapshot, query: str, hit: Hit | str, request: SearchRequest) -> Explanation:
         """Explains a hit, or the document of an id, also if the search does not find it."""
         from plait.search.explain import Explainer
 
-        trace = request.trace or Trace()
-        reranker = self._reranker(request.rerank, trace)
-        plan = self._plan(snapshot, request, reranker)
-        batch = self._encode([query], plan, trace)
-        (ranking,), _ = self._rank(snapshot, plan, batch, request, reranker, trace)
-        return Explainer(snapshot, batch, 0, ranking, self._token_reader(plan)).explain(hit)
+        with deadline_scope(request.timeout):
+            trace = request.trace or Trace()
+            reranker = self._reranker(request.rerank, trace)
+            plan = self._plan(snapshot, request, reranker)
+            batch = self._encode([query], plan, trace)
+            (ranking,), _ = self._rank(snapshot, plan, batch, request, reranker, trace)
+            with trace.stage("explain"):
+                return Explainer(snapshot, batch, 0, ranking, self._token_reader(plan)).explain(hit)
 
     def plan(self, snapshot: Snapshot, request: SearchRequest) -> Plan:
         """The plan of a request, with every number settled."""
@@ -218,7 +246,9 @@ class Searcher:
 
         if isinstance(given, Reranker):
             return given
-        model = None if given is True else str(given)
+        if given is not True:
+            given = str(as_path("rerank", given))
+        model = None if given is True else given
 
         def load() -> Reranker:
             with trace.stage("load reranker"):
@@ -254,7 +284,7 @@ def _fetch(
 def check_query(query: str) -> None:
     """Raises QueryError for a query that is not text, is empty or cannot be encoded."""
     if not isinstance(query, str):
-        raise QueryError(f"a query must be text; got {type(query).__name__}: {query!r:.60}")
+        raise QueryError(f"a query must be text; got {type(query).__name__}: {shown(query)}")
     if not query.strip():
         raise QueryError("the query is empty; say what to search for")
     try:

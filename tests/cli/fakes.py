@@ -60,7 +60,10 @@ class FakeIndex:
     def unknown_filter_fields(self, filter: str) -> str:
         return "" if "year" in filter else "no document has such a field"
 
-    def delete(self, ids: Sequence[str] | None = None, *, filter: str | None = None) -> int:
+    def delete(
+        self, ids: Sequence[str] | None = None, *, filter: str | None = None, timeout: float | None = None
+    ) -> int:
+        del timeout
         self.asked.append({"ids": ids, "filter": filter})
         wanted = list(self.documents) if ids is None else ids
         return sum(self.documents.pop(id, None) is not None for id in wanted)

@@ -46,10 +46,11 @@ def test_hits_are_listed_with_rank_score_id_title_and_text(runner: CliRunner, li
 def test_options_reach_the_index(runner: CliRunner, library: Library) -> None:
     index = library.make("ix", a="woven")
     options = ["-k", "3", "--mode", "dense", "--filter", "year > 1", "--exact", "--threads", "1", "--model", "m"]
+    options += ["--timeout", "0.5"]
     assert runner.invoke(app, ["search", "ix", "woven", *options]).exit_code == 0
     asked = {
         "query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True,
-        "params": None, "explain": False, "rerank": None,
+        "params": None, "explain": False, "rerank": None, "timeout": 0.5,
     }  # fmt: skip
     assert [{name: value for name, value in one.items() if name != "trace"} for one in index.asked] == [asked]
     opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "preload": None}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from plait.errors import CorruptIndexError, FilterError, StoreError
 from plait.records import Document
 from plait.search.bm25 import bm25_search
 from plait.storage import snapshot as snapshots
+from plait.storage.connection import CATALOGUE
 from plait.storage.segment import Segment, open_segment
 from plait.storage.store import Store
 from storage.samples import TEXTS, add, fabrics, ids_for, make_store, run_python, texts_in
@@ -51,6 +54,16 @@ def test_fetch_keeps_the_order_of_the_numbers(store: Store) -> None:
         )
         with pytest.raises(CorruptIndexError, match="no document numbered 99"):
             snapshot.fetch([1, 99])
+
+
+@pytest.mark.parametrize("column", ["text", "title", "metadata"])
+def test_fetch_compares_a_document_with_its_digest(store: Store, column: str) -> None:
+    with closing(sqlite3.connect(store.path / CATALOGUE)) as connection, connection:
+        connection.execute(f"UPDATE documents SET {column} = '{{}}' WHERE id = 'silk'")
+    with store.snapshot() as snapshot:
+        assert snapshot.fetch([1])[0].text == TEXTS["wool"]
+        with pytest.raises(CorruptIndexError, match=r"'silk'.*does not match its content digest"):
+            snapshot.fetch([1, 3])
 
 
 def test_fetch_accepts_more_numbers_than_one_statement(empty: Store) -> None:
@@ -183,6 +196,7 @@ def test_a_missing_segment_is_named(store: Store) -> None:
 
 FORKS = """
 import os, sys
+from contextlib import closing
 from pathlib import Path
 from plait.errors import StoreError
 from plait.search.bm25 import bm25_search
@@ -238,7 +252,7 @@ def test_opening_does_not_read_the_documents(tmp_path: Path) -> None:
     with store.snapshot() as snapshot:
         seen: list[str] = []
         view = snapshot.catalogue
-        assert view._open is not None
-        view._open.connection.set_trace_callback(seen.append)
+        assert view._pool is not None
+        view._pool.first.connection.set_trace_callback(seen.append)
         type(snapshot)._read(view, store.path, store.spec)
         assert [sql for sql in seen if "documents" in sql and "n_documents" not in sql] == []

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from plait.cli.errors import NOTHING_FOUND
-from plait.cli.options import IndexPath, Wait
+from plait.cli.options import IndexPath, Timeout, Wait
 
 
 def delete(
@@ -18,6 +18,7 @@ def delete(
         typer.Option(metavar="CONDITION", help="Delete all documents that this filter accepts.", show_default=False),
     ] = None,
     wait: Wait = 30.0,
+    timeout: Timeout = None,
 ) -> None:
     """Delete documents by id, or all documents that a filter accepts.
 
@@ -30,7 +31,7 @@ def delete(
 
     wanted = list(dict.fromkeys(ids or []))
     with plait.open(index, write_timeout=wait) as opened:
-        n_deleted = opened.delete(wanted if ids else None, filter=filter)
+        n_deleted = opened.delete(wanted if ids else None, filter=filter, timeout=timeout)
     missing = f"; {len(wanted) - n_deleted} of {len(wanted)} were not in the index" if n_deleted < len(wanted) else ""
     print(f"deleted {n_deleted:,} {'document' if n_deleted == 1 else 'documents'}{missing}")
     if not n_deleted:

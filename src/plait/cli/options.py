@@ -31,6 +31,10 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all co
 Wait = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for another writer; 0 does not wait.")
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Stop with an error after this number of seconds.", show_default=False),
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

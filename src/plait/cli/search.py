@@ -12,7 +12,7 @@ import typer
 
 from plait.cli import preload
 from plait.cli.errors import NOTHING_FOUND, say
-from plait.cli.options import AsJson, IndexPath, Model, Params, Threads, params_from
+from plait.cli.options import AsJson, IndexPath, Model, Params, Threads, Timeout, params_from
 from plait.cli.rerank import Budget, CrossEncoderOptions, Rerank, RerankBlend, RerankDepth, RerankModel
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def search(
     rerank_model: RerankModel = None,
     rerank_depth: RerankDepth = None,
     rerank_blend: RerankBlend = None,
+    timeout: Timeout = None,
     model: Model = None,
     threads: Threads = None,
 ) -> None:
@@ -83,6 +84,7 @@ def search(
             trace=trace,
             explain=explain,
             rerank=reranker,
+            timeout=timeout,
         )
         unknown = opened.snapshot.unknown_filter_fields(filter) if filter and not hits else ""
     if as_json:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.deadline import check_deadline
 from plait.errors import CorruptIndexError, InputError
 from plait.locks import ForkSafeLock, once_property
 from plait.scoring.bm25 import WordScore, idf, saturated
@@ -62,7 +63,11 @@ class Bm25:
     ) -> list[Ranking]:
         del trace
         docs = None if doc_filter is None else doc_filter.docs
-        return [_rank(snapshot, text, k, docs) for text in batch.texts]
+        rankings = []
+        for text in batch.texts:
+            check_deadline()
+            rankings.append(_rank(snapshot, text, k, docs))
+        return rankings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.dense_ivf import DenseIvf
+from plait.deadline import check_deadline
 from plait.scoring.dense import dot_rows
 from plait.scoring.maxsim import top_k
 from plait.search.filtering import DocFilter, Rows, SegmentRows, or_everything
@@ -74,6 +75,7 @@ class ExactDense:
         queries = dense_queries(snapshot, batch)
         rankings: list[list[Ranking]] = [[] for _ in queries]
         for part in or_everything(snapshot, doc_filter).segment_rows:
+            check_deadline()
             _score_all(part, queries, k, rankings)
         return [merge(parts, k) for parts in rankings]
 
@@ -97,6 +99,7 @@ class ProbedDense:
         rankings: list[list[Ranking]] = [[] for _ in queries]
         small = or_everything(snapshot, doc_filter).derived("small dense segments", _SmallSegments)
         for part in small.others:
+            check_deadline()
             cells = part.segment.dense_ivf if len(part) > max(self.exhaustive_below, k) else None
             if cells is None:
                 _score_all(part, queries, k, rankings)

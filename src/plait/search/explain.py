@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import check_type, shown
 from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import CorruptIndexError, DocumentError, InputError
 from plait.records import Explanation, Hit, ScorePart, Span, TermMatch, TokenMatch, TokenMatches, WordMatch
@@ -59,10 +60,11 @@ class Explainer:
 
     def explain(self, hit: Hit | str) -> Explanation:
         """Explains a hit, or the document of an id, also if it is not in the ranking."""
+        check_type("what is to be explained", hit, (str, Hit), "a hit or the id of a document", DocumentError)
         id = hit if isinstance(hit, str) else hit.id
         number = self._snapshot.lookup([id]).get(id)
         if number is None:
-            raise DocumentError(f"there is no document {id!r} in this index, so there is nothing to explain")
+            raise DocumentError(f"there is no document {shown(id)} in this index, so there is nothing to explain")
         document = self._snapshot.fetch([number])[0]
         positions = np.flatnonzero(self._ranking.docs == number)
         position = int(positions[0]) if len(positions) else None

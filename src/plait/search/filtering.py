@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import as_list, shown
 from plait.errors import QueryError
-from plait.locks import ForkSafeLock, OnceDict, once_property
+from plait.locks import ForkSafeLock
 from plait.search.multivector.item_filter import ItemFilter
 from plait.storage.segment import Segment
 from plait.storage.snapshot import Snapshot
@@ -28,6 +29,8 @@ Rows = NDArray[np.int64] | None  # rows of a segment, ascending; None: all
 RARE = 16
 MAX_FILTERS = 4  # whose rows are kept for a snapshot
 MAX_SHOWN = 5  # ids in an error message
+# Shared by filters: making a lock for each of them would take 2 % of a search of few candidates.
+_LOCKS = [ForkSafeLock() for _ in range(16)]
 
 
 class SegmentRows:
@@ -77,16 +80,26 @@ class DocFilter:
     def __init__(self, segments: Sequence[Segment], docs: NDArray[np.int64] | None) -> None:
         """`docs` are document numbers, ascending; None: all."""
         self.docs, self._segments = docs, segments
-        self._derived: OnceDict[str, Any] = OnceDict()
+        self._lock = _LOCKS[id(self) // 64 % len(_LOCKS)]
+        self._segment_rows: list[SegmentRows] | None = None
+        self._derived: dict[str, Any] = {}
 
-    @once_property
+    @property
     def segment_rows(self) -> list[SegmentRows]:
         """The segments that have rows of these documents."""
-        return list(rows_of_documents(self._segments, self.docs))
+        if self._segment_rows is None:
+            with self._lock:
+                if self._segment_rows is None:
+                    self._segment_rows = list(rows_of_documents(self._segments, self.docs))
+        return self._segment_rows
 
     def derived(self, name: str, make: Callable[[list[SegmentRows]], T]) -> T:
         """What `make` derives from the rows, made once and stored with them. Each stage uses its own name."""
-        derived: T = self._derived.get(name, lambda: make(self.segment_rows))
+        if name not in self._derived:
+            with self._lock:
+                if name not in self._derived:
+                    self._derived[name] = make(self.segment_rows)
+        derived: T = self._derived[name]
         return derived
 
 
@@ -103,11 +116,13 @@ _filters_lock = ForkSafeLock()
 
 
 def _filters_of(snapshot: Snapshot) -> _SnapshotFilters:
-    with _filters_lock:
-        known = _filters.get(snapshot)
-        if known is None:
-            known = _filters[snapshot] = _SnapshotFilters(snapshot.segments)
-        return known
+    known = _filters.get(snapshot)
+    if known is None:
+        with _filters_lock:
+            known = _filters.get(snapshot)
+            if known is None:
+                known = _filters[snapshot] = _SnapshotFilters(snapshot.segments)
+    return known
 
 
 def or_everything(snapshot: Snapshot, doc_filter: DocFilter | None) -> DocFilter:
@@ -131,13 +146,12 @@ def filter_documents(snapshot: Snapshot, filter: str) -> DocFilter | None:
 
 def filter_candidates(snapshot: Snapshot, ids: Sequence[str], within: DocFilter | None = None) -> DocFilter:
     """The documents of these ids that `within` accepts; QueryError for an id that is not in the index."""
-    if isinstance(ids, str):
-        raise QueryError("candidates must be a sequence of ids; put a single one in a list")
+    ids = as_list("candidates", ids, "ids", QueryError)
     numbers = snapshot.lookup(ids)
     missing = [id for id in dict.fromkeys(ids) if id not in numbers]
     if missing:
         raise QueryError(
-            f"{len(missing)} of the candidates are not in the index: {', '.join(map(repr, missing[:MAX_SHOWN]))}"
+            f"{len(missing)} of the candidates are not in the index: {', '.join(map(shown, missing[:MAX_SHOWN]))}"
             f"{' ...' if len(missing) > MAX_SHOWN else ''}; leave them out, or add them first"
         )
     docs = np.unique(np.fromiter(numbers.values(), np.int64, len(numbers)))

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.errors import CorruptIndexError
 from plait.locks import once_property
 from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
+from plait.storage.catalogue import N_ROWS
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.text.analyser import QueryTerm
@@ -109,12 +111,15 @@ class Fts5Search:
             parameters.append(min(k, MAX_SQL_INTEGER))
         sql = f"SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ? {conditions} {order}"
         rows = self._catalogue.rows(sql, parameters)
-        return np.asarray([doc for doc, _ in rows], np.int64), np.asarray([-score for _, score in rows], np.float64)
+        scores = np.asarray([score for _, score in rows], np.float64)  # NULL, from damaged lengths, becomes NaN
+        if not np.isfinite(scores).all():
+            raise CorruptIndexError("the full-text table gives scores that are no numbers; run plait check")
+        return np.asarray([doc for doc, _ in rows], np.int64), -scores
 
     @once_property
     def _n_rows(self) -> int:
         """The number of rows of the full-text table: SQLite's N, deleted documents included."""
-        n_deleted = self._catalogue.rows("SELECT COUNT(*) FROM deleted_documents")[0][0]
+        n_deleted = self._catalogue.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM deleted_documents LIMIT {N_ROWS})")[0][0]
         return self._n_documents + int(n_deleted)
 
     def _n_with(self, term: QueryTerm) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.deadline import check_deadline
 from plait.errors import ConfigError
 from plait.search import smoothing
 from plait.search.filtering import DocFilter
@@ -17,6 +18,7 @@ from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking, merge
 from plait.search.retriever import MAX, Rescorer, Retriever, Scorer
 from plait.search.trace import Trace
+from plait.storage import verification
 from plait.storage.snapshot import Snapshot
 
 DEFAULT_DEPTH = 100
@@ -69,7 +71,12 @@ class Plan:
         self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None = None, trace: Trace | None = None
     ) -> list[Ranking]:
         """The k best documents of each query."""
-        trace = trace or Trace()
+        rankings = self._run(snapshot, batch, doc_filter, trace or Trace())
+        if verification.needs_attention:  # a file that was used may be known by now to be damaged
+            verification.raise_damage(snapshot.files)
+        return rankings
+
+    def _run(self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace) -> list[Ranking]:
         if not self._is_fused:
             return self._run_alone(self.retrievers[0], snapshot, batch, doc_filter, trace)
         lists = self.lists(snapshot, batch, doc_filter, trace)
@@ -118,6 +125,7 @@ class Plan:
             scorer = rescorer.scorer(snapshot, batch, self.passages, Trace())
             with within.stage(rescorer.name):
                 for number, docs in enumerate(unions):
+                    check_deadline()
                     known = lists[number].get(rescorer.name) if reuse else None
                     ranking = scorer(number, docs) if known is None else _complete(known, docs, number, scorer)
                     rescored[number][rescorer.name] = ranking

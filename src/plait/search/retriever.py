@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.deadline import check_deadline
 from plait.search.filtering import DocFilter, Rows, SegmentRows, rows_of_documents
 from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking, best_first
@@ -69,6 +70,7 @@ def score_documents(
     """These documents, ascending, ranked by the scores of all their passages."""
     row_docs, numbers, scores = [docs[:0]], [docs[:0]], [np.zeros(0, np.float32)]
     for part in rows_of_documents(snapshot.segments, docs):
+        check_deadline()
         rows = part.numbers
         row_docs.append(part.segment.docs[rows])
         numbers.append(part.base + rows)

@@ -1,4 +1,5 @@
-"""`Trace`: the stages of a search with their times and counts. A plan writes it, `--timings` shows it."""
+"""`Trace`: the stages of a search with their times and counts. A plan writes it, `--timings` shows it. Each stage
+checks the deadline of the search before it begins."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from plait.deadline import enter_stage
 
 WITHIN = ": "  # between the name of a stage and the name of an inner stage
 
@@ -27,6 +30,7 @@ class Timing:
         self._stages, self._stage = stages, stage
 
     def __enter__(self) -> Stage:
+        enter_stage(self._stage.name)
         self._start = time.perf_counter()
         return self._stage
 

@@ -1,4 +1,5 @@
-"""Opening the catalogue's database: for the one writer, or as a read transaction that never changes.
+"""Opening the catalogue's database: for the one writer, or as a read transaction that never changes. Several threads
+read one state by several connections, and a deadline ends the statement of each.
 
 No code may open the database file except through SQLite: closing such a handle would drop the locks that SQLite holds
 on the file in this process.
@@ -12,23 +13,30 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from plait.deadline import wait_for
 from plait.errors import CorruptIndexError, ReadOnlyError, StoreError
+from plait.scoring.like import register_like
+from plait.storage import forks
 from plait.storage.folder import check_file
 from plait.storage.fsync import storage_errors
+from plait.storage.log import MAX_LOG_BYTES
 from plait.storage.schema import check_schema
+from plait.storage.watch import Watch
 
 CATALOGUE = "catalogue.sqlite"
 COMPANIONS = ("-wal", "-shm", "-journal")  # files that SQLite makes beside a database
 BUSY_SECONDS = 30.0  # readers wait only while the log of a crashed writer is being recovered
+MAX_CONNECTIONS = 8  # of one view, for threads that read at the same time
 # SQLite's errors if it cannot create the files of its log: the folder is read-only, or the disk full.
 _NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL)
 _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE)
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # begins a journal, and ends one that names another file
 _inherited: list[sqlite3.Connection] = []  # from a parent process; closing one here could change the parent's log
 
 
@@ -47,12 +55,10 @@ def _connect(catalogue: Path, options: str) -> sqlite3.Connection:
     """The one place that opens a catalogue. The caller compares the schema before it reads or writes: the database may
     be a stranger's."""
     check_database_files(catalogue)
-    uri = f"{catalogue.absolute().as_uri()}?{options}"
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=32
-    )
+    connection = forks.connect(catalogue, options, timeout=BUSY_SECONDS)
     try:
         distrust(connection, read_only=options.startswith("mode=ro"))
+        register_like(connection)
     except BaseException:
         connection.close()
         raise
@@ -73,9 +79,19 @@ def _json_is_innocuous() -> bool:
 
 
 def check_database_files(catalogue: Path) -> None:
-    """StoreError if the database or one of the files beside it is a link or a special file."""
+    """StoreError if the database or one of the files beside it is a link or a special file, or if a journal names
+    another file: SQLite removes the file that a journal of several databases names, and plait never writes one."""
     for suffix in ("", *COMPANIONS):
         check_file(catalogue.with_name(catalogue.name + suffix))
+    journal = catalogue.with_name(f"{catalogue.name}-journal")
+    with suppress(FileNotFoundError), journal.open("rb") as file:
+        if file.seek(0, 2) >= len(_JOURNAL_MAGIC):
+            file.seek(-len(_JOURNAL_MAGIC), 2)
+            if file.read() == _JOURNAL_MAGIC:
+                raise CorruptIndexError(
+                    f"{journal} names another file, which SQLite would remove; plait does not write such a journal. Do "
+                    f"not use this index unless you know who made it"
+                )
 
 
 def distrust(connection: sqlite3.Connection, *, read_only: bool) -> None:
@@ -97,27 +113,112 @@ def distrust(connection: sqlite3.Connection, *, read_only: bool) -> None:
 
 @dataclass(slots=True)
 class _OpenConnection:
-    """A connection, its process, and the lock that its threads share."""
+    """A connection whose read transaction has begun."""
 
-    connection: sqlite3.Connection
+    watch: Watch
     frozen: tuple[int, ...] | None  # state of the file, if it was opened as immutable
-    pid: int
-    lock: threading.Lock
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self.watch.connection
+
+    def close(self) -> None:
+        self.watch.end()
+        self.connection.close()
+
+
+class _Pool:
+    """The connections of one process that see one state of the catalogue; each is used by one thread at a time.
+
+    A further connection is opened when all are in use. It must see the same commit: once the index has moved on, the
+    threads share the connections that are open.
+    """
+
+    def __init__(self, catalogue: Path) -> None:
+        self._catalogue, self.pid = catalogue, os.getpid()
+        self.first = _begin(catalogue)
+        self._free = threading.Condition()  # reentrant: the garbage collector may close a view
+        self._idle, self._in_use = [self.first], 0
+        self._may_grow, self._closed = True, False
+
+    def take(self, commit: int | None) -> _OpenConnection:
+        """A connection that no other thread uses; waits for one if there must not be more, until the deadline."""
+        while True:
+            with self._free:
+                while not self._idle:
+                    if self._closed:
+                        raise StoreError(f"this view of {self._catalogue.parent} is closed; take a new snapshot")
+                    if self._may_grow and commit is not None and self._in_use < MAX_CONNECTIONS:
+                        break
+                    wait_for(self._free)
+                self._in_use += 1
+                if self._idle:
+                    return self._idle.pop()
+            further = self._further(commit)
+            if further is not None:
+                return further
+            with self._free:
+                self._in_use -= 1
+                self._may_grow = False
+
+    def give_back(self, opened: _OpenConnection) -> None:
+        with self._free:
+            self._in_use -= 1
+            if not self._closed:
+                self._idle.append(opened)
+                self._free.notify()
+                return
+        opened.close()
+
+    def close(self) -> None:
+        """Closes all connections; one that is in use when its statement ends."""
+        with self._free:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._free.notify_all()
+        for opened in idle:
+            opened.close()
+
+    def abandon(self) -> None:
+        """In a forked child: keeps the connections of the parent from being closed. Its lock may be held for ever."""
+        _inherited.extend([self.first.connection, *(opened.connection for opened in self._idle)])
+
+    def _further(self, commit: int | None) -> _OpenConnection | None:
+        """One more connection; None if it sees another commit, or cannot be opened."""
+        try:
+            further = _begin(self._catalogue)
+        except StoreError:
+            return None
+        try:
+            rows = further.watch.fetch("SELECT value FROM meta WHERE key = 'commit'", [])
+            if rows == [(commit,)] and further.frozen == self.first.frozen:
+                return further
+        except sqlite3.Error:
+            pass
+        except BaseException:
+            further.close()
+            raise
+        further.close()
+        return None
 
 
 class ReadTransaction:
-    """One state of the catalogue until it is closed. Threads may share it; they take turns."""
+    """One state of the catalogue until it is closed. Threads may share it."""
 
     def __init__(self, catalogue: Path) -> None:
         self._catalogue = catalogue
-        self._open: _OpenConnection | None = _begin(catalogue)
+        self._pool: _Pool | None = _Pool(catalogue)
         self._commit: int | None = None
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
-        opened = self._usable()
-        with opened.lock, storage_errors(self._catalogue):
-            rows = opened.connection.execute(sql, parameters).fetchall()
+        """All rows of a statement; SearchTimeoutError if the deadline of the search comes first."""
+        pool = self._usable()
+        opened = pool.take(self._commit)
+        try:
+            with storage_errors(self._catalogue):
+                rows = opened.watch.fetch(sql, parameters)
+        finally:
+            pool.give_back(opened)
         if opened.frozen is not None and opened.frozen != _file_state(self._catalogue):
             raise StoreError(f"{self._catalogue} was changed while it was open from a read-only folder; open it again")
         return rows
@@ -138,9 +239,13 @@ class ReadTransaction:
 
     def close(self) -> None:
         """Ends the transaction; a second call does nothing."""
-        opened, self._open = self._open, None
-        if opened is not None:
-            _dispose(opened)
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        if pool.pid == os.getpid():
+            pool.close()
+        else:
+            pool.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -150,26 +255,26 @@ class ReadTransaction:
     ) -> None:
         self.close()
 
-    def _usable(self) -> _OpenConnection:
-        opened = self._open
-        if opened is None:
+    def _usable(self) -> _Pool:
+        pool = self._pool
+        if pool is None:
             raise StoreError(f"this view of {self._catalogue.parent} is closed; take a new snapshot")
-        if opened.pid != os.getpid():
-            opened = self._reopen(opened)
-        return opened
+        if pool.pid != os.getpid():
+            pool = self._reopen(pool)
+        return pool
 
-    def _reopen(self, inherited: _OpenConnection) -> _OpenConnection:
-        """After a fork the connection belongs to the parent. A new one replaces it if it sees the same commit."""
+    def _reopen(self, inherited: _Pool) -> _Pool:
+        """After a fork the connections belong to the parent. New ones replace them if they see the same commit."""
         expected = self._commit
-        _dispose(inherited)
-        self._open = opened = _begin(self._catalogue)
+        inherited.abandon()
+        self._pool = pool = _Pool(self._catalogue)
         self._commit = None
         if expected is None or self.commit != expected:
             self.close()
             raise StoreError(
                 f"index {self._catalogue.parent} was changed after this process was forked; take a new snapshot"
             )
-        return opened
+        return pool
 
 
 def _begin(catalogue: Path) -> _OpenConnection:
@@ -181,16 +286,25 @@ def _begin(catalogue: Path) -> _OpenConnection:
             # Reading a log needs a file beside the database. If that cannot be created and there is no log, the
             # database file alone is complete.
             frozen = _file_state(catalogue)
-            code = error.sqlite_errorcode
+            code = getattr(error, "sqlite_errorcode", 0)  # Python's own errors have none
+            if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+                _roll_back(catalogue)
+                return _start_read(catalogue, "mode=ro", None)
             if frozen is None or (code & 0xFF not in _NO_LOG and code not in _NO_SHARED_MEMORY):
                 raise
             if _has_log(catalogue):
                 raise ReadOnlyError(
                     f"{catalogue.parent} cannot be written ({error}), but its log has commits that must be recovered; "
-                    f"open "
-                    f"the index once from a place where it can be written"
+                    f"open the index once from a place where it can be written"
                 ) from error
         return _start_read(catalogue, "mode=ro&immutable=1", frozen)
+
+
+def _roll_back(catalogue: Path) -> None:
+    """Rolls back the first transaction of a creation that was cut: the catalogue had no log yet, but a journal, and a
+    connection that only reads cannot apply it."""
+    with closing(_connect(catalogue, "mode=rw")) as connection:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
 
 
 def _start_read(catalogue: Path, options: str, frozen: tuple[int, ...] | None) -> _OpenConnection:
@@ -201,15 +315,7 @@ def _start_read(catalogue: Path, options: str, frozen: tuple[int, ...] | None) -
     except BaseException:
         connection.close()
         raise
-    return _OpenConnection(connection, frozen, os.getpid(), threading.Lock())
-
-
-def _dispose(opened: _OpenConnection) -> None:
-    if opened.pid == os.getpid():
-        with opened.lock:
-            opened.connection.close()
-    else:
-        _inherited.append(opened.connection)
+    return _OpenConnection(Watch(connection), frozen)
 
 
 def _file_state(file: Path) -> tuple[int, ...] | None:
@@ -242,7 +348,7 @@ def open_for_writing(file: Path, *, create: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # macOS only; see plait.storage.fsync
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
-        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
+        connection.execute(f"PRAGMA journal_size_limit = {MAX_LOG_BYTES}")
         connection.execute(f"PRAGMA cache_size = {-64 << 10}")  # KiB
         connection.execute("PRAGMA secure_delete = ON")  # free pages must not show deleted texts
     except BaseException:

@@ -14,9 +14,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plait.storage.catalogue import SegmentRun, chunks, placeholders, read_count
+from plait.storage.catalogue import N_ROWS, SegmentRun, chunks, placeholders, read_count
+from plait.storage.stored_values import stored_number
+from plait.storage.watch import Watch
 from plait.text.analyser import Analyser
-from plait.text.fts_table import rebuild_fts, remove_from_fts
+from plait.text.fts_table import check_ascending, rebuild_fts, remove_from_fts
 
 if TYPE_CHECKING:
     from plait.filters import Condition  # readers need not wait for its import
@@ -38,7 +40,12 @@ def delete_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
 def delete_by_condition(connection: sqlite3.Connection, condition: Condition) -> int:
     """Deletes the documents that a filter accepts; returns how many."""
     sql = f"SELECT {PLACEMENT} FROM documents WHERE ({condition.sql}) AND {not_deleted()}"
-    return _delete(connection, connection.execute(sql, condition.parameters).fetchall())
+    watch = Watch(connection)
+    try:
+        documents = watch.fetch(sql, condition.parameters)
+    finally:
+        watch.end()
+    return _delete(connection, documents)
 
 
 def purge_ids(connection: sqlite3.Connection, analyser: Analyser, ids: Sequence[str]) -> int:
@@ -59,7 +66,8 @@ def purge_deleted(connection: sqlite3.Connection, analyser: Analyser, run: Segme
     sql = "SELECT doc FROM deleted_documents JOIN documents USING (doc)"
     if run is not None:
         sql += f" WHERE segment IN ({', '.join(map(str, run.segments))})"
-    docs = [doc for (doc,) in connection.execute(f"{sql} ORDER BY doc")]
+    docs = [doc for (doc,) in connection.execute(f"{sql} ORDER BY doc LIMIT {N_ROWS}")]
+    check_ascending(-1, [(doc,) for doc in docs])
     if run is None and len(docs) > read_count(connection, "n_documents"):
         # Most documents go: adding the words of the rest costs less than removing the words of these.
         purge_without_words(connection)
@@ -87,6 +95,11 @@ def _delete(connection: sqlite3.Connection, documents: Sequence[Placed]) -> int:
 
 
 def _delete_rows(connection: sqlite3.Connection, documents: Sequence[Placed]) -> None:
+    sizes = dict(connection.execute("SELECT segment, n_rows FROM segments")) if documents else {}
+    for doc, segment, first, n_rows in documents:
+        size = stored_number(sizes.get(segment), f"the number of rows of segment {segment!r:.60}")
+        stored_number(first, f"the first row of document {doc}", most=size)
+        stored_number(n_rows, f"the number of rows of document {doc}", most=size - first)
     in_order = sorted(documents, key=lambda placed: placed[1:])
     rows = ((segment, row) for _, segment, first, n_rows in in_order for row in range(first, first + n_rows))
     connection.executemany("INSERT INTO deleted_rows VALUES (?, ?)", rows)

@@ -4,7 +4,7 @@ merge or delete changes it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,8 @@ from plait.storage.fsync import storage_errors
 from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
 from plait.storage.schema import check_format
 from plait.storage.segment import Segment, open_segment
+from plait.storage.segment_file import SegmentFile
+from plait.storage.stored_values import stored_number, stored_text
 from plait.storage.validate import check_ids, matches_digest
 from plait.text.analyser import Analyser
 from plait.text.fts_table import read_analyser
@@ -70,6 +72,7 @@ class Snapshot:
         self.weights = weights  # fusion weights that were fitted on judged queries, if any
         self.analyser = analyser  # of the full text
         self.n_rows = sum(segment.n_live for segment in segments)
+        self._sizes = {segment.number: segment.n_rows for segment in segments}
         self._docs_by_filter: dict[str, NDArray[np.int64]] = {}
 
     @classmethod
@@ -114,6 +117,11 @@ class Snapshot:
             analyser=read_analyser(view.rows),
         )
 
+    @property
+    def files(self) -> Iterator[SegmentFile]:
+        """All files of its segments."""
+        return (file for segment in self.segments for file in segment.files.values())
+
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""
         try:
@@ -155,13 +163,20 @@ class Snapshot:
                     f"{self.path}"
                 )
         return [
-            StoredDocument(doc, id, text, title, json.loads(metadata), segment, first_row, n_rows)
+            StoredDocument(doc, id, text, title, json.loads(metadata), *self._placement(id, segment, first_row, n_rows))
             for doc, id, text, title, metadata, _, segment, first_row, n_rows in rows
         ]
 
+    def _placement(self, id: str, segment: object, first_row: object, n_rows: object) -> tuple[int, int, int]:
+        """The rows of a document, which must be in a segment of this snapshot."""
+        number = stored_number(segment, f"the segment of document {id!r:.100}")
+        size = stored_number(self._sizes.get(number), f"the size of segment {number}, which has document {id!r:.100}")
+        first = stored_number(first_row, f"the first row of document {id!r:.100}", most=size - 1)
+        return number, first, stored_number(n_rows, f"the rows of document {id!r:.100}", least=1, most=size - first)
+
     def fetch_ids(self, docs: Sequence[int]) -> list[str]:
         """The ids of the documents with these numbers, in this order. Reads no texts."""
-        return [id for _, id in self._fetch_rows("doc, id", docs)]
+        return [stored_text(id, f"the id of document {doc}") for doc, id in self._fetch_rows("doc, id", docs)]
 
     def _fetch_rows(self, columns: str, docs: Sequence[int]) -> list[tuple[Any, ...]]:
         numbers = [int(doc) for doc in docs]

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.deadline import check_deadline
 from plait.scoring.maxsim import maxsim
 from plait.search.filtering import DocFilter, Rows, or_everything
 from plait.search.multivector.query import CentroidScores, MultiVectorQuery
@@ -76,6 +77,7 @@ def score_passages(
     centroids: CentroidScores | None = None,
 ) -> NDArray[np.float32]:
     """MaxSim of each of these rows, by the finest codes or by float vectors. `centroids` are used if they are known."""
+    check_deadline()
     if segment.coded is not None:
         with segment_errors(segment):
             coded_query = MultiVectorQuery(query, segment.coded, trace, centroids=centroids)
