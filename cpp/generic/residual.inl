@@ -77,12 +77,14 @@ void read_block(const ResidualQuery& query, const ResidualRows& rows, const RowN
                 unsigned char* unpacked, Block& block) noexcept {
     block.codes = unpacked;
     block.n_rows = n_rows;
+    const std::size_t last_cell = query.n_cells - 1;
     for (std::size_t r = 0; r < n_rows; ++r) {
         const std::size_t row = row_number(r);
         block.lengths[r] = rows.length_table[rows.lengths[row]];
         block.factors[r] = rows.factor_table[rows.factors[row]];
         if (query.table == nullptr) continue;
-        block.cells[r] = query.table + cell_at(rows, row) * query.lanes;
+        // Bounded in the register: a mapped file may change after its cells were checked.
+        block.cells[r] = query.table + smaller(cell_at(rows, row), last_cell) * query.lanes;
         const auto* first = reinterpret_cast<const unsigned char*>(block.cells[r]);
         for (std::size_t at = 0; at < query.lanes * sizeof(std::int16_t); at += 64) prefetch(first + at);
         prefetch(first + query.lanes * sizeof(std::int16_t) - 1);

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from plait.storage import segment as segments
 from plait.storage.info import info
 from storage.grouped_tokens import SPEC, batch
 from storage.samples import make_store
 
 
-def test_files_that_were_not_read_are_not_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 0)
+def test_files_that_were_not_read_are_not_in_memory(tmp_path: Path) -> None:
     store = make_store(tmp_path / "index", spec=SPEC)
     with store.writer() as writer:
         writer.write(*batch(0, 4000))

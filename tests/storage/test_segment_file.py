@@ -172,6 +172,18 @@ def test_a_hostile_header_is_refused(tmp_path: Path, header: bytes) -> None:
         SegmentFile.open(tmp_path / "f.plait")
 
 
+def test_bytes_that_no_array_needs_are_refused(tmp_path: Path) -> None:
+    # Valid checksums: the table of them would be longer than the arrays need.
+    header = b'{"kind": "rows", "attributes": {}, "arrays": []}'.ljust(100)
+    table = b"more than no array needs"
+    nbytes = PRELUDE.size + len(header) + len(table) + 4
+    prelude = PRELUDE.pack(MAGIC, 1, len(header), nbytes, 0)[:-4]
+    crcs = [value.to_bytes(4, "little") for value in (crc32c(header, crc32c(prelude)), crc32c(table))]
+    (tmp_path / "f.plait").write_bytes(prelude + crcs[0] + header + table + crcs[1])
+    with pytest.raises(CorruptIndexError, match="its arrays need 132 bytes, the file has 156"):
+        SegmentFile.open(tmp_path / "f.plait")
+
+
 def test_arrays_that_overlap_are_refused(tmp_path: Path) -> None:
     header = {"kind": "rows", "attributes": {}, "arrays": [place(), place(name="b")]}
     write_raw(tmp_path / "f.plait", json.dumps(header).encode(), bytes(64))

@@ -30,6 +30,7 @@ struct ResidualQuery {
     const float* offset;        // lanes
     const std::int16_t* table;  // cells * lanes, or null
     float cell_scale;
+    std::size_t n_cells;  // of the table; larger cells are read as the last one
 };
 
 struct ResidualRows {

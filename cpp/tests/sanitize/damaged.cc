@@ -121,7 +121,8 @@ bool try_segment(const Target& target) {
                               0.1f,
                               offset.data(),
                               table.data(),
-                              0.1f};
+                              0.1f,
+                              stored.n_cells};
     const ResidualRows rows{2, codes.get(), cells.get(), 2, lengths.get(), known.data(), factors.get(), known.data()};
     std::vector<unsigned char> workspace(target.residual->workspace(query, 2));
     std::vector<float> scores(stored.n_items);

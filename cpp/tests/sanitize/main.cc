@@ -12,6 +12,7 @@
 
 #include "plait/crc32c.h"
 #include "dispatch/dispatch.h"
+#include "plait/like.h"
 #include "plait/pooling.h"
 #include "tests/sanitize/sanitize.h"
 #include "plait/topk.h"
@@ -54,6 +55,46 @@ void try_crc32c(const Target& target) {
             expect(blocks[block] == target.crc32c(there.get() + first, length, 0), what + ", in blocks");
         }
     }
+}
+
+// By definition: `%` takes no byte, or one and tries again. The texts are ASCII without letters in upper case.
+bool like_slowly(const char* pattern, const char* text) {
+    if (*pattern == 0) return *text == 0;
+    if (*pattern == '%') return like_slowly(pattern + 1, text) || (*text != 0 && like_slowly(pattern, text + 1));
+    if (*pattern == '_') return *text != 0 && like_slowly(pattern + 1, text + 1);
+    if (*pattern == '\\') ++pattern;
+    return *pattern == *text && *text != 0 && like_slowly(pattern + 1, text + 1);
+}
+
+bool like(const std::vector<unsigned char>& pattern, const std::vector<unsigned char>& text) {
+    const Unaligned<unsigned char> wanted(pattern), given(text);
+    std::vector<std::uint64_t> workspace(plait::like_workspace(wanted.get(), pattern.size()));
+    workspace.shrink_to_fit();
+    return plait::like_matches(wanted.get(), pattern.size(), given.get(), text.size(), workspace.data());
+}
+
+std::vector<unsigned char> picked(const std::string& letters, std::size_t size) {
+    std::vector<unsigned char> bytes(size);
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(letters[below(letters.size())]);
+    return bytes;
+}
+
+void try_like() {
+    for (int round = 0; round < 20000; ++round) {
+        const auto pattern = picked("ab%_\\", below(9)), text = picked("ab%_", below(12));
+        const std::string p(pattern.begin(), pattern.end()), t(text.begin(), text.end());
+        expect(like(pattern, text) == like_slowly(p.c_str(), t.c_str()), "'" + t + "' like '" + p + "'");
+    }
+    for (int round = 0; round < 2000; ++round) {  // any bytes, and parts of several words
+        std::string letters = "a_%";
+        for (int i = 0; i < 5; ++i) letters += static_cast<char>(below(256));
+        like(picked(letters, below(400)), picked(letters, below(2000)));
+    }
+    std::vector<unsigned char> pattern(200, 'a'), text(1000, 'a');
+    pattern.front() = pattern.back() = '%';
+    expect(like(pattern, text), "a part of 198 code points is found");
+    pattern[198] = 'b';
+    expect(!like(pattern, text), "a part of 198 code points is not found");
 }
 
 void try_top_k() {
@@ -114,6 +155,7 @@ int main() {
         std::printf("%s: fine\n", targets[i]->name);
     }
     expect(!plait::use_target("abacus"), "an unknown target is refused");
+    try_like();
     try_top_k();
     std::printf("top_k: fine\n");
     try_pooling();

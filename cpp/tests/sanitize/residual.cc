@@ -180,7 +180,7 @@ void try_residual(const std::string& name, const ResidualKernels& kernels, unsig
     const Unaligned<std::uint16_t> short_cells(shorts);
     const Unaligned<std::uint32_t> word_cells(words);
     const std::int16_t* given_table = has_table ? table.data() : nullptr;
-    const ResidualQuery asked{packed.get(), lanes, n_query, dim, 1.1e-4f, offset.data(), given_table, 1.3e-5f};
+    const ResidualQuery asked{packed.get(), lanes, n_query, dim, 1.1e-4f, offset.data(), given_table, 1.3e-5f, n_cells};
     const ResidualRows rows{bits,
                             stored_codes.get(),
                             !has_table       ? nullptr

@@ -205,8 +205,11 @@ def prune_rows(
     if there is none. Returns their row numbers, one document after the other, and the end of each document in them."""
     if not 0 <= prune_margin <= 255:
         raise ConfigError(f"prune_margin is {prune_margin}; it must be from 0 to 255")
+    n_rows = int((ends - begins).sum())
+    if not 0 <= n_rows <= len(begins) * len(cells):
+        raise InputError(f"{len(begins)} documents have {n_rows} rows, of {len(cells)} rows")
     with _NATIVE_ERRORS:
-        chosen, stops = np.empty(int((ends - begins).sum()) + 1, np.int64), np.empty(len(begins), np.int64)
+        chosen, stops = np.empty(n_rows + 1, np.int64), np.empty(len(begins), np.int64)
         n_chosen = _core.prune_rows(narrow, cells, begins, ends, prune_margin, chosen, stops)
     return chosen[:n_chosen], stops
 

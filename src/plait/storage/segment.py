@@ -26,7 +26,7 @@ from plait.codec.impacts import invert
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, InputError
-from plait.locks import ForkSafeLock, once_property
+from plait.locks import once_property
 from plait.scoring.sparse import Impacts
 from plait.storage.catalogue import SegmentRecord
 from plait.storage.files.centroid_ids import CENTROID_IDS, CentroidIdsFile, codebook_crc, write_centroid_ids
@@ -42,17 +42,10 @@ from plait.storage.folder import (
     segment_numbers_on_disk,
 )
 from plait.storage.fsync import sync_folder
-from plait.storage.segment_file import DTYPES, ArraySource, FileRecord, SegmentFile, slices, write_file
+from plait.storage.segment_file import DTYPES, ArraySource, FileRecord, SegmentFile, rows_not_finite, slices, write_file
+from plait.storage.verification import verify_before_use, verify_ends_before_use
 
 ROWS, DENSE, MULTI = "rows.plait", "dense.plait", "multi.plait"
-# Opening verifies the checksums of a segment up to this size, in less than a tenth of a second. Only `check` and
-# compactions verify larger ones.
-MAX_VERIFIED_BYTES = 256 << 20
-
-# Segments never change, so one verification lasts for the life of the process; the key notices a file that was
-# replaced.
-_verified: set[tuple[object, ...]] = set()
-_verified_lock = ForkSafeLock()
 
 
 class segment_errors:  # noqa: N801 (a context manager, used as a verb)
@@ -85,7 +78,11 @@ def leftover_folders(index: Path, live: set[int]) -> list[Path]:
 
 
 class Segment:
-    """The rows of a segment, as read-only maps of its files. `live` says which rows are not deleted; None is all."""
+    """The rows of a segment, as read-only maps of its files. `live` says which rows are not deleted; None is all.
+
+    The constructor checks sizes. The arrays are read at their first use: their file is then compared with its checksums
+    (see `plait.storage.verification`), and offsets are checked.
+    """
 
     def __init__(
         self,
@@ -96,14 +93,14 @@ class Segment:
     ) -> None:
         self.number, self.n_rows, self.files = record.number, record.n_rows, files
         rows = files[ROWS]
-        self.docs: NDArray[np.int64] = rows.array("docs", "<i8", (self.n_rows,))
-        self.starts: NDArray[np.uint32] = rows.array("starts", "<u4", (self.n_rows,))
-        self.ends: NDArray[np.uint32] = rows.array("ends", "<u4", (self.n_rows,))
+        self._docs: NDArray[np.int64] = rows.array("docs", "<i8", (self.n_rows,))
+        self._starts: NDArray[np.uint32] = rows.array("starts", "<u4", (self.n_rows,))
+        self._ends: NDArray[np.uint32] = rows.array("ends", "<u4", (self.n_rows,))
         self.live = _live_mask(record, deleted_rows)
         self.n_live = self.n_rows - (0 if deleted_rows is None else len(deleted_rows))
-        self.dense: NDArray[np.float32] | None = None
+        self._dense: NDArray[np.float32] | None = None
         if spec.dense is not None:
-            self.dense = files[DENSE].array("values", "<f4", (self.n_rows, spec.dense))
+            self._dense = files[DENSE].array("values", "<f4", (self.n_rows, spec.dense))
         self.dense_ivf_file: DenseIvfFile | None = None
         if spec.dense is not None and DENSE_IVF in files:
             self.dense_ivf_file = DenseIvfFile(files[DENSE_IVF], self.n_rows, spec.dense)
@@ -112,27 +109,54 @@ class Segment:
         self.residual_file: ResidualFile | None = None
         if spec.multi is not None and RESIDUAL in files:
             self.residual_file = ResidualFile(files[RESIDUAL], self.n_rows, spec.multi)
-        self.centroid_ids_file: CentroidIdsFile | None = None
+        self._centroid_ids_file: CentroidIdsFile | None = None
         if self._multi_file is not None and CENTROID_IDS in files:
             n_vectors = len(self._multi_file.array("values", "<f2", (None, spec.multi)))
-            self.centroid_ids_file = CentroidIdsFile(files[CENTROID_IDS], n_vectors)
+            self._centroid_ids_file = CentroidIdsFile(files[CENTROID_IDS], n_vectors)
         self.text_index_file = TextIndexFile(files[TEXT_INDEX]) if TEXT_INDEX in files else None
         self.sparse_file: SparseFile | None = None
         if spec.sparse is not None:
             self.sparse_file = SparseFile(files[SPARSE], self.n_rows, spec.sparse)
 
     @once_property
+    def docs(self) -> NDArray[np.int64]:
+        """The document of each row."""
+        verify_before_use(self.files[ROWS])
+        return self._docs
+
+    @once_property
+    def starts(self) -> NDArray[np.uint32]:
+        """The character of its document at which each row starts."""
+        verify_before_use(self.files[ROWS])
+        return self._starts
+
+    @once_property
+    def ends(self) -> NDArray[np.uint32]:
+        """The character of its document at which each row ends."""
+        verify_before_use(self.files[ROWS])
+        return self._ends
+
+    @once_property
     def span(self) -> tuple[int, int]:
         """The number of the first document, and that of the last plus one; (0, 0) without rows."""
-        return (int(self.docs[0]), int(self.docs[-1]) + 1) if self.n_rows else (0, 0)
+        if not self.n_rows:
+            return (0, 0)
+        verify_ends_before_use(self.files[ROWS], "docs")
+        return (int(self._docs[0]), int(self._docs[-1]) + 1)
 
-    # The arrays below are read on first use: checking all of their offsets would delay opening.
+    @once_property
+    def dense(self) -> NDArray[np.float32] | None:
+        """The dense vectors."""
+        if self._dense is not None:
+            verify_before_use(self.files[DENSE])
+        return self._dense
 
     @once_property
     def multi(self) -> MultiVectors | None:
         """The multi vectors as float16; None if there are none, or if they are compressed (see `coded`)."""
         if self._multi_file is None:
             return None
+        verify_before_use(self._multi_file)
         values = self._multi_file.array("values", "<f2", (None, self._multi_dim))
         fixed = self.fixed
         if fixed is None:
@@ -147,7 +171,17 @@ class Segment:
     @once_property
     def coded(self) -> CodedItems | None:
         """The multi vectors if they are compressed; then `multi` is None."""
-        return None if self.residual_file is None else self.residual_file.items()
+        if self.residual_file is None:
+            return None
+        verify_before_use(self.files[RESIDUAL])
+        return self.residual_file.items()
+
+    @once_property
+    def centroid_ids_file(self) -> CentroidIdsFile | None:
+        """The nearest centroids of the uncompressed multi vectors, if the segment has them."""
+        if self._centroid_ids_file is not None:
+            verify_before_use(self.files[CENTROID_IDS])
+        return self._centroid_ids_file
 
     @once_property
     def fixed(self) -> int | None:
@@ -169,17 +203,26 @@ class Segment:
     @once_property
     def dense_ivf(self) -> DenseIvf | None:
         """The inverted file of the dense vectors, if the segment has one."""
-        return None if self.dense_ivf_file is None else self.dense_ivf_file.read()
+        if self.dense_ivf_file is None:
+            return None
+        verify_before_use(self.files[DENSE_IVF])
+        return self.dense_ivf_file.read()
 
     @once_property
     def text_index(self) -> TextIndex | None:
         """The words of the documents, if the segment has them."""
-        return None if self.text_index_file is None else self.text_index_file.read()
+        if self.text_index_file is None:
+            return None
+        verify_before_use(self.files[TEXT_INDEX])
+        return self.text_index_file.read()
 
     @once_property
     def sparse(self) -> Impacts | None:
         """The inverted index of the sparse vectors."""
-        return None if self.sparse_file is None else self.sparse_file.impacts()
+        if self.sparse_file is None:
+            return None
+        verify_before_use(self.files[SPARSE])
+        return self.sparse_file.impacts()
 
     def release(self) -> None:
         """Drops the pages of its files from memory; see `SegmentFile.release`."""
@@ -238,22 +281,9 @@ def open_file(index: Path, record: SegmentRecord, name: str) -> SegmentFile:
 def open_segment(
     index: Path, record: SegmentRecord, spec: EmbeddingSpec, deleted_rows: NDArray[np.int64] | None
 ) -> Segment:
-    """Opens a segment, and verifies a small one once per process. A missing file is a FileNotFoundError."""
+    """Opens a segment; the cost depends on its deleted rows alone. A missing file is a FileNotFoundError."""
     files = {name: open_file(index, record, name) for name in file_names(record, spec)}
-    if sum(file.record.nbytes for file in files.values()) <= MAX_VERIFIED_BYTES:
-        for file in files.values():
-            verify_once(file)
     return Segment(record, spec, files, deleted_rows)
-
-
-def verify_once(file: SegmentFile) -> None:
-    """Compares the whole file with its checksums, unless this process has done so before."""
-    state = file.path.stat()
-    key = (str(file.path.absolute()), state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
-    if key not in _verified:
-        file.verify()
-        with _verified_lock:
-            _verified.add(key)
 
 
 def write_segment(
@@ -318,7 +348,7 @@ def _finite_values(kind: str, dtype: str, array: NDArray[Any], name_of: Callable
         for piece in slices(array):
             with np.errstate(over="ignore"):  # a value too large for float16 becomes infinite, and is refused below
                 stored = piece.astype(DTYPES[dtype])
-            wrong = np.flatnonzero(~np.isfinite(stored).all(axis=1))
+            wrong = rows_not_finite(stored)
             if len(wrong):
                 row = int(wrong[0])
                 value = piece[row][~np.isfinite(stored[row])][0]

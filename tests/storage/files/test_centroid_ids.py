@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plait.codec.codebook import Codebook
 from plait.errors import CorruptIndexError
 from plait.search.trace import Trace
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.check import check
 from plait.storage.files import centroid_ids
 from plait.storage.files.centroid_ids import CENTROID_IDS
@@ -37,9 +37,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(made: Path, tmp_path: Path) -> Path:
     """The centroid_ids.plait of a copy of the index, as a new process would see it."""
-    monkeypatch.setattr(segments, "_verified", set())
+    verification.forget()
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000005" / CENTROID_IDS
 
@@ -85,7 +85,7 @@ def test_a_merge_that_leaves_vectors_uncompressed_writes_their_centroids(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "plait.storage.writer.choose_segments", lambda found: [own for own in found if own.coded is None]
+        "plait.storage.writer.choose_segments", lambda found, **_: [own for own in found if own.coded is None]
     )
     store = Store.open(index_of(file))
     with store.writer() as writer:

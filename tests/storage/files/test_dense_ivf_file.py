@@ -157,14 +157,14 @@ def test_a_compaction_adds_a_missing_file(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(cells_of(tmp_path / "old")) == 1
 
 
-def test_a_changed_byte_is_found_when_the_index_is_opened(path: Path) -> None:
+def test_a_changed_byte_is_found_when_the_file_is_used(path: Path) -> None:
     file = cells_of(path)[0]
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     assert any("dense_ivf.plait" in problem for problem in check(path).problems)
-    with pytest.raises(CorruptIndexError, match=r"dense_ivf\.plait"), plait.open(path) as index:
-        index.search_embeddings(plait.Embeddings(dense=vectors(1)), mode="dense")
+    with Store.open(path).snapshot() as snapshot, pytest.raises(CorruptIndexError, match=r"dense_ivf\.plait"):
+        _ = snapshot.segments[0].dense_ivf
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,6 @@ def test_invalid_values_are_named(tmp_path: Path, name: str, wrong: NDArray[np.g
 def test_an_invalid_n_probe_is_refused(tmp_path: Path) -> None:
     cells.write_dense_ivf(tmp_path / "good.plait", vectors(1200), number=1)
     good = SegmentFile.open(tmp_path / "good.plait")
-    spoiled = SegmentFile(good.path, good.kind, {**good.attributes, "n_probe_10": 0}, good._entries, good.record)
-    spoiled._data = good._data
+    good.attributes = {**good.attributes, "n_probe_10": 0}
     with pytest.raises(CorruptIndexError, match="n_probe_10"):
-        cells.DenseIvfFile(spoiled, 1200, DIM)
+        cells.DenseIvfFile(good, 1200, DIM)

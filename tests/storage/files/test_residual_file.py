@@ -18,7 +18,7 @@ from plait.search.modes import PlanContext, resolve
 from plait.search.multivector.passages import ExactMulti
 from plait.search.query import QueryBatch
 from plait.search.trace import Trace
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.check import check
 from plait.storage.store import Store
 from search.plans import DefaultProbe
@@ -36,9 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(made: Path, tmp_path: Path) -> Path:
     """The residual.plait of a copy of the index, as a new process would see it."""
-    monkeypatch.setattr(segments, "_verified", set())
+    verification.forget()
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000004" / "residual.plait"
 
@@ -66,8 +66,11 @@ def search_everything(index: Path) -> None:
 )
 def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], None], message: str) -> None:
     harm(file)
-    with pytest.raises(CorruptIndexError, match=rf"residual\.plait.* {message}"):
-        Store.open(index_of(file)).snapshot()
+    with (
+        pytest.raises(CorruptIndexError, match=rf"residual\.plait.* {message}"),
+        Store.open(index_of(file)).snapshot() as snapshot,
+    ):
+        _ = snapshot.segments[0].coded
     assert [problem for problem in check(index_of(file)).problems if "residual.plait" in problem] != []
 
 

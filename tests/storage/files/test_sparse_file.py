@@ -20,7 +20,7 @@ from plait.scoring.sparse import Impacts
 from plait.search.query import QueryBatch
 from plait.search.sparse import Sparse
 from plait.search.trace import Trace
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.check import check
 from plait.storage.files import sparse as sparse_file
 from plait.storage.info import info
@@ -136,9 +136,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(made: Path, tmp_path: Path) -> Path:
     """The sparse.plait of a copy of the index, as a new process would see it."""
-    monkeypatch.setattr(segments, "_verified", set())
+    verification.forget()
     shutil.copytree(made, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000001" / "sparse.plait"
 
@@ -156,8 +156,11 @@ def file(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_damaged_file_is_refused_by_name(file: Path, harm: Callable[[Path], None], message: str) -> None:
     harm(file)
-    with pytest.raises(CorruptIndexError, match=rf"sparse\.plait.* {message}"):
-        Store.open(index_of(file)).snapshot()
+    with (
+        pytest.raises(CorruptIndexError, match=rf"sparse\.plait.* {message}"),
+        Store.open(index_of(file)).snapshot() as snapshot,
+    ):
+        _ = snapshot.segments[0].sparse
     assert not check(index_of(file)).ok
 
 

@@ -13,6 +13,7 @@ and so is any segment on request: dense.plait is always present.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -52,8 +53,9 @@ class DenseIvfFile:
         )
 
     def read(self) -> DenseIvf:
-        """The inverted file. Checks cell starts and centroid scales; searches check the rows that they read."""
-        ivf = self._ivf
+        """The inverted file. Checks cell starts and centroid scales; searches check the rows that they read. The starts
+        are copied: searches rely on the values that were checked."""
+        ivf = replace(self._ivf, starts=self._ivf.starts.copy())
         with self._file.checking():
             starts = ivf.starts
             if not len(ivf.centroids) or starts[0] != 0 or starts[-1] != self._n_rows or np.any(np.diff(starts) < 0):

@@ -28,6 +28,7 @@ from plait.storage.segment_file import ArraySource, Attributes, SegmentFile
 
 RESIDUAL = "residual.plait"
 VECTORS_PER_ROW = "vectors_per_row"
+CODEC_ARRAYS = ("centroids", "steps", "lengths", "factors", "steps_8bit", "lengths_8bit", "factors_8bit")
 MAX_CENTROID = 127
 MAX_VALUE = 1e9  # of steps and factors; the vectors were float16, so valid values stay far below
 
@@ -56,17 +57,40 @@ class ResidualFile:
         self._coded = self._read_codes("", self._bits)
         self._coded_8bit = self._read_codes("_8bit", 8) if self._choice("has_8bit", (0, 1)) else None
 
-    def items(self) -> CodedItems:
-        """The coded vectors by row. Checks the codec and every offset; the kernels check centroid ids and postings."""
+    @property
+    def codec(self) -> ResidualCodec:
+        """The codec, unchecked; see `check_codecs`."""
+        return self._coded[0]
+
+    @property
+    def codec_8bit(self) -> ResidualCodec | None:
+        return None if self._coded_8bit is None else self._coded_8bit[0]
+
+    def check_codecs(self) -> None:
         with self._file.checking():
             if self.codebook.centroids.max() > MAX_CENTROID:
                 raise InputError(f"a centroid has the value {self.codebook.centroids.max()}; at most {MAX_CENTROID}")
-            for codec, _ in (self._coded, *(() if self._coded_8bit is None else (self._coded_8bit,))):
-                _check_codec(codec)
+            for codec in (self.codec, self.codec_8bit):
+                if codec is not None:
+                    _check_codec(codec)
+
+    def has_same_codec(self, other: ResidualFile) -> bool:
+        """Whether the codes of two files were made with the same codec, so that they can be merged."""
+        pairs = ((self.codec, other.codec), (self.codec_8bit, other.codec_8bit))
+        return all(
+            one is second if one is None or second is None else _equal_codecs(one, second) for one, second in pairs
+        )
+
+    def items(self) -> CodedItems:
+        """The coded vectors by row. Checks the codec and every offset; the kernels check centroid ids and postings. The
+        offsets of postings are copied: searches rely on the values that were checked."""
+        self.check_codecs()
+        with self._file.checking():
             if self._offsets is not None:
                 check_offsets("offsets", self._offsets, len(self._centroid_ids))
-            check_offsets("posting_offsets", self._postings.offsets, len(self._postings.items))
-        return CodedItems(*self._coded, self._offsets, self._postings, codes_8bit=self._coded_8bit, stride=self.fixed)
+            postings = Postings(self._postings.items, self._postings.offsets.copy())
+            check_offsets("posting_offsets", postings.offsets, len(postings.items))
+        return CodedItems(*self._coded, self._offsets, postings, codes_8bit=self._coded_8bit, stride=self.fixed)
 
     def check_values(self) -> None:
         """Reads every centroid id and posting and compares the two."""

@@ -16,7 +16,7 @@ goes through the postings. That halves the bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +57,9 @@ class SparseFile:
         self._impacts = read_impacts(file, terms, file.array("offsets", "<i8", (len(terms) + 1,)), rows, n_rows=n_rows)
 
     def impacts(self) -> Impacts:
-        """The inverted index. Checks terms, offsets and scales; the kernels skip postings of rows that do not exist."""
-        index = self._impacts
+        """The inverted index. Checks terms, offsets and scales; the kernels skip postings of rows that do not exist.
+        Terms and offsets are copied: searches rely on the values that were checked."""
+        index = replace(self._impacts, terms=self._impacts.terms.copy(), offsets=self._impacts.offsets.copy())
         with self._file.checking():
             check_offsets("offsets", index.offsets, len(index.rows))
             if len(index.terms) and (index.terms[0] < 0 or index.terms[-1] >= self._vocabulary):
