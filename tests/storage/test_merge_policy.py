@@ -7,29 +7,29 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from faults.bit_rot import flip
+from faults.bulk_load import fake_segment, simulate
 from plait.embeddings import MultiVectors
-from plait.errors import StoreError
+from plait.errors import CorruptIndexError, StoreError
 from plait.filters import compile_filter
 from plait.records import Document
 from plait.storage import compaction as compact
 from plait.storage import merge_policy as tiers
 from plait.storage.check import check
 from plait.storage.info import info
+from plait.storage.segment_file import SegmentFile
 from plait.storage.store import Snapshot, Store
 from storage.grouped_tokens import SPEC, batch, make_tokens
 from storage.samples import add, fabrics, make_store, texts_in
 
 
 def segment(number: int, mb: float, *, dead: float = 0.0) -> Any:
-    """As much of a segment as the policy looks at."""
-    files = {"dense.plait": SimpleNamespace(record=SimpleNamespace(nbytes=mb * (1 << 20)))}
-    return SimpleNamespace(number=number, n_rows=1000, n_live=1000 * (1 - dead), files=files, docs=[number], coded=None)
+    return fake_segment(number, mb * (1 << 20), deleted_share=dead)
 
 
 def numbers(*segments: Any) -> list[int]:
@@ -46,34 +46,36 @@ def test_eight_of_a_size_are_merged_and_a_large_one_beside_them_is_not() -> None
 
 def test_neighbours_are_chosen_by_documents_not_by_segment_numbers() -> None:
     large = segment(99, 100)
-    large.docs = [4]  # it stands in the middle of the others
+    large.span = (4, 5)  # it stands in the middle of the others
     assert numbers(*(segment(number, 1) for number in range(10)), large) == []
 
 
-def test_one_merge_reads_no_more_than_its_bound() -> None:
-    sizes = [tiers.MAX_MERGE_BYTES / (1 << 20) / 10] * 25
-    assert len(numbers(*(segment(number, size) for number, size in enumerate(sizes)))) == 10
-    assert numbers(*(segment(number, tiers.MAX_MERGE_BYTES / (1 << 20)) for number in range(20))) == []
+def test_a_merge_may_be_of_any_size() -> None:
+    assert numbers(*(segment(number, 1_000_000) for number in range(8))) == list(range(8))
+
+
+def test_a_merge_that_does_not_fit_on_the_disk_gives_way_to_one_that_does() -> None:
+    segments = [*(segment(number, 100) for number in range(8)), *(segment(number, 1) for number in range(8, 16))]
+    assert [one.number for one in tiers.choose_segments(segments, max_bytes=100 << 20)] == list(range(8, 16))
+    assert tiers.choose_segments(segments, max_bytes=1 << 20) == []
+
+
+def test_too_many_segments_are_merged_where_that_costs_least() -> None:
+    sizes = [*([1] * 7 + [100]) * 4, 1]  # no tier has eight neighbours
+    sizes[15] = 50
+    assert numbers(*(segment(number, size) for number, size in enumerate(sizes[:-1]))) == []
+    assert numbers(*(segment(number, size) for number, size in enumerate(sizes))) == list(range(8, 16))
 
 
 def test_a_segment_of_mostly_deleted_rows_is_rewritten_alone() -> None:
     assert numbers(segment(1, 10), segment(2, 10, dead=0.6), segment(3, 10, dead=0.4)) == [2]
 
 
-def test_many_writes_leave_few_segments_and_rewrite_each_row_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "MAX_MERGE_BYTES", math.inf)
-    rng, there, written, rewritten = random.Random(0), list[Any](), 0.0, 0.0
-    for number in range(2000):
-        there.append(segment(number, size := rng.uniform(0.5, 2)))
-        written += size
-        old = tiers.choose_segments(there)
-        if old:
-            whole = sum(one.files["dense.plait"].record.nbytes for one in old) / (1 << 20)
-            rewritten += whole
-            kept = [one for one in there if one.number not in {gone.number for gone in old}]
-            there = [*kept, segment(old[0].number, whole)]
-    assert len(there) <= 4 * tiers.FANOUT
-    assert rewritten < math.log(2000, tiers.FANOUT) * written
+@pytest.mark.parametrize("mb", [0.5, 1, 3, 8, 20, 64, 100, 512, 5000])
+def test_batches_of_any_size_leave_few_segments_and_rewrite_each_byte_a_few_times(mb: float) -> None:
+    most, rewritten = simulate([mb * (1 << 20)] * 600)
+    assert most <= tiers.MAX_SEGMENTS
+    assert rewritten < 1 + math.log(600, tiers.FANOUT)
 
 
 def state(snapshot: Snapshot) -> dict[str, tuple[str, bytes, bytes]]:
@@ -161,6 +163,16 @@ def test_a_merge_compresses_with_the_codec_of_the_compressed_segment(coded: Stor
     assert drift is not None
     assert (drift.n_vectors, 0.8 < drift.ratio < 1.25) == (640, True)
     assert check(coded.path).problems == []
+
+
+def test_a_merge_refuses_a_damaged_codec_of_a_segment_that_it_does_not_read(coded: Store) -> None:
+    file = next(coded.path.glob("segments/*/residual.plait"))
+    codec = SegmentFile.open(file)
+    with coded.snapshot() as snapshot:
+        assert snapshot.segments[0].coded is not None  # verified, and remembered
+    flip(file, random.Random(0), codec._start + codec._entries[0].offset + 5)
+    with coded.writer() as writer, pytest.raises(CorruptIndexError, match=r"residual\.plait: array centroids"):
+        writer.merge()
 
 
 def test_compaction_copies_the_codes_of_all_segments_of_one_codec(coded: Store) -> None:

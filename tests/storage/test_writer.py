@@ -66,6 +66,17 @@ def test_document_numbers_are_never_reused(store: Store) -> None:
         assert snapshot.lookup(["wool"]) == {"wool": 5}
 
 
+def test_a_segment_number_is_never_used_again(store: Store) -> None:
+    with store.writer() as writer:
+        first = write(writer, [Document("new", "one")]).segment
+        writer.delete(["new", *TEXTS])
+        writer.compact()  # no row is left, and no segment
+        second = write(writer, [Document("new", "two")]).segment
+    assert first is not None
+    assert second is not None
+    assert second > first
+
+
 def test_content_digests_gives_the_digest_of_every_existing_id(store: Store) -> None:
     many = [f"other {number}" for number in range(3000)]
     with store.writer() as writer:

@@ -4,6 +4,7 @@ transaction commits them; a write that fails or is killed at any point leaves th
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import ConfigError, CorruptIndexError, FilterError, StoreError
+from plait.errors import ConfigError, FilterError, StoreError
 from plait.filters import Condition
 from plait.records import Document, Span
 from plait.storage import catalogue
@@ -45,6 +46,7 @@ from plait.storage.folder import ATTACHMENTS, SEGMENTS, remove_segment_folder, s
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
+from plait.storage.network import refuse_network_disk
 from plait.storage.saved_settings import (
     FittedWeights,
     TunedParams,
@@ -65,6 +67,7 @@ from plait.text.fts_table import (
     rebuild_fts,
 )
 
+MAX_FREE_SPACE_SHARE = 0.8  # of the free space on the disk that a merge may take until its sources are removed
 MAX_FREE_SHARE = 0.25  # of the catalogue's pages: with more, a compaction shrinks the file
 
 
@@ -86,6 +89,7 @@ class Writer:
         self._path, self._spec, self._pid = path, spec, os.getpid()
         self._min_next_segment = 0  # lower numbers may be in SQLite's log, from a commit that failed
         self._is_committing = False  # the last transaction reached its COMMIT
+        refuse_network_disk(path)
         with storage_errors(path):
             self._lock = WriterLock(path / LOCK, timeout=timeout)
             try:
@@ -267,7 +271,7 @@ class Writer:
 
     def merge(self) -> int:
         """Merges small segments into one, in one commit, if `plait.storage.merge_policy` says that it pays; returns how
-        many. The work is bounded, and no codec is fitted."""
+        many. No codec is fitted. A merge for which the disk has no space is left out: merges are optional."""
         self._check_usable()
         with storage_errors(self._path):
             if not catalogue.may_need_merge(self._connection, min_segments=FANOUT, max_deleted_share=MAX_DELETED_SHARE):
@@ -275,7 +279,8 @@ class Writer:
             number = self._next_segment()
         with Snapshot.open(self._path, self._spec) as snapshot:
             segments = snapshot.segments
-        old = choose_segments(segments)
+        free = shutil.disk_usage(self._path).free
+        old = choose_segments(segments, max_bytes=MAX_FREE_SPACE_SHARE * free)
         if old:
             request = CompactionRequest(None, None, retrain=False, is_merge=True, codec_source=codec_source(segments))
             self._replace_segments(Compaction(old, self._spec, request, self._pooling), number, 1, run_of(old))
@@ -462,8 +467,10 @@ class Writer:
             record = catalogue.largest_segment_with(self._connection, RESIDUAL)
             if record is None:
                 return None
-            return ResidualFile(open_file(self._path, record, RESIDUAL), record.n_rows, self._spec.multi).codebook
-        except (CorruptIndexError, FileNotFoundError):
+            file = open_file(self._path, record, RESIDUAL)
+            file.verify("centroids")
+            return ResidualFile(file, record.n_rows, self._spec.multi).codebook
+        except (StoreError, FileNotFoundError):
             return None
 
     def _check_usable(self) -> None:
