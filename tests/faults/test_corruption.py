@@ -15,7 +15,7 @@ from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import PlaitError
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.check import check
 from storage.grouped_tokens import DIM, batch, group_vectors
 
@@ -40,7 +40,7 @@ def make(path: Path, kind: str) -> None:
 
 def answer(path: Path) -> Answer:
     """The results of searches of every kind, as a new process would see them."""
-    segments._verified.clear()
+    verification.forget()
     query = Embeddings(np.ones((1, 4), np.float32), multi=MultiVectors.from_items([group_vectors(3)], dim=DIM))
     with plait.open(path, n_threads=1) as index:
         found = [index.search_embeddings(query, 5, mode=mode)[0] for mode in ("dense", "multi")]

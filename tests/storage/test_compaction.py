@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from faults.bit_rot import flip
+from plait.codec.coded_items import Postings
 from plait.codec.train import cells_for
 from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, StoreError
 from plait.records import Document, Span
 from plait.storage import check as check_index
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.catalogue import read_segments
 from plait.storage.compaction import CompactionReport
 from plait.storage.info import info
@@ -215,6 +218,23 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path: Path, monkeypatch
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("at_once", [1, 50, 10_000])
+def test_postings_are_the_same_whatever_fits_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("plait.storage.merge.POSTINGS_AT_ONCE", at_once)
+    monkeypatch.setattr("plait.storage.merge.BLOCK", 64)
+    store = make_tokens(tmp_path / "index")
+    compact(store)
+    with store.snapshot() as snapshot:
+        coded = snapshot.segments[0].coded
+        assert coded is not None
+        assert coded.rows.cells is not None
+        expected = Postings.of(coded.rows.cells, coded.offsets, len(coded.codec.codebook))
+        np.testing.assert_array_equal(coded.postings.items, expected.items)
+        np.testing.assert_array_equal(coded.postings.offsets, expected.offsets)
+
+
 def test_a_small_index_is_merged_and_stays_float16(tmp_path: Path) -> None:
     store = make_tokens(tmp_path / "index", n_segments=2, n_documents=10)
     with store.snapshot() as snapshot:
@@ -355,13 +375,14 @@ def test_old_folders_that_cannot_be_removed_are_left_to_the_next_writer(
         assert folders(store) == ["000004"]
 
 
-def test_damage_is_not_copied_into_a_new_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
-    monkeypatch.setattr(segments, "_verified", set())
+@pytest.mark.parametrize("warm", [False, True], ids=["unread", "verified before"])
+def test_damage_is_not_copied_into_a_new_segment(store: Store, warm: bool) -> None:
+    verification.forget()
     file = store.path / "segments" / "000002" / "dense.plait"
-    content = bytearray(file.read_bytes())
-    content[-20] ^= 1
-    file.write_bytes(content)
+    if warm:
+        with store.snapshot() as snapshot:
+            assert all(segment.dense is not None for segment in snapshot.segments)
+    flip(file, random.Random(0), file.stat().st_size - 20)
     with pytest.raises(CorruptIndexError, match=r"dense\.plait"):
         compact(store)
     assert len(folders(store)) == 3

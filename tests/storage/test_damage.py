@@ -8,29 +8,43 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from plait.embeddings import Embeddings
 from plait.errors import CorruptIndexError, NotAnIndexError, StoreError
 from plait.records import Document
 from plait.search.bm25 import bm25_search
-from plait.storage import segment as segments
+from plait.search.dense import ExactDense
+from plait.search.plan import Plan
+from plait.search.query import QueryBatch
+from plait.storage import verification
 from plait.storage.check import check
 from plait.storage.segment_file import SegmentFile
-from plait.storage.store import Store
+from plait.storage.store import Snapshot, Store
+from storage.resealed import put, rewrite
 from storage.samples import add, fabrics, make_store
 
 FILES = ["rows.plait", "dense.plait", "multi.plait"]
 
 
 @pytest.fixture(autouse=True)
-def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_verified", set())
+def _as_in_a_new_process() -> None:
+    verification.forget()
 
 
 def flip(file: Path, place: int) -> None:
     content = bytearray(file.read_bytes())
     content[place] ^= 16
     file.write_bytes(content)
+
+
+def use(snapshot: Snapshot) -> None:
+    """Reads every array of every segment, as searches would."""
+    for segment in snapshot.segments:
+        assert segment.docs is not None
+        assert segment.dense is not None
+        assert segment.multi is not None
 
 
 def sql(store: Store, *statements: str) -> None:
@@ -59,8 +73,8 @@ def test_a_damaged_segment_file_is_refused_by_name(
     store: Store, name: str, harm: Callable[[Path], None], message: str
 ) -> None:
     harm(store.path / "segments" / "000001" / name)
-    with pytest.raises(CorruptIndexError, match=f"{name}.* {message}"):
-        store.snapshot()
+    with pytest.raises(CorruptIndexError, match=f"{name}.* {message}"), store.snapshot() as snapshot:
+        use(snapshot)
     assert [problem for problem in check(store.path).problems if name in problem] != []
 
 
@@ -73,24 +87,75 @@ def test_an_intact_file_of_another_segment_is_refused(store: Store, name: str) -
         store.snapshot()
 
 
-def test_only_check_verifies_a_large_segment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_VERIFIED_BYTES", 100)
+def test_opening_reads_no_array(store: Store) -> None:
     flip(store.path / "segments" / "000001" / "dense.plait", -20)
-    store.snapshot().close()
+    with store.snapshot() as snapshot:
+        assert len(snapshot.segments[0].docs) == 8  # another file
+        with pytest.raises(CorruptIndexError, match=r"dense\.plait"):
+            _ = snapshot.segments[0].dense
     assert len(check(store.path).problems) == 1
 
 
-def test_a_segment_is_verified_once_until_it_is_replaced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.snapshot().close()
+def test_a_file_is_verified_once_until_it_is_replaced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.snapshot() as snapshot:
+        use(snapshot)
     n_verified: list[object] = []
     monkeypatch.setattr(SegmentFile, "verify", lambda file: n_verified.append(file))
-    store.snapshot().close()
+    with store.snapshot() as snapshot:
+        use(snapshot)
     assert n_verified == []
     file = store.path / "segments" / "000001" / "rows.plait"
     shutil.copy(file, file.with_suffix(".new"))
     file.with_suffix(".new").replace(file)
-    store.snapshot().close()
+    with store.snapshot() as snapshot:
+        use(snapshot)
     assert len(n_verified) == 1
+
+
+def test_a_file_that_a_merge_removed_is_verified_through_its_map(store: Store) -> None:
+    add(store, [Document("hemp", "Hemp makes rope.")])
+    damaged = store.path / "segments" / "000002" / "dense.plait"
+    flip(damaged, -20)
+    with store.snapshot() as snapshot:
+        shutil.rmtree(store.path / "segments")
+        assert snapshot.segments[0].dense is not None
+        with pytest.raises(CorruptIndexError, match=r"000002/dense\.plait"):
+            _ = snapshot.segments[1].dense
+
+
+def test_damage_to_a_large_file_ends_searches_as_soon_as_it_is_seen(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(verification, "PAUSE_SECONDS", 0)
+    flip(store.path / "segments" / "000001" / "dense.plait", -20)
+    plan = Plan((ExactDense(),), 3)
+    batch = QueryBatch([""], Embeddings(dense=np.ones((1, store.spec.dense or 0), np.float32)))
+    with store.snapshot() as snapshot:
+        use(snapshot)
+        verification.wait()
+        with pytest.raises(CorruptIndexError, match=r"dense\.plait"):
+            plan.run(snapshot, batch)
+    with store.snapshot() as snapshot, pytest.raises(CorruptIndexError, match=r"dense\.plait"):
+        use(snapshot)
+
+
+def test_a_large_sound_file_is_verified_in_the_background(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "MAX_WAITING_BYTES", 100)
+    with store.snapshot() as snapshot:
+        use(snapshot)
+        verification.wait()
+        assert not verification.needs_attention
+        assert {file.key for file in snapshot.files} == verification._state.verified
+
+
+def test_a_vector_that_is_not_finite_is_damage(store: Store) -> None:
+    rewrite(store.path / "segments" / "000001" / "multi.plait", put("values", (2, 1), np.nan))
+    assert [p for p in check(store.path).problems if "multi.plait: vector 2 holds a value that is not finite" in p]
+    with store.writer() as writer:
+        writer.delete(["cotton"])
+        with pytest.raises(CorruptIndexError, match=r"multi\.plait: a vector holds nan"):
+            writer.compact()
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 50, 100, 4096, 20_000])

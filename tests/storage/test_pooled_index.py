@@ -23,8 +23,7 @@ from plait.scoring.maxsim import maxsim
 from plait.search.multivector.passages import ExactMulti
 from plait.search.query import QueryBatch
 from plait.search.trace import Trace
-from plait.storage import catalogue
-from plait.storage import segment as segments
+from plait.storage import catalogue, verification
 from plait.storage.check import check
 from plait.storage.info import info
 from plait.storage.segment_file import SegmentFile
@@ -404,9 +403,9 @@ def made_coded(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def coded(made_coded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def coded(made_coded: Path, tmp_path: Path) -> Path:
     """The residual.plait of a copy of a pooled index, as a new process would see it."""
-    monkeypatch.setattr(segments, "_verified", set())
+    verification.forget()
     shutil.copytree(made_coded, tmp_path / "index")
     return tmp_path / "index" / "segments" / "000004" / "residual.plait"
 

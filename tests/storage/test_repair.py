@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.errors import StoreError
-from plait.storage import segment as segments
+from plait.storage import verification
 from plait.storage.check import check
 from plait.storage.files import dense_ivf as cells
 from plait.storage.files import text_index as words_file
@@ -23,9 +23,9 @@ from storage.samples import ids_for, texts_in
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path: Path) -> Store:
     """Three segments of 10 documents each, one deleted in each."""
-    monkeypatch.setattr(segments, "_verified", set())
+    verification.forget()
     return make_tokens(tmp_path / "index", n_documents=10)
 
 

@@ -27,6 +27,7 @@ from plait.scoring.residual import residual_maxsim
 from plait.storage.catalogue import delete_meta, write_meta
 from plait.storage.connection import ReadTransaction
 from plait.storage.merge import LiveRows, map_in_order, sample_vectors
+from plait.storage.stored_values import stored_json
 
 CODES_RECALL, DRIFT = "codes_recall", "drift"  # keys of meta
 K = 10
@@ -142,8 +143,8 @@ def read_drift(view: ReadTransaction | sqlite3.Connection) -> Drift | None:
     sql = "SELECT value FROM meta WHERE key = ?"
     rows = view.rows(sql, [DRIFT]) if isinstance(view, ReadTransaction) else view.execute(sql, [DRIFT]).fetchall()
     try:
-        saved = json.loads(rows[0][0]) if rows else {}
+        saved = stored_json(rows[0][0]) if rows else {}
         drift = Drift(int(saved["n_vectors"]), float(saved["ratio"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
     return drift if drift.n_vectors > 0 and drift.ratio >= 0 else None

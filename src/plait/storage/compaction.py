@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import check_flag, check_type
 from plait.codec.dense_ivf import DenseIvf
 from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
@@ -21,7 +22,7 @@ from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.storage.codec_recall import Drift, measure_codes_recall, measure_drift
 from plait.storage.files.centroid_ids import CENTROID_IDS, write_centroid_ids
 from plait.storage.files.dense_ivf import DENSE_IVF, needs_dense_ivf, reusable_centroids, write_dense_ivf
-from plait.storage.files.residual import RESIDUAL, ResidualFile, same_codec
+from plait.storage.files.residual import CODEC_ARRAYS, RESIDUAL, ResidualFile, same_codec
 from plait.storage.files.sparse import SPARSE, write_merged_sparse
 from plait.storage.files.text_index import needs_text_index
 from plait.storage.folder import create_segment_folder
@@ -37,9 +38,10 @@ from plait.storage.merge import (
     write_residual,
 )
 from plait.storage.merge_policy import MIN_COMPRESSED_VECTORS
-from plait.storage.segment import DENSE, MULTI, ROWS, Segment, multi_attributes, verify_once
+from plait.storage.segment import DENSE, MULTI, ROWS, Segment, multi_attributes
 from plait.storage.segment_file import FileRecord, SegmentFile, write_file
 from plait.storage.store import check_poolable
+from plait.storage.verification import verify_again
 
 DEFAULT_BITS = 2
 SEED = 0
@@ -86,6 +88,11 @@ class CompactionRequest:
     def __post_init__(self) -> None:
         if self.bits is not None:
             check_bits(self.bits)
+        if self.keep_8bit is not None:
+            check_flag("keep_8bit", self.keep_8bit)
+        check_flag("retrain", self.retrain)
+        if self.pooling is not None:
+            check_type("pooling", self.pooling, Pooling, "a plait.Pooling, such as Pooling(fixed=32)", ConfigError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +123,7 @@ class Compaction:
         self.new_pooling = _new_pooling(pooling, request.pooling, spec)
         final_pooling = self.new_pooling or pooling
         self._fixed = spec.fixed if final_pooling is None else final_pooling.fixed
-        for segment in segments:
-            for file in segment.files.values():
-                verify_once(file)  # otherwise damage would be copied under valid checksums
+        _verify_sources(segments, request.codec_source)
         self.parts = self._checked_parts()
         self.n_rows = sum(len(part.rows) for part in self.parts)
         self.n_vectors = sum(part.n_vectors for part in self.parts)
@@ -228,9 +233,9 @@ class Compaction:
     def _write_uncompressed(self, folder: Path, files: dict[str, FileRecord], number: int, dim: int) -> None:
         arrays = multi_arrays(self.parts, dim, fixed=self._fixed)
         files[MULTI] = write_file(folder / MULTI, "multi", arrays, attributes=multi_attributes(number, self._fixed))
-        if self._is_merge and self._source is not None and self._source.coded is not None:
+        if self._is_merge and self._source is not None:
             vectors = SegmentFile.open(folder / MULTI).array("values", "<f2", (None, dim))
-            codebook = self._source.coded.codec.codebook
+            codebook = fitted_codec(self._source, keep_8bit=False).codec.codebook
             files[CENTROID_IDS] = write_centroid_ids(folder / CENTROID_IDS, vectors, codebook, number=number)
 
     def report(self, new: NewSegment | None, n_documents: int, *, seconds: float) -> CompactionReport:
@@ -267,10 +272,8 @@ class Compaction:
         if self._spec.multi % 8:
             return f"vectors of {self._spec.multi} dimensions cannot be compressed; it takes a multiple of 8"
         if self._is_merge:
-            codec = self._source.coded.codec if self._source is not None and self._source.coded is not None else None
-            is_small = codec is None or self.n_vectors < max(
-                MIN_COMPRESSED_VECTORS, ROWS_PER_CELL * len(codec.codebook)
-            )
+            file = None if self._source is None else self._source.residual_file
+            is_small = file is None or self.n_vectors < max(MIN_COMPRESSED_VECTORS, ROWS_PER_CELL * len(file.codebook))
             return "merged vectors stay float16" if is_small and not self._coded else ""
         if not self._keep_codec and self.n_vectors < MIN_ROWS:
             return f"{self.n_vectors} vectors are too few to compress and stay float16; it takes {MIN_ROWS}"
@@ -338,6 +341,16 @@ class Compaction:
         return parts
 
 
+def _verify_sources(segments: Sequence[Segment], codec_source: Segment | None) -> None:
+    """Compares all that will be copied with its checksums, or damage would get valid ones. The files are read again: a
+    disk may have damaged them since they were last verified."""
+    for segment in segments:
+        for file in segment.files.values():
+            verify_again(file)
+    if codec_source is not None and codec_source not in segments:
+        codec_source.files[RESIDUAL].verify(*CODEC_ARRAYS)
+
+
 def _new_pooling(current: Pooling | None, requested: Pooling | None, spec: EmbeddingSpec) -> Pooling | None:
     """The pooling to apply now; None if there is nothing to pool."""
     if requested is None or requested == current:
@@ -361,11 +374,10 @@ def document_rows(parts: Sequence[LiveRows]) -> NDArray[np.int64]:
 
 def fitted_codec(segment: Segment, *, keep_8bit: bool) -> FittedCodec:
     """The codec of a compressed segment, with that of its 8-bit codes if they are to be kept."""
-    assert segment.coded is not None
-    assert segment.residual_file is not None
-    codes_8bit = segment.coded.codes_8bit
-    codec_8bit = codes_8bit[0] if keep_8bit and codes_8bit is not None else None
-    return FittedCodec(segment.coded.codec, codec_8bit, segment.residual_file.error)
+    file = segment.residual_file
+    assert file is not None
+    file.check_codecs()
+    return FittedCodec(file.codec, file.codec_8bit if keep_8bit else None, file.error)
 
 
 def _all_same_codec(coded: Sequence[Segment]) -> bool:

@@ -35,12 +35,13 @@ from plait.storage.files.residual import (
     codec_arrays,
     codec_attributes,
 )
-from plait.storage.segment import Segment
-from plait.storage.segment_file import BLOCK, DTYPES, ArraySource, FileRecord, slices, write_file
+from plait.storage.segment import DENSE, MULTI, Segment
+from plait.storage.segment_file import BLOCK, DTYPES, ArraySource, FileRecord, rows_not_finite, slices, write_file
 
 # Vectors that are read, coded or copied at a time: 8 MB with 128 dimensions as float32.
 BLOCK_VECTORS = 1 << 14
 RELEASE_EVERY = 32  # blocks
+POSTINGS_AT_ONCE = 1 << 23  # vectors
 COPIED_ROWS = 4096  # rows of float vectors that are copied at a time
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class VectorBlock:
     def _read(self, vectors: NDArray[np.int64]) -> NDArray[np.float32]:
         """Stored vectors; compressed ones are decoded from their finest codes."""
         if self.segment.multi is not None:
-            return self.segment.multi.values[vectors].astype(np.float32)
+            return _finite(self.segment, MULTI, self.segment.multi.values[vectors]).astype(np.float32)
         codec, rows = self._finest_codes()
         return codec.decode(take_coded_rows(rows, vectors))
 
@@ -192,10 +193,26 @@ def row_arrays(parts: Sequence[LiveRows]) -> list[ArraySource]:
 def dense_array(parts: Sequence[LiveRows], dim: int) -> ArraySource:
     """The array of dense.plait."""
     n_rows = sum(len(part.rows) for part in parts)
-    pieces = (
-        part.segment.dense[rows] for part in parts if part.segment.dense is not None for rows in _row_pieces(part)
-    )
-    return ArraySource("values", "<f4", (n_rows, dim), pieces)
+    return ArraySource("values", "<f4", (n_rows, dim), _dense_pieces(parts))
+
+
+def _dense_pieces(parts: Sequence[LiveRows]) -> Iterator[NDArray[np.float32]]:
+    for part in parts:
+        assert part.segment.dense is not None
+        for number, rows in enumerate(_row_pieces(part), 1):
+            yield _finite(part.segment, DENSE, part.segment.dense[rows])
+            if number % RELEASE_EVERY == 0:
+                part.segment.release()
+        part.segment.release()
+
+
+def _finite(segment: Segment, name: str, vectors: NDArray[Any]) -> NDArray[Any]:
+    """The vectors of a file, unless one of them is not finite."""
+    wrong = rows_not_finite(vectors)
+    if len(wrong):
+        value = vectors[wrong[0]][~np.isfinite(vectors[wrong[0]])][0]
+        raise segment.files[name].damaged(f"a vector holds {value}, which no writer stores")
+    return vectors
 
 
 def multi_arrays(parts: Sequence[LiveRows], dim: int, *, fixed: int | None) -> list[ArraySource]:
@@ -276,19 +293,44 @@ def write_residual(
             for name, piece in pieces.items():
                 arrays[name].append(piece)
             total_error, n_coded = total_error + block_error, n_coded + n_block
-        postings = Postings.of(arrays["centroid_ids"].read(), offsets, len(codec.codebook))
+        posting_rows = stack.enter_context(_ArrayOnDisk(folder, "posting_rows", "<u4", 0, None))
+        posting_offsets = _write_postings(arrays["centroid_ids"], offsets, len(codec.codebook), posting_rows)
         sources = [
             *codec_arrays(coding.fitted),
             *(array.source() for array in arrays.values()),
             *([] if coding.fixed is not None else [ArraySource.of("offsets", "<i8", offsets)]),
-            ArraySource.of("posting_rows", "<u4", postings.items),
-            ArraySource.of("posting_offsets", "<i8", postings.offsets),
+            posting_rows.source(n_rows=int(posting_offsets[-1])),
+            ArraySource.of("posting_offsets", "<i8", posting_offsets),
         ]
         attributes = {"segment": number, **codec_attributes(coding.fitted)}
         if coding.fixed is not None:
             attributes[VECTORS_PER_ROW] = coding.fixed
         record = write_file(folder / RESIDUAL, "residual", sources, attributes=attributes)
     return CodedFile(record, total_error / n_coded if n_coded else None, n_coded)
+
+
+def _write_postings(
+    centroid_ids: _ArrayOnDisk, offsets: NDArray[np.int64], n_centroids: int, posting_rows: _ArrayOnDisk
+) -> NDArray[np.int64]:
+    """Writes the rows that have a vector of each centroid; returns their offsets. Reads all ids once for each group of
+    centroids that together have about POSTINGS_AT_ONCE vectors, because sorting needs some 20 bytes a vector."""
+    counts = np.zeros(n_centroids, np.int64)
+    for piece in centroid_ids.pieces():
+        counts += np.bincount(piece, minlength=n_centroids)
+    groups = (np.cumsum(counts) - counts) // POSTINGS_AT_ONCE
+    bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), n_centroids]
+    posting_offsets = [np.zeros(1, np.int64)]
+    for first, stop in pairwise(bounds):
+        ids, rows, start = [np.zeros(0, centroid_ids.dtype)], [np.zeros(0, np.uint32)], 0
+        for piece in centroid_ids.pieces():
+            chosen = np.flatnonzero((piece >= first) & (piece < stop))
+            ids.append(piece[chosen] - piece.dtype.type(first))
+            rows.append((np.searchsorted(offsets, start + chosen, side="right") - 1).astype(np.uint32))
+            start += len(piece)
+        postings = Postings.of_rows(np.concatenate(ids), np.concatenate(rows), stop - first)
+        posting_rows.append(postings.items)
+        posting_offsets.append(posting_offsets[-1][-1] + postings.offsets[1:])
+    return np.concatenate(posting_offsets)
 
 
 def _new_codes(
@@ -351,14 +393,16 @@ class _ArrayOnDisk:
     def append(self, array: NDArray[Any]) -> None:
         self._file.write(np.ascontiguousarray(array, DTYPES[self._dtype]).data)
 
-    def read(self) -> NDArray[Any]:
-        self._file.seek(0)
-        return np.frombuffer(self._file.read(), DTYPES[self._dtype])
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return DTYPES[self._dtype]
 
-    def source(self) -> ArraySource:
-        return ArraySource(self._name, self._dtype, self._shape, self._pieces())
+    def source(self, *, n_rows: int | None = None) -> ArraySource:
+        """The array, to be written; `n_rows` if that was not known before."""
+        shape = self._shape if n_rows is None else (n_rows, *self._shape[1:])
+        return ArraySource(self._name, self._dtype, shape, self.pieces())
 
-    def _pieces(self) -> Iterator[NDArray[Any]]:
+    def pieces(self) -> Iterator[NDArray[Any]]:
         self._file.seek(0)
         while piece := self._file.read(BLOCK):
             yield np.frombuffer(piece, DTYPES[self._dtype])

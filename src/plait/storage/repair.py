@@ -36,7 +36,7 @@ from plait.storage.segment import Segment, segment_folder
 from plait.storage.store import Store
 from plait.storage.validate import matches_digest
 from plait.storage.writer import Writer
-from plait.text.fts_table import BATCH, read_analyser, rebuild_fts
+from plait.text.fts_table import BATCH, check_ascending, read_analyser, rebuild_fts
 
 DERIVED_FILES = (DENSE_IVF, CENTROID_IDS, TEXT_INDEX)  # their content is also in other files
 
@@ -171,6 +171,7 @@ def _damaged_documents(writer: Writer, intact: dict[int, Segment], report: Repai
             ).fetchall()
         if not documents:
             return damaged
+        check_ascending(last, documents)
         last = documents[-1][0]
         for doc, id, title, text, metadata, digest, number, first_row, n_rows in documents:
             rows = _document_rows(intact.get(number), doc, first_row, n_rows)
