@@ -85,6 +85,26 @@ def test_the_next_writer_removes_folders_that_no_commit_lists(store: Store) -> N
     assert values_of(store, "one") == [1]
 
 
+def test_a_file_that_was_not_committed_is_refused(store: Store) -> None:
+    with store.writer() as writer:
+        folders = [attachment_folder(store.path, writer.attach(name, files_of(1))) for name in ("one", "two")]
+        writer.attach("two", files_of(2))
+    write_file(store.path / "other", "table", [ArraySource.of("values", "<i8", np.array([3]))], attributes={})
+    (store.path / "other").replace(folders[0] / "table.plait")
+    with pytest.raises(CorruptIndexError, match="is not the file that was committed"):
+        values_of(store, "one")
+    assert check(store.path).damaged_attachments == ["one"]
+
+
+def test_a_flipped_bit_is_damage(store: Store) -> None:
+    with store.writer() as writer:
+        file = attachment_folder(store.path, writer.attach("one", files_of(1, 2))) / "table.plait"
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(content)
+    assert check(store.path).damaged_attachments == ["one"]
+
+
 @pytest.mark.parametrize(
     "record",
     [

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 import plait
+from plait.encode.protocol import EmbeddingSpec
 from plait.storage import fsync
+from plait.storage.backup import backup
 from plait.storage.fsync import make_folders, sync_file
+from plait.storage.segment_file import FileRecord, write_file
+from plait.storage.store import Store
+from storage.samples import add, fabrics, make_store
 
 
 @pytest.fixture
@@ -38,6 +43,43 @@ def test_every_parent_of_a_new_folder_is_synced_up_to_one_that_existed(tmp_path:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileExistsError):
         make_folders(tmp_path / "file")
+
+
+def test_the_folders_of_a_new_index_are_synced_after_its_first_commit(tmp_path: Path, synced: list[str]) -> None:
+    path = tmp_path / "ix"
+    Store.create(path, fingerprint="none", spec=EmbeddingSpec(), properties={}).close()
+    # By plait itself: whether SQLite syncs a folder depends on how it was compiled.
+    assert synced == [str(tmp_path), str(path), str(path / "segments"), str(path)]
+
+
+def test_a_backup_syncs_every_file_and_folder_that_it_makes(tmp_path: Path, synced: list[str]) -> None:
+    store = make_store(tmp_path / "ix")
+    add(store, fabrics())
+    with store.writer() as writer:
+        writer.attach("one", lambda folder: {"a.plait": write_file(folder / "a.plait", "a", [], attributes={})})
+    synced.clear()
+    backup(store.path, tmp_path / "copy")
+    made = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
+    made = {name for name in made if not name.endswith(("-wal", "-shm"))}  # empty, of the check
+    assert len(made) > 8
+    partial = tmp_path / ".copy.part"
+    assert set(synced) == {str(partial / name) for name in made} | {str(partial), str(tmp_path)}
+    assert synced[-1] == str(tmp_path)
+
+
+def test_the_folder_of_all_attachments_is_durable_before_the_first_commit_that_needs_it(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    path = tmp_path / "ix"
+    with Store.create(path, fingerprint="none", spec=EmbeddingSpec(), properties={}) as store, store.writer() as writer:
+        synced.clear()
+
+        def write(folder: Path) -> dict[str, FileRecord]:
+            assert synced == [str(path), str(path / "attachments")]
+            return {"table.plait": write_file(folder / "table.plait", "table", [], attributes={})}
+
+        writer.attach("one", write)
+    assert synced[2:] == [str(path / "attachments/000001/table.plait"), str(path / "attachments/000001")]
 
 
 def test_no_module_syncs_by_itself() -> None:

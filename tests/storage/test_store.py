@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
 from plait.records import Document, Span
 from plait.search.bm25 import bm25_search
+from plait.storage.check import check
 from plait.storage.schema import FORMAT
 from plait.storage.store import Store
 from storage.samples import SPEC, TEXTS, add, fabrics, make_store, random_embeddings, run_python, texts_in
@@ -218,3 +220,16 @@ def test_a_document_of_ten_megabytes_is_stored_and_found(empty: Store) -> None:
         assert writer.delete(["long"]) == 1
     with empty.snapshot() as snapshot:
         assert len(bm25_search(snapshot, "selvedge", 1)[0]) == 0
+
+
+def test_a_creation_that_was_cut_in_its_first_write_can_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "ix"
+    (path / "segments").mkdir(parents=True)
+    (path / "catalogue.sqlite").write_bytes(bytes(4096))  # the page that was being written
+    # A journal of no pages: the database was empty before.
+    header = struct.pack(">8sIIIII", bytes.fromhex("d9d505f920a163d7"), 0, 7, 0, 512, 4096)
+    (path / "catalogue.sqlite-journal").write_bytes(header.ljust(512, b"\0"))
+    with pytest.raises(NotAnIndexError, match="its creation was interrupted; create it again"):
+        Store.open(path)
+    Store.create(path, fingerprint="none", spec=EmbeddingSpec(), properties={}).close()
+    assert check(path).ok

@@ -53,6 +53,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("deleted rows", f"{facts.deleted_passages:,} ({facts.deleted_share:.1%} of all)"),
         ("size", describe_size(facts.bytes)),
         *((f"  {part}", describe_size(n_bytes)) for part, n_bytes in facts.bytes_by_part.items()),
+        ("log", _log(facts)),
         ("memory", _memory(facts)),
         ("embeddings", ", ".join(_kind(kind, size, facts) for kind, size in facts.spec.sizes().items()) or "none"),
         *([("pooling", rows)] if facts.pooling or facts.spec.fixed else []),
@@ -81,6 +82,15 @@ def _memory(facts: StoreInfo) -> str:
         if facts.resident_bytes is None
         else f"{mapped}, {describe_size(facts.resident_bytes)} of it in this process"
     )
+
+
+def _log(facts: StoreInfo) -> str:
+    """The size of SQLite's log, a part of the catalogue, and the reader that keeps it from shrinking."""
+    size, reader = describe_size(facts.log.nbytes), facts.log.oldest_reader
+    if reader is None:
+        return size
+    behind = f"process {reader.pid} reads a state of {describe_size(reader.bytes_behind)} ago"
+    return f"{size}; {behind}, and the log keeps what came since" if facts.log.nbytes else size
 
 
 def _drift(facts: StoreInfo) -> list[tuple[str, str]]:

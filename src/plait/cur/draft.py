@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import parse_json
 from plait.scoring.crc32c import crc32c
 from plait.storage.folder import check_file, check_folder
 from plait.storage.fsync import make_folders, storage_errors, sync_file, sync_folder
@@ -133,7 +134,7 @@ class ScoreDraft:
         if header is None:
             return None
         try:
-            raw = json.loads(header)
+            raw = parse_json(header)
             return ScoresManifest(raw["scorer"], raw["model"], tuple(raw["queries"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
@@ -162,12 +163,14 @@ class ScoreDraft:
         while at + BLOCK.size <= len(view):
             n_docs, checksum = BLOCK.unpack(view[at : at + BLOCK.size])
             start, end = at + BLOCK.size, at + BLOCK.size + n_docs * (8 + 4 * n_queries)
-            if n_docs == 0 or end > len(view) or crc32c(view[start:end], crc32c(view[at : at + 4])) != checksum:
+            if n_docs == 0 or _aligned(end) > len(view):
+                break
+            if crc32c(view[start:end], crc32c(view[at : at + 4])) != checksum:
                 break
             docs = np.frombuffer(view[start : start + 8 * n_docs], "<i8")
             scores = np.frombuffer(view[start + 8 * n_docs : end], "<f4").reshape(n_docs, n_queries)
             blocks.append(ScoredBlock(docs, scores))
-            at = min(_aligned(end), len(view))
+            at = _aligned(end)
         return blocks, at
 
 

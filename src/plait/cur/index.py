@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import parse_json
 from plait.cur.draft import ScoredBlock, ScoresManifest, drafted_documents
 from plait.encode.chunking import with_title
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError
+from plait.storage import verification
 from plait.storage.attachments import newest_attachment, open_attachment
-from plait.storage.segment import MAX_VERIFIED_BYTES, verify_once
 from plait.storage.segment_file import ArraySource, FileRecord, SegmentFile, write_file
 from plait.storage.store import StoredDocument
 
@@ -57,7 +58,7 @@ class StoredCur:
 
     def __init__(self, number: int, file: SegmentFile) -> None:
         self.number = number  # each build and update has its own
-        self._file = file
+        self.file = file
         self.manifest = _parse_manifest(file)
         n_documents, n_queries = self.manifest.n_documents, len(self.manifest.scores.queries)
         n_anchors = len(self.manifest.anchor_docs)
@@ -76,17 +77,19 @@ class StoredCur:
         items: NDArray[np.int64] = order[places]
         missing = anchors[self.docs[items] != anchors]
         if len(missing):
-            raise self._file.damaged(f"it has no row for its anchor document {missing[0]}")
+            raise self.file.damaged(f"it has no row for its anchor document {missing[0]}")
         return items
 
     def verify(self) -> None:
         """Compares the whole file with its checksums."""
-        self._file.verify()
+        self.file.verify()
 
 
 def open_cur(index: Path, known: StoredCur | None = None) -> StoredCur | None:
     """The newest CUR index, or None. `known` is returned if it is still the newest."""
     record = newest_attachment(index, ATTACHMENT)
+    if known is not None and verification.needs_attention:  # its file may be known by now to be damaged
+        verification.raise_damage([known.file])
     if record is None or (known is not None and known.number == record.number):
         return known if record is not None else None
     opened = open_attachment(index, ATTACHMENT)
@@ -97,8 +100,7 @@ def open_cur(index: Path, known: StoredCur | None = None) -> StoredCur | None:
         raise CorruptIndexError(
             f"the CUR index of {index} has no file {FILE}; run plait check --repair {index}, then build it again"
         )
-    if record.nbytes <= MAX_VERIFIED_BYTES:
-        verify_once(files[FILE])
+    verification.verify_before_use(files[FILE])
     return StoredCur(record.number, files[FILE])
 
 
@@ -146,7 +148,7 @@ def _parse_manifest(file: SegmentFile) -> CurManifest:
             f"{file.path} has CUR format {format_number}, but this plait reads up to {FORMAT}; install a newer plait"
         )
     try:
-        raw: dict[str, Any] = json.loads(file.array("manifest", "|u1", (None,)).tobytes())
+        raw: dict[str, Any] = parse_json(file.array("manifest", "|u1", (None,)).tobytes())
         scores = ScoresManifest(raw["scores"]["scorer"], raw["scores"]["model"], tuple(raw["scores"]["queries"]))
         anchors = {"anchor_docs": tuple(raw["anchor_docs"]), "anchor_texts": tuple(raw["anchor_texts"])}
         manifest = CurManifest(**{**raw, **anchors, "scores": scores})

@@ -18,7 +18,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,10 +30,15 @@ from plait.records import Document
 from plait.storage.connection import ReadTransaction
 from plait.storage.schema import APPLICATION_ID, TABLES
 from plait.storage.segment_file import FileRecord
+from plait.storage.stored_values import MAX_NUMBER, stored_json, stored_number
 from plait.storage.validate import content_digest, plain_metadata
 from plait.text.analyser import Analyser
 from plait.text.fts_table import add_to_fts, fts_schema, optimize_fts
 
+# Limits of reads: a damaged or hostile table may have no end.
+MAX_SETTINGS = 10_000
+MAX_SEGMENTS = 100_000
+N_ROWS = "(SELECT max(ifnull(sum(n_rows), 0), 0) + 1 FROM (SELECT n_rows FROM segments LIMIT 100000))"
 MAX_PARAMETERS = 500  # of one statement; every SQLite allows as many
 
 T = TypeVar("T")
@@ -79,11 +84,12 @@ def create_schema(connection: sqlite3.Connection, meta: Mapping[str, object], an
 
 def read_count(connection: sqlite3.Connection, key: str) -> int:
     """A number in meta: format, commit, next_segment or n_documents."""
-    return int(connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()[0])
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
+    return stored_number(row and row[0], f"{key!r} in its meta table")
 
 
 def add_to_count(connection: sqlite3.Connection, key: str, difference: int) -> None:
-    connection.execute("UPDATE meta SET value = value + ? WHERE key = ?", [difference, key])
+    write_meta(connection, key, read_count(connection, key) + difference)
 
 
 def write_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
@@ -95,13 +101,13 @@ def delete_meta(connection: sqlite3.Connection, key: str) -> None:
 
 
 def read_meta(view: ReadTransaction) -> dict[str, Any]:
-    return dict(view.rows("SELECT key, value FROM meta"))
+    return dict(view.rows(f"SELECT key, value FROM meta LIMIT {MAX_SETTINGS}"))
 
 
 def next_doc(connection: sqlite3.Connection) -> int:
     """The number of the next document."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
-    return 1 if row is None else int(row[0]) + 1
+    return 1 if row is None else stored_number(row[0], "the largest document number") + 1
 
 
 def insert_document(
@@ -156,7 +162,8 @@ def replace_segments(
     if run is not None:
         in_run = f"WHERE segment IN ({', '.join(map(str, run.segments))})"
         documents_in_run = f"{in_run} AND doc BETWEEN {run.first_doc} AND {run.last_doc}"
-    n_documents = connection.execute(f"SELECT COUNT(*) FROM documents {documents_in_run}").fetchone()[0]
+    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM documents {documents_in_run} LIMIT {N_ROWS})"
+    n_documents = connection.execute(sql).fetchone()[0]
     n_moved = 0
     if record is not None:
         sql = "UPDATE documents SET segment = ?, first_row = ? WHERE doc = ? AND n_rows = ?"
@@ -177,72 +184,109 @@ def replace_segments(
         insert_segment(connection, record)
 
 
-def parse_pooling(properties: str) -> Pooling | None:
+def parse_properties(stored: object) -> dict[str, Any]:
+    """The properties of an index, from meta."""
+    try:
+        properties = stored_json(stored)
+    except ValueError as error:
+        raise CorruptIndexError(f"the properties in the catalogue are damaged ({error!s:.100})") from None
+    if not isinstance(properties, dict):
+        raise CorruptIndexError(f"the properties in the catalogue are damaged: {stored!r:.200}")
+    return properties
+
+
+def parse_pooling(properties: object) -> Pooling | None:
     """How an index pools its multi vectors, from the properties in meta."""
     try:
-        return Pooling.from_dict(json.loads(properties).get("pooling"))
-    except (ValueError, TypeError, AttributeError, ConfigError) as error:
+        return Pooling.from_dict(parse_properties(properties).get("pooling"))
+    except (TypeError, ConfigError) as error:
         raise CorruptIndexError(f"the pooling in the catalogue is damaged ({error!r}): {properties!r:.200}") from error
 
 
 def read_pooling(connection: sqlite3.Connection) -> Pooling | None:
-    return parse_pooling(connection.execute("SELECT value FROM meta WHERE key = 'properties'").fetchone()[0])
+    return parse_pooling(_read_properties(connection))
+
+
+def _read_properties(connection: sqlite3.Connection) -> object:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'properties'").fetchone()
+    return row and row[0]
 
 
 def write_pooling(connection: sqlite3.Connection, pooling: Pooling) -> None:
     """From now on the index pools its multi vectors."""
-    (properties,) = connection.execute("SELECT value FROM meta WHERE key = 'properties'").fetchone()
-    write_meta(connection, "properties", json.dumps({**json.loads(properties), "pooling": pooling.to_dict()}))
+    properties = parse_properties(_read_properties(connection))
+    write_meta(connection, "properties", json.dumps({**properties, "pooling": pooling.to_dict()}))
 
 
 def segment_numbers(connection: sqlite3.Connection) -> set[int]:
-    return {number for (number,) in connection.execute("SELECT segment FROM segments")}
+    sql = f"SELECT segment FROM segments ORDER BY segment LIMIT {MAX_SEGMENTS}"
+    numbers = [number for (number,) in connection.execute(sql)]
+    _check_ascending(numbers)
+    return set(numbers)
 
 
 def may_need_merge(connection: sqlite3.Connection, *, min_segments: int, max_deleted_share: float) -> bool:
     """Whether there are `min_segments` segments, or one with a larger share of deleted rows. Opens no segment."""
-    if connection.execute("SELECT COUNT(*) FROM segments").fetchone()[0] >= min_segments:
+    if len(segment_numbers(connection)) >= min_segments:
         return True
-    deleted = "SELECT segment, COUNT(*) AS n FROM deleted_rows GROUP BY segment"
+    deleted = f"SELECT segment, COUNT(*) AS n FROM (SELECT segment FROM deleted_rows LIMIT {N_ROWS}) GROUP BY segment"
     sql = f"SELECT 1 FROM segments JOIN ({deleted}) USING (segment) WHERE n > ? * n_rows LIMIT 1"
     return connection.execute(sql, [max_deleted_share]).fetchone() is not None
 
 
 def read_segments(view: ReadTransaction) -> list[SegmentRecord]:
     """The live segments, in the order of their numbers."""
-    rows = view.rows("SELECT segment, n_rows, files FROM segments ORDER BY segment")
-    return [SegmentRecord(number, n_rows, _parse_files(number, files)) for number, n_rows, files in rows]
+    rows = view.rows(f"SELECT segment, n_rows, files FROM segments ORDER BY segment LIMIT {MAX_SEGMENTS}")
+    _check_ascending([row[0] for row in rows])
+    return [_parse_record(*row) for row in rows]
+
+
+def _check_ascending(numbers: list[int]) -> None:
+    if any(after <= before for before, after in pairwise(numbers)):
+        raise CorruptIndexError("the catalogue is damaged: its segments are not in the order of their numbers")
 
 
 def read_segment(view: ReadTransaction, number: int) -> SegmentRecord:
     """One segment; for callers that go on if another is damaged."""
-    ((n_rows, files),) = view.rows("SELECT n_rows, files FROM segments WHERE segment = ?", [number])
-    if not isinstance(n_rows, int):
-        raise CorruptIndexError(f"the number of rows of segment {number} in the catalogue is damaged: {n_rows!r:.50}")
-    return SegmentRecord(number, n_rows, _parse_files(number, files))
+    rows = view.rows("SELECT segment, n_rows, files FROM segments WHERE segment = ?", [number])
+    if len(rows) != 1:
+        raise CorruptIndexError(f"the catalogue has {len(rows)} segments with the number {number}")
+    return _parse_record(*rows[0])
 
 
 def largest_segment_with(connection: sqlite3.Connection, file_name: str) -> SegmentRecord | None:
     """The live segment with the most rows that has such a file; the first of equals."""
     sql = "SELECT segment, n_rows, files FROM segments WHERE instr(files, ?) ORDER BY n_rows DESC, segment LIMIT 1"
     row = connection.execute(sql, [f'"{file_name}"']).fetchone()
-    return None if row is None else SegmentRecord(row[0], row[1], _parse_files(row[0], row[2]))
+    return None if row is None else _parse_record(*row)
 
 
-def _parse_files(number: int, stored: str) -> dict[str, FileRecord]:
+def _parse_record(number: object, n_rows: object, files: object) -> SegmentRecord:
+    checked = stored_number(number, "the number of a segment", least=1)
+    n_checked = stored_number(n_rows, f"the number of rows of segment {number}")
+    return SegmentRecord(checked, n_checked, _parse_files(checked, files))
+
+
+def _parse_files(number: int, stored: object) -> dict[str, FileRecord]:
     try:
-        files = {name: FileRecord(**fields) for name, fields in json.loads(stored).items()}
+        files = {name: FileRecord(**fields) for name, fields in stored_json(stored).items()}
+        valid = all(FILE_NAME.fullmatch(name) for name in files) and all(
+            type(size) is int and 0 <= size < MAX_NUMBER for file in files.values() for size in asdict(file).values()
+        )
     except (ValueError, TypeError, AttributeError):
-        files = {"": FileRecord(0, 0, 0)}
-    if not all(FILE_NAME.fullmatch(name) for name in files):
+        valid = False
+    if not valid:
         raise CorruptIndexError(f"the list of files of segment {number} in the catalogue is damaged: {stored!r:.200}")
     return files
 
 
 def read_deleted_rows(view: ReadTransaction) -> dict[int, NDArray[np.int64]]:
     """The deleted rows of each segment that has any, ascending."""
-    pairs = view.rows("SELECT segment, row FROM deleted_rows ORDER BY segment, row")
-    rows = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
+    pairs = view.rows(f"SELECT segment, row FROM deleted_rows ORDER BY segment, row LIMIT {N_ROWS}")
+    try:
+        rows = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CorruptIndexError(f"the deleted rows in the catalogue are damaged ({error}); run plait check") from None
     segments, starts = np.unique(rows[:, 0], return_index=True)
     parts = np.split(rows[:, 1], starts[1:])
     return {int(segment): part for segment, part in zip(segments, parts, strict=False)}

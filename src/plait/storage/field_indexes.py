@@ -16,6 +16,7 @@ from plait.filters.parser import field_named
 from plait.storage.catalogue import write_meta
 from plait.storage.connection import ReadTransaction
 from plait.storage.schema import field_sql
+from plait.storage.stored_values import stored_json
 
 INDEXED_FIELDS = "indexed_fields"  # key of meta
 MAX_FIELDS = 100
@@ -56,18 +57,25 @@ def read_columns(view: ReadTransaction) -> Mapping[Path, Columns]:
     return parse_columns(rows[0][0] if rows else "[]")
 
 
-def _stored(connection: sqlite3.Connection) -> str:
+def _stored(connection: sqlite3.Connection) -> object:
     row = connection.execute("SELECT value FROM meta WHERE key = ?", [INDEXED_FIELDS]).fetchone()
-    return "[]" if row is None else str(row[0])
+    return "[]" if row is None else row[0]
 
 
 def parse_columns(stored: object) -> dict[Path, Columns]:
     """The columns of each field, from the list of paths in meta."""
     try:
-        paths = [tuple(map(str, path)) for path in json.loads(str(stored))]
-    except (ValueError, TypeError) as error:
-        raise CorruptIndexError(f"the list of indexed fields in the catalogue is damaged: {stored!r:.100}") from error
+        paths = [tuple(path) for path in stored_json(stored)]
+        valid = len(paths) <= MAX_FIELDS and all(path and all(map(_is_key, path)) for path in paths)
+    except (ValueError, TypeError):
+        valid = False
+    if not valid:
+        raise CorruptIndexError(f"the list of indexed fields in the catalogue is damaged: {stored!r:.100}")
     return {path: _columns(number) for number, path in enumerate(paths, 1)}
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and is_plain(key)
 
 
 def _columns(number: int) -> Columns:

@@ -21,6 +21,7 @@ _DAMAGED = {
     sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_FORMAT,
 }
+ADVICE = "restore the index from a copy, or build it again"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -73,6 +74,8 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise _from_system(path, error) from error
     except sqlite3.Error as error:
         raise _from_sqlite(path, error) from error
+    except UnicodeDecodeError as error:  # SQLite's message quotes a name that is not UTF-8
+        raise CorruptIndexError(f"{path} is damaged ({error}); {ADVICE}") from error
 
 
 def _from_system(path: Path, error: OSError) -> StoreError:
@@ -89,7 +92,7 @@ def _from_system(path: Path, error: OSError) -> StoreError:
 def _from_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
     if code in _DAMAGED or "Could not decode" in str(error):  # the latter is Python's, for text that is not UTF-8
-        return CorruptIndexError(f"{path} is damaged ({error}); restore the index from a copy, or build it again")
+        return CorruptIndexError(f"{path} is damaged ({error}); {ADVICE}")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return ReadOnlyError(f"{path} cannot be written ({error}); check the disk and the permissions")
     if code == sqlite3.SQLITE_BUSY:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.storage.attachments import read_attachments
-from plait.storage.catalogue import parse_pooling, read_meta, read_segments
+from plait.storage.catalogue import N_ROWS, parse_pooling, parse_properties, read_meta, read_segments
 from plait.storage.codec_recall import Drift, read_drift
 from plait.storage.connection import CATALOGUE, ReadTransaction
+from plait.storage.log import LogState, log_nbytes, log_state
 from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
 from plait.storage.store import Store
 
@@ -39,6 +39,7 @@ class StoreInfo:
     weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; weights of hybrid search
     language: str | None = None  # of the stemmer; None stems English and suits any language
     drift: Drift | None = None  # of the vectors that were coded after the codec was fitted
+    log: LogState = LogState(0)  # noqa: RUF009 -- frozen; SQLite's write-ahead log, a part of the catalogue
     resident_bytes: int | None = None  # of the segments, in memory of this process; None if the system does not say
 
     @property
@@ -52,11 +53,12 @@ def info(store: Store) -> StoreInfo:
     catalogue = store.path / CATALOGUE
     with ReadTransaction(catalogue) as view:
         segments = read_segments(view)
-        n_deleted = int(view.rows("SELECT COUNT(*) FROM deleted_rows")[0][0])
+        n_deleted = int(view.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM deleted_rows LIMIT {N_ROWS})")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
         weights, attachments = read_fusion_weights(view), read_attachments(view.rows)
+        log = log_state(catalogue)
         meta = read_meta(view)  # the store's may be older: a compaction may have chosen a pooling since
-    parts = Counter({"catalogue": _nbytes(catalogue) + _nbytes(catalogue.with_name(f"{CATALOGUE}-wal"))})
+    parts = Counter({"catalogue": _nbytes(catalogue) + log_nbytes(catalogue)})
     for segment in segments:
         for name, file in segment.files.items():
             parts[name.removesuffix(".plait")] += file.nbytes
@@ -74,13 +76,14 @@ def info(store: Store) -> StoreInfo:
         created=store.created,
         fingerprint=store.fingerprint,
         spec=store.spec,
-        properties=json.loads(meta["properties"]),
+        properties=parse_properties(meta.get("properties")),
         tuned=tuned,
         weights=weights,
         language=store.language,
-        pooling=str(parse_pooling(meta["properties"]) or ""),
+        pooling=str(parse_pooling(meta.get("properties")) or ""),
         drift=drift,
         resident_bytes=resident_bytes(store.path),
+        log=log,
     )
 
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from plait.checks import parse_json, shown
 from plait.errors import ConfigError, LockedError
 from plait.locks import ForkSafeLock
 from plait.storage.folder import check_file
@@ -126,7 +127,7 @@ class WriterLock:
 
     def _locked_error(self, *, same_thread: bool = False) -> LockedError:
         try:
-            holder = json.loads(os.pread(self._handle, MAX_NOTE, 0))
+            holder = parse_json(os.pread(self._handle, MAX_NOTE, 0))
             who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
             is_this_process = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
         except (ValueError, KeyError, TypeError, RecursionError):  # the holder has not written its name yet
@@ -173,8 +174,8 @@ def check_write_timeout(seconds: float) -> float:
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise ConfigError(
-            f"write_timeout is {seconds!r}; it must be a number of seconds: 0 to fail at once, 30 to wait for half a "
-            f"minute"
+            f"write_timeout is {shown(seconds)}; it must be a number of seconds: 0 to fail at once, 30 to wait for "
+            f"half a minute"
         )
     return float(seconds)
 
@@ -200,7 +201,7 @@ def _is_note(handle: int) -> bool:
         return False
     content = os.pread(handle, MAX_NOTE + 1, 0)
     try:
-        return not content or (len(content) <= MAX_NOTE and set(json.loads(content)) == {"pid", "host", "since"})
+        return not content or (len(content) <= MAX_NOTE and set(parse_json(content)) == {"pid", "host", "since"})
     except (ValueError, TypeError, RecursionError):
         return not content.strip(b"\0")  # after a power cut, a file may have its length and not its bytes
 

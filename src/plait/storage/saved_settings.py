@@ -16,6 +16,7 @@ from typing import Any
 from plait.errors import CorruptIndexError
 from plait.storage.catalogue import delete_meta, write_meta
 from plait.storage.connection import ReadTransaction
+from plait.storage.stored_values import stored_json
 
 TUNED_PARAMS, FUSION_WEIGHTS = "tuned_params", "fusion_weights"  # keys of meta
 MAX_INTEGER = 2**31 - 1
@@ -156,7 +157,7 @@ def _parse_params(stored: object) -> TunedParams:
     if not isinstance(stored, str):
         raise CorruptIndexError(f"the saved search params cannot be read (they are {type(stored).__name__})")
     try:
-        return TunedParams(**json.loads(stored))
+        return TunedParams(**stored_json(stored))
     except (ValueError, TypeError) as error:
         raise CorruptIndexError(f"the saved search params cannot be read ({error!s:.100})") from None
 
@@ -166,7 +167,7 @@ def read_fusion_weights(view: ReadTransaction) -> SavedWeights:
     if not rows:
         return SavedWeights(None)
     try:
-        return SavedWeights(FittedWeights(**json.loads(rows[0][0])))
+        return SavedWeights(FittedWeights(**stored_json(rows[0][0])))
     except CorruptIndexError as error:
         return SavedWeights(None, str(error))
     except (ValueError, TypeError) as error:

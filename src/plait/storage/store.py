@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 from plait.codec.pooling import MAX_FIXED, Pooling
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
-from plait.storage.catalogue import create_schema, parse_pooling, read_meta
+from plait.storage.catalogue import create_schema, parse_pooling, parse_properties, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.folder import SEGMENTS, check_folder
 from plait.storage.fsync import make_folders, storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock, check_write_timeout
+from plait.storage.network import refuse_network_disk
 from plait.storage.schema import FORMAT, check_format
 from plait.storage.segment import leftover_folders
 from plait.storage.snapshot import Snapshot, StoredDocument
+from plait.storage.stored_values import stored_json, stored_text
 from plait.text.analyser import VERSION, Analyser
 from plait.text.fts_table import analyser_from_meta, analyser_meta
 from plait.text.stemming import stemming_language
@@ -88,6 +90,7 @@ class Store:
         }
         with storage_errors(path):
             make_folders(path)
+            refuse_network_disk(path)
             other_files = sorted(entry.name for entry in path.iterdir() if entry.name not in FILE_NAMES)
             if other_files:
                 raise NotAnIndexError(
@@ -195,9 +198,13 @@ def _parse_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
             f"{path / CATALOGUE} is damaged: its format is {format_number!r}, its analyser {analyser_version!r}"
         )
     try:
-        spec = EmbeddingSpec(**json.loads(meta["embedding_spec"]))
+        spec = EmbeddingSpec(**stored_json(meta["embedding_spec"]))
         _check_spec(spec)
-        properties = json.loads(meta["properties"])
+        properties = parse_properties(meta["properties"])
+        for kind in properties.get(EXCLUDE_FROM_HYBRID, []):
+            stored_text(kind, EXCLUDE_FROM_HYBRID)
+        for key in ("created", "fingerprint"):
+            stored_text(meta[key], f"{key!r} in its meta table")
         return {
             **meta,
             "embedding_spec": spec,

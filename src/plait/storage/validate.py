@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from plait.checks import as_list, check_type, shown
 from plait.codec.impacts import MAX_WEIGHT
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import DocumentError, InputError, PlaitError
 from plait.records import Document, Span
+from plait.storage.stored_values import stored_json
 
 MAX_ID = 1024  # characters
 MAX_TEXT = 100_000_000  # characters; its words in UTF-8 stay below the billion bytes that SQLite allows
+MAX_DIGITS = 4_000  # of an integer; Python refuses to write much longer ones
+MAX_INTEGER = 10**MAX_DIGITS
 MAX_DEPTH = 64  # of nested lists and objects in metadata
 
 
@@ -31,22 +35,32 @@ def document_from(fields: Mapping[str, Any]) -> Document:
     rest = dict(fields)
     ids = [rest.pop(key) for key in ("id", "_id") if key in rest]
     if not ids:
-        raise DocumentError(f"a document has no 'id' (and no '_id'); its fields are {list(fields)}")
-    if ids[0] != ids[-1]:
-        raise DocumentError(f"a document has two ids: 'id' is {ids[0]!r} and '_id' is {ids[1]!r}; keep one")
+        raise DocumentError(f"a document has no 'id' (and no '_id'); its fields are {shown(list(fields), 200)}")
+    if len(ids) == 2 and not _is_same(ids[0], ids[1]):
+        raise DocumentError(f"a document has two ids: 'id' is {shown(ids[0])} and '_id' is {shown(ids[1])}; keep one")
     text, title, extra = rest.pop("text", None), rest.pop("title", None), rest.pop("metadata", None)
     if extra is None:
         extra = {}
     if not isinstance(extra, Mapping):
-        raise DocumentError(f"document {ids[0]!r}: 'metadata' is {extra!r:.60}; make it an object, or rename the field")
-    clashing = [key for key in extra if key in rest and rest[key] != extra[key]]
+        name = shown(ids[0])
+        raise DocumentError(f"document {name}: 'metadata' is {shown(extra)}; make it an object, or rename the field")
+    clashing = [key for key in extra if key in rest and not _is_same(rest[key], extra[key])]
     if clashing:
-        raise DocumentError(f"document {ids[0]!r} has {clashing} in 'metadata' and beside it, with different values")
+        raise DocumentError(
+            f"document {shown(ids[0])} has {shown(clashing, 200)} in 'metadata' and beside it, with different values"
+        )
     document = Document(
         ids[0], "" if text is None else text, "" if title is None else title, metadata={**rest, **extra}
     )
     check_document(document)
     return document
+
+
+def _is_same(one: object, other: object) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # such as two arrays, which are refused later, or objects that cannot be compared
+        return False
 
 
 def check_document(document: Document) -> None:
@@ -55,20 +69,20 @@ def check_document(document: Document) -> None:
     name = f"document {document.id!r}"
     for field, text in (("title", document.title), ("text", document.text)):
         if not isinstance(text, str):
-            raise DocumentError(f"{name}: its {field} is {type(text).__name__}, not text: {text!r:.60}")
+            raise DocumentError(f"{name}: its {field} is {type(text).__name__}, not text: {shown(text)}")
         if len(text) > MAX_TEXT:
             raise DocumentError(f"{name}: its {field} has {len(text)} characters, more than {MAX_TEXT}; split it")
         _check_characters(f"{name}: its {field}", text)
     if not document.text.strip() and not document.title.strip():
         raise DocumentError(f"{name} is blank: it needs a text or a title; leave it out, or give it one")
     if not isinstance(document.metadata, Mapping):
-        raise DocumentError(f"{name}: its metadata is {document.metadata!r:.60}; it must be a mapping")
+        raise DocumentError(f"{name}: its metadata is {shown(document.metadata)}; it must be a mapping")
     plain_metadata(document)
 
 
 def _check_id(id: object) -> None:
     if not isinstance(id, str):
-        raise DocumentError(f"the id {id!r:.60} is {type(id).__name__}, not text; turn it into a string")
+        raise DocumentError(f"the id {shown(id)} is {type(id).__name__}, not text; turn it into a string")
     if not id:
         raise DocumentError("an id is empty; give every document an id")
     if len(id) > MAX_ID:
@@ -78,11 +92,9 @@ def _check_id(id: object) -> None:
 
 def check_ids(ids: Sequence[object]) -> None:
     """Raises DocumentError for ids that are not valid strings: SQLite would take the number 7 for the id "7"."""
-    if isinstance(ids, str):
-        raise DocumentError(f"ids must be a sequence; put the single id {ids!r:.60} in a list")
-    for id in ids:
+    for id in as_list("ids", ids, "texts", DocumentError):
         if not isinstance(id, str):
-            raise DocumentError(f"the id {id!r:.60} is {type(id).__name__}, not text; turn it into a string")
+            raise DocumentError(f"the id {shown(id)} is {type(id).__name__}, not text; turn it into a string")
         _check_characters(f"the id {id!r:.60}", id)
 
 
@@ -111,6 +123,8 @@ def _plain(what: str, value: object, depth: int) -> object:
         _check_characters(what, value)
         return value
     if value is None or isinstance(value, bool | int):
+        if isinstance(value, int) and abs(value) >= MAX_INTEGER:
+            raise DocumentError(f"{what} is a number of more than {MAX_DIGITS} digits; store it as text")
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -119,13 +133,13 @@ def _plain(what: str, value: object, depth: int) -> object:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise DocumentError(f"{what} has the key {key!r:.60}; keys must be text")
+                raise DocumentError(f"{what} has the key {shown(key)}; keys must be text")
             _check_characters(f"{what} has a key that", key)
         return {key: _plain(f"{what}[{key!r:.60}]", inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(f"{what}[{position}]", inner, depth + 1) for position, inner in enumerate(value)]
     raise DocumentError(
-        f"{what} is {type(value).__name__}: {value!r:.60}; use text, numbers, true, false, null, lists and objects"
+        f"{what} is {type(value).__name__}: {shown(value)}; use text, numbers, true, false, null, lists and objects"
     )
 
 
@@ -139,7 +153,8 @@ def content_digest(document: Document) -> bytes:
 def matches_digest(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
     """Whether a document of the catalogue is as it was written. SQLite itself has no checksums."""
     try:
-        return content_digest(Document(id, text, title, json.loads(metadata))) == digest
+        content = Document(id, text, title, stored_json(metadata))
+        return isinstance(content.metadata, dict) and content_digest(content) == digest
     except (ValueError, TypeError, AttributeError, PlaitError):
         return False
 
@@ -152,6 +167,7 @@ def check_batch(
     pooling: Pooling | None = None,
 ) -> None:
     """Raises InputError if documents, passages and embeddings do not match each other and the index."""
+    check_type("embeddings", embeddings, Embeddings, "plait.Embeddings, such as Embeddings(dense=array)", InputError)
     if len(documents) != len(spans):
         raise InputError(
             f"there are {len(documents)} documents, but spans for {len(spans)}; give every document its spans"
@@ -206,12 +222,19 @@ def _check_terms(owners: Sequence[str], sparse: SparseVectors, vocabulary: int) 
 def _check_spans(document: Document, spans: Sequence[Span]) -> None:
     if not spans:
         raise DocumentError(f"document {document.id!r} has no passage; give it at least one span")
-    for start, end in spans:
+    for span in spans:
+        if not (isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_integer, span))):
+            raise DocumentError(f"document {document.id!r}: a passage is {shown(span)}; it must be a Span(start, end)")
+        start, end = span
         if not 0 <= start <= end <= len(document.text):
             raise DocumentError(
                 f"document {document.id!r}: the passage from {start} to {end} is outside its text of "
                 f"{len(document.text)} characters"
             )
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _check_embeddings(embeddings: Embeddings, spec: EmbeddingSpec, *, n_items: int) -> None:
