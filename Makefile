@@ -16,7 +16,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-full docs reproduce torture lint types format sanitize wheel clean
+.PHONY: help demo test test-full docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -70,6 +70,9 @@ torture: $(VENV)/test-installed ## Kill writers, cut the power, search while wri
 	cd tests && ../$(BIN)/python -m faults.threads --processes 2 --threads 4 --seconds 60 --commits 500 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.fuzz --rounds 2000 --seed $(SEED)
 	cd tests && ../$(BIN)/python -m faults.growth --searches 100000
+
+mutants: $(VENV)/test-installed ## Break lines that durability depends on, one at a time; the tests must notice
+	cd tests && ../$(BIN)/python -m faults.mutants
 
 lint: $(VENV)/test-installed ## Lint and format check
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .

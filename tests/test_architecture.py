@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 # A part may import parts of its own layer and of the layers before it, at the top of a file or inside functions.
 LAYERS = [
-    ["errors", "records", "embeddings", "locks", "version", "_core"],
+    ["errors", "checks", "records", "embeddings", "deadline", "locks", "version", "_core"],
     ["scoring"],
     ["codec"],
     ["encode", "text", "filters"],

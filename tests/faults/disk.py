@@ -35,14 +35,19 @@ class Kind(StrEnum):
     DYING = "dying"  # the same, and the process dies a few operations later: what was taken back may still be there
     SHORT = "short"  # half of a write is done, then there is no space; other operations fail with EIO
     FULL = "full"  # from here on there is no space for anything new
+    QUOTA = "quota"  # the same, until something is removed
+    READONLY = "readonly"  # from here on nothing can be changed, as after a remount
+    HANDLES = "handles"  # for a while the process has no file descriptors left
+    UNREADABLE = "unreadable"  # for a while SQLite cannot read: EIO
     POWER = "power"  # the power goes: what was not synced is there, or not, or in part
     LYING = "lying"  # the same, on a disk whose syncs do nothing: data must be lost, or the test cannot fail
 
 
 HONEST = [kind for kind in Kind if kind is not Kind.LYING]
 ENDING = (Kind.KILLED, Kind.TORN, Kind.POWER, Kind.LYING)
-GROWING = ("write", "make")
-LONGEST_DYING = 12  # operations
+GROWING, SHRINKING = ("write", "make"), ("remove", "truncate")
+LASTING = (Kind.FULL, Kind.QUOTA, Kind.READONLY, Kind.HANDLES, Kind.UNREADABLE)
+LONGEST_DYING, LONGEST_TROUBLE = 12, 30  # operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Disk:
     """Counts operations, and has one fault or none."""
 
     def __init__(self, root: Path, fault: Fault | None, *, recording: bool = False) -> None:
-        self.n_done = 0
+        self.n_done, self._is_freed = 0, False
         self._fault = fault
         self.record = Record(root) if recording or (fault is not None and fault.image is not None) else None
 
@@ -67,15 +72,45 @@ class Disk:
         fault = self._fault
         if fault is None or self.n_done < fault.at:
             return act()
-        if fault.kind is Kind.FULL:
-            if what in GROWING:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
-            return act()
+        if fault.kind in LASTING:
+            return self._do_on_a_disk_that_refuses(fault.kind, what, name, act)
         if self.n_done > fault.at:
             if fault.kind is Kind.DYING and self.n_done > fault.at + fault.seed % LONGEST_DYING:
                 _die()
             return act()
         return self._fail(fault, what, name, act, half or act)
+
+    def _do_on_a_disk_that_refuses(self, kind: Kind, what: str, name: str, act: Callable[[], T]) -> T:
+        code = 0
+        if kind in (Kind.FULL, Kind.QUOTA) and what in GROWING and not self._is_freed:
+            code = errno.EDQUOT if kind is Kind.QUOTA else errno.ENOSPC
+        elif kind is Kind.READONLY and what in (*GROWING, *SHRINKING):
+            code = errno.EROFS
+        elif kind is Kind.HANDLES and what == "make" and self._is_in_trouble:
+            code = errno.EMFILE
+        if code:
+            raise OSError(code, os.strerror(code), name)
+        done = act()
+        self._is_freed |= kind is Kind.QUOTA and what in SHRINKING
+        return done
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        """Whether trouble that passes is there now."""
+        fault = self._fault
+        return fault is not None and fault.at <= self.n_done <= fault.at + fault.seed % LONGEST_TROUBLE
+
+    def opening(self, name: str) -> None:
+        """A file that exists is being opened."""
+        if self._fault is not None and self._fault.kind is Kind.HANDLES and self._is_in_trouble:
+            self.n_done += 1  # else a process that only opens files would never get out of it
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), name)
+
+    def reading(self, name: str) -> None:
+        """SQLite reads."""
+        if self._fault is not None and self._fault.kind is Kind.UNREADABLE and self._is_in_trouble:
+            self.n_done += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
 
     def _fail(self, fault: Fault, what: str, name: str, act: Callable[[], T], half: Callable[[], object]) -> T:
         match fault.kind:
@@ -149,12 +184,13 @@ def _full_path(path: Any, folder: int | None = None) -> str:
 def installed(disk: Disk) -> Iterator[None]:
     """Within it, files that Python opens for writing, and what `os` does to files and folders, go through the disk."""
     real = {name: getattr(os, name) for name in ("fsync", "mkdir", "rmdir", "unlink", "rename", "replace", "link")}
-    real |= {name: getattr(os, name) for name in ("ftruncate", "truncate", "pwrite", "remove")}
+    real |= {name: getattr(os, name) for name in ("ftruncate", "truncate", "pwrite", "remove", "open")}
     real_open: Any = io.open
     copies_in_kernel = shutil._USE_CP_SENDFILE  # type: ignore[attr-defined]
 
     def opened(file: Any, mode: str = "r", buffering: int = -1, *rest: Any, opener: Any = None, **more: Any) -> Any:
         if not set(mode) & set("wxa+") or "b" not in mode:  # the index writes no text files
+            disk.opening(str(file))
             return real_open(file, mode, buffering, *rest, opener=opener, **more)
 
         def make() -> _Raw:
@@ -169,6 +205,10 @@ def installed(disk: Disk) -> Iterator[None]:
 
         raw = disk.do("make", str(file), make)
         return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+
+    def open_handle(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        disk.opening(str(path))
+        return int(real["open"](path, flags, mode, dir_fd=dir_fd))
 
     def fsync(handle: int) -> None:
         def sync() -> None:
@@ -227,7 +267,7 @@ def installed(disk: Disk) -> Iterator[None]:
     replaced: dict[str, Callable[..., Any]] = {name: removing(name) for name in ("rmdir", "unlink", "remove")}
     replaced |= {name: naming(name) for name in ("rename", "replace", "link")}
     replaced |= {name: cutting(name) for name in ("ftruncate", "truncate")}
-    replaced |= {"fsync": fsync, "mkdir": mkdir, "pwrite": pwrite}
+    replaced |= {"fsync": fsync, "mkdir": mkdir, "pwrite": pwrite, "open": open_handle}
     try:
         io.open = builtins.open = opened
         shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]

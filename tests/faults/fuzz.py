@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +22,12 @@ import plait
 from plait.codec.pooling import Pooling
 from plait.search.bm25 import bm25_search, bm25_word_scores
 
+if TYPE_CHECKING:
+    from plait.storage.store import Snapshot
+
 DIM, N_ITEMS = 16, 300
-KINDS = ("float", "coded", "fixed", "sparse", "large")  # large: with dense_ivf and text_index
+BITS = {"coded": 2, "bits1": 1, "bits4": 4, "bits8": 8, "fixed": 2, "newer": 2}  # of the compressed kinds
+KINDS = ("float", *BITS, "sparse", "large")  # newer: with centroid_ids; large: with dense_ivf and text_index
 MODES = ("dense", "sparse", "multi", "warp")
 EXTREMES = (0, 1, -1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, -(1 << 62), 1 << 62)
 
@@ -60,8 +64,12 @@ class Fuzz:
                 n_threads=1,
             ) as index:
                 index.add_embeddings(documents, Embeddings(dense=dense, sparse=sparse, multi=multi))
-                if kind in ("coded", "fixed"):
-                    index.compact(keep_8bit=kind == "coded")
+                if kind in BITS:
+                    index.compact(bits=BITS[kind], keep_8bit=kind in ("coded", "bits1"))
+                if kind == "newer":
+                    added = [{**document, "id": f"new {document['id']}"} for document in documents]
+                    index.add_embeddings(added, Embeddings(dense=dense, multi=multi), merge=False)
+                    assert list((folder / kind).glob("segments/*/centroid_ids.plait"))
                 if kind == "large":
                     compact_as_large(index)
                 index.delete(["d7"])
@@ -69,14 +77,14 @@ class Fuzz:
     def round(self) -> str:
         """Harms one file; what came of it."""
         from plait.errors import PlaitError
-        from plait.storage import segment as segments
+        from plait.storage import verification
         from storage.resealed import rewrite
 
         path = self._folder / "harmed"
         shutil.rmtree(path, ignore_errors=True)
         kind = self._rng.choice(KINDS)
         shutil.copytree(self._folder / kind, path)
-        segments._verified.clear()
+        verification.forget()
         file = self._rng.choice(sorted(path.glob("segments/*/*.plait")))
         rewrite(file, self._harm)
         try:
@@ -136,20 +144,25 @@ def compact_as_large(index: plait.Index) -> None:
 
 def search_as_large(path: Path, query: plait.Embeddings) -> None:
     """By those files, few as the documents are."""
+    from plait.storage.store import Store
+
+    with Store.open(path).snapshot() as snapshot:
+        search_large_files(snapshot, query)
+
+
+def search_large_files(snapshot: Snapshot, query: plait.Embeddings) -> None:
     from plait.search.dense import ProbedDense
     from plait.search.filtering import filter_documents
     from plait.search.query import QueryBatch
     from plait.search.trace import Trace
-    from plait.storage.store import Store
 
-    with Store.open(path).snapshot() as snapshot:
-        for doc_filter in (None, filter_documents(snapshot, "n > 20")):
-            asked = QueryBatch([""], query)
-            ProbedDense(exhaustive_below=0).retrieve(snapshot, asked, 5, doc_filter, Trace())
-            allowed = None if doc_filter is None else doc_filter.docs
-            docs, _ = bm25_search(snapshot, "text 9 21", 5, doc_filter=allowed)
-            for doc in docs:
-                bm25_word_scores(snapshot, "text 9 21", int(doc))
+    for doc_filter in (None, filter_documents(snapshot, "n > 20")):
+        asked = QueryBatch([""], query)
+        ProbedDense(exhaustive_below=0).retrieve(snapshot, asked, 5, doc_filter, Trace())
+        allowed = None if doc_filter is None else doc_filter.docs
+        docs, _ = bm25_search(snapshot, "text 9 21", 5, doc_filter=allowed)
+        for doc in docs:
+            bm25_word_scores(snapshot, "text 9 21", int(doc))
 
 
 def fuzz(n_rounds: int, seed: int, folder: Path) -> Counter[str]:

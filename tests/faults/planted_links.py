@@ -22,16 +22,16 @@ SECONDS = 30  # for one use; a FIFO that is opened would wait for ever
 PLACES = {
     "catalogue.sqlite": "open",
     "catalogue.sqlite-wal": "open",
-    "catalogue.sqlite-shm": "open",
     "lock": "add",
     "segments*": "add",
     "segments/000001*": "search",
     "segments/000001/rows.plait": "search",
     "segments/000900*": "add",
     "segments/000900/rows.plait": "add",
-    "../copy*": "backup",
+    "cur*": "drafts",
     "../.copy.part*": "backup",
     "../rescue.jsonl": "repair",
+    "attachments*": "add",
 }
 KINDS = ("link", "FIFO")
 
@@ -39,6 +39,7 @@ USE = """
 import signal, sys, plait
 from pathlib import Path
 from plait.errors import PlaitError
+from plait.cur.draft import drafted_documents
 from plait.storage.backup import backup
 from plait.storage.repair import repair
 
@@ -48,6 +49,8 @@ for index, command in zip(map(Path, sys.argv[2::2]), sys.argv[3::2]):
     try:
         if command == "backup":
             backup(index, index.parent / "copy")
+        elif command == "drafts":
+            drafted_documents(index)
         elif command == "repair":
             repair(index, rescue=index.parent / "rescue.jsonl")
         else:

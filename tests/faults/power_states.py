@@ -2,11 +2,12 @@
 
     python -m faults.power_states --states 2000
 
-A command runs once in a forked process, which records each write, truncation, new name, removal and sync of its files,
-those of SQLite too. Then states are sampled that the disk may have after a power cut at some operation: what was synced
-is there, and of the rest any part (see `faults.power`). Each state must open, be sound, and hold what was there before
-the command or after it; if the command had returned, what was there after it. A share of the states is crashed a second
-time, while a writer recovers them. Ends with 1 if a state lost something, and says how to see it again.
+A command runs in a forked process, which records each write, truncation, new name, removal and sync of its files, those
+of SQLite too; once alone, and once beside a reader, so that nothing is copied from SQLite's log when the writer ends.
+Then states are sampled that the disk may have after a power cut at some operation: what was synced is there, and of the
+rest any part (see `faults.power`). Each state must open, be sound, and hold what was there before the command or after
+it; if the command had returned, what was there after it. A share of the states is crashed a second time, while a writer
+recovers them. Ends with 1 if a state lost something, and says how to see it again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from faults import sqlite, workload
 from faults.disk import Disk, installed
-from faults.power import Image, Operation, Replay, Start, write_image
+from faults.power import Image, Mark, Operation, Replay, Start, write_image
 from faults.workload import SPEC
 from plait.cur import build
 from plait.cur.build import CurConfig, build_cur
@@ -36,6 +37,7 @@ from plait.encode.load import EXTERNAL
 from plait.index import open_index
 from plait.storage.backup import backup
 from plait.storage.check import check
+from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.files import text_index
 from plait.storage.info import info
 from plait.storage.repair import repair
@@ -43,7 +45,7 @@ from plait.storage.saved_settings import FittedWeights, TunedParams
 from plait.storage.store import Store
 from rerank.small_cross import WordScorer
 
-RETURNED = "returned"
+BEGUN, RETURNED = "begun", "returned"
 DOUBLE_SHARE = 0.02  # of the states: the power goes again while a writer recovers them
 ANCHOR_QUERIES = [f"text of d{number}" for number in range(6)]
 Facts = dict[str, Any]
@@ -89,7 +91,6 @@ def facts(index: Path) -> Facts:
 
 
 def _indexed_fields(index: Path) -> list[tuple[str, ...]]:
-    from plait.storage.connection import CATALOGUE, ReadTransaction
     from plait.storage.field_indexes import read_columns
 
     with ReadTransaction(index / CATALOGUE) as view:
@@ -249,7 +250,7 @@ COMMANDS = [
     Command("delete", _delete),
     Command("merge", _merge),
     Command("compact", _compact),
-    Command("backup", _backup, verify=_verify_backup),
+    Command("backup", _backup, prepare=_build_cur, verify=_verify_backup),
     Command("repair", _repair, prepare=_damage, verify=_verify_repair),
     Command("field index", _index_field),
     Command("tune", _tune),
@@ -278,7 +279,7 @@ class Recording:
     operations: list[Operation]
 
 
-def record(root: Path, act: Callable[[Path], object]) -> Recording:
+def record(root: Path, act: Callable[[Path], object], *, beside_a_reader: bool = False) -> Recording:
     """Runs a command in a forked process and returns all that it did to the files below `root`."""
     file = root.with_name(f"{root.name}.record")
     child = os.fork()
@@ -288,8 +289,11 @@ def record(root: Path, act: Callable[[Path], object]) -> Recording:
             sqlite.install(disk)
             assert disk.record is not None
             with installed(disk):
+                reader = _commit_beside_a_reader(root / "index") if beside_a_reader else None
+                disk.record.marked(BEGUN)
                 act(root)
                 disk.record.marked(RETURNED)
+                del reader
             file.write_bytes(pickle.dumps(Recording(disk.record.start, disk.record.operations)))
         except BaseException:
             traceback.print_exc()
@@ -300,6 +304,14 @@ def record(root: Path, act: Callable[[Path], object]) -> Recording:
     recording: Recording = pickle.loads(file.read_bytes())
     file.unlink()
     return recording
+
+
+def _commit_beside_a_reader(index: Path) -> ReadTransaction:
+    """Makes a commit that changes nothing, so that there is a log, and begins to read, so that it stays."""
+    with Store.open(index) as store, store.writer() as writer:
+        reader = ReadTransaction(index / CATALOGUE)
+        writer.detach("none")
+    return reader
 
 
 @dataclass(slots=True)
@@ -313,8 +325,8 @@ class Tally:
 class PowerStates:
     """One small index, and the commands that are cut on copies of it."""
 
-    def __init__(self, folder: Path, *, lying: bool = False) -> None:
-        self._folder, self._lying = folder, lying
+    def __init__(self, folder: Path, *, lying: bool = False, fail_fast: bool = False) -> None:
+        self._folder, self._lying, self._fail_fast = folder, lying, fail_fast
         workload.merge_early()
         text_index.MIN_DOCUMENTS = 1
         build.BLOCK_PAIRS = 12 * len(ANCHOR_QUERIES)
@@ -327,8 +339,15 @@ class PowerStates:
         shutil.copytree(self._folder / "base", root, dirs_exist_ok=True)
         command.prepare(root)
         expected = self._expected(command, root)
-        recording = record(root, command.run)
-        self._sample(command, recording, expected, n_states, random.Random(f"{command.name} {seed}"), tally)
+        rng, copy = random.Random(f"{command.name} {seed}"), self._fresh("beside")
+        shutil.copytree(root, copy, dirs_exist_ok=True)
+        alone = record(root, command.run)
+        if command.name == "create":
+            self._sample(command, alone, expected, n_states, rng, tally)
+            return tally
+        self._sample(command, alone, expected, n_states // 2, rng, tally)
+        beside = record(copy, command.run, beside_a_reader=True)
+        self._sample(command, beside, expected, n_states - n_states // 2, rng, tally)
         return tally
 
     def _expected(self, command: Command, root: Path) -> Expected:
@@ -355,9 +374,12 @@ class PowerStates:
     ) -> None:
         replay = Replay(recording.start, recording.operations, lying=self._lying)
         n_operations, judged = len(recording.operations), set[tuple[bytes, bool]]()
+        begun = recording.operations.index(Mark(BEGUN))
         # The last state is that of a command that has returned; it is worth a fifth of the samples.
-        cuts = sorted(rng.randint(0, n_operations) if rng.random() < 0.8 else n_operations for _ in range(n_states))
+        cuts = sorted(rng.randint(begun, n_operations) if rng.random() < 0.8 else n_operations for _ in range(n_states))
         for at in cuts:
+            if tally.lost and self._fail_fast:
+                return
             replay.advance(at)
             seed = rng.randrange(1 << 30)
             image, returned = replay.image(random.Random(seed)), RETURNED in replay.marks
@@ -381,6 +403,7 @@ class PowerStates:
             (command.verify or _compare)(root, expected, returned)
         except Exception as error:
             tally.lost.append(f"{where}: {type(error).__name__}: {error}")
+            print(tally.lost[-1][:1000], file=sys.stderr, flush=True)
 
     def _crash_again(
         self,
@@ -422,30 +445,25 @@ def _digest(image: Image) -> bytes:
     return digest.digest()
 
 
-def run(
-    n_states: int, seed: int, folder: Path, commands: Sequence[Command] = COMMANDS, *, lying: bool = False
-) -> dict[str, Tally]:
-    states = PowerStates(folder, lying=lying)
-    return {command.name: states.run(command, n_states, seed) for command in commands}
-
-
 def main() -> None:
     names = [command.name for command in COMMANDS]
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--states", type=int, default=2000, help="of each command")
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--commands", nargs="+", choices=names, default=names)
+    asked.add_argument("--fail-fast", action="store_true", help="end each command at its first loss")
     asked.add_argument("--lying", action="store_true", help="syncs do nothing: states must be lost")
     given = asked.parse_args()
     memory = Path("/dev/shm")
     commands = [command for command in COMMANDS if command.name in given.commands]
     with tempfile.TemporaryDirectory(prefix="plait-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        tallies = run(given.states, given.seed, Path(folder), commands, lying=given.lying)
+        states = PowerStates(Path(folder), lying=given.lying, fail_fast=given.fail_fast)
+        tallies = {}
+        for command in commands:
+            tallies[command.name] = tally = states.run(command, given.states, given.seed)
+            counts = f"{tally.n_states:,} states, {tally.n_distinct:,} distinct, {len(tally.lost)} lost"
+            print(f"{command.name}: {counts}", flush=True)
     lost = [line for tally in tallies.values() for line in tally.lost]
-    for name, tally in tallies.items():
-        print(f"{name}: {tally.n_states:,} states, {tally.n_distinct:,} distinct, {len(tally.lost)} lost")
-    for line in lost[:20]:
-        print(line, file=sys.stderr)
     n_double = sum(tally.n_double for tally in tallies.values())
     print(f"{len(tallies)} commands x {given.states:,} power states: {len(lost)} lost; {n_double} cut twice")
     sys.exit(1 if lost else 0)

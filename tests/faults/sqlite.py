@@ -13,6 +13,7 @@ from typing import Any
 from faults.disk import Disk
 
 OK, FULL, CANTOPEN, IOERR = 0, 13, 14, 10
+READ_ONLY, IOERR_READ = 8, IOERR | 1 << 8
 CREATE, LOGS = 0x4, 0x800 | 0x80000  # flags of an open: may make the file; it is a journal, or a write-ahead log
 FAILED = {"write": IOERR | 3 << 8, "sync": IOERR | 4 << 8, "truncate": IOERR | 6 << 8, "remove": IOERR | 10 << 8}
 
@@ -42,7 +43,7 @@ class _Methods(ctypes.Structure):
     _fields_ = [
         ("version", _int),
         ("close", _pointer),
-        ("read", _pointer),
+        ("read", _Write),
         ("write", _Write),
         ("truncate", _Truncate),
         ("sync", _Sync),
@@ -67,7 +68,16 @@ def install(disk: Disk) -> None:
         try:
             return disk.do(what, name, act, half)
         except OSError as error:
-            return FULL if error.errno == errno.ENOSPC else FAILED.get(what, CANTOPEN)
+            if error.errno == errno.EROFS:
+                return CANTOPEN if what == "make" else READ_ONLY
+            return FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else FAILED.get(what, CANTOPEN)
+
+    def opened_again(name: str, act: Callable[[], int]) -> int:
+        try:
+            disk.opening(name)
+        except OSError:
+            return CANTOPEN
+        return act()
 
     def opened(own: int, path: int | None, file: int, flags: int, answer: Any) -> int:
         if path is None:
@@ -81,7 +91,7 @@ def install(disk: Disk) -> None:
                 disk.made(name)
             return code
 
-        code = done("make", name, act) if is_new and flags & CREATE else act()
+        code = done("make", name, act) if is_new and flags & CREATE else opened_again(name, act)
         slot = ctypes.cast(file, ctypes.POINTER(_pointer))
         if code == OK and slot[0]:
             names[file] = name
@@ -112,6 +122,14 @@ def install(disk: Disk) -> None:
 def _wrapped(table: int, names: dict[int, str], fresh: set[int], disk: Disk, done: Callable[..., int]) -> _Methods:
     real = _Methods.from_address(table)
     write, truncate, sync = _Write(_address(real.write)), _Truncate(_address(real.truncate)), _Sync(_address(real.sync))
+    read = _Write(_address(real.read))  # it has the same arguments
+
+    def read_or_fail(file: int, data: int, size: int, offset: int) -> int:
+        try:
+            disk.reading(names[file])
+        except OSError:
+            return IOERR_READ
+        return int(read(file, data, size, offset))
 
     def written(file: int, data: int, size: int, offset: int) -> int:
         def act(size: int) -> int:
@@ -141,9 +159,9 @@ def _wrapped(table: int, names: dict[int, str], fresh: set[int], disk: Disk, don
 
     methods = _Methods()
     ctypes.memmove(ctypes.byref(methods), table, ctypes.sizeof(_Methods))
-    methods.write, methods.sync = _Write(written), _Sync(synced)
+    methods.write, methods.sync, methods.read = _Write(written), _Sync(synced), _Write(read_or_fail)
     methods.truncate = _Truncate(lambda file, size: done("truncate", names[file], lambda: cut(file, size)))
-    _alive.extend([methods, methods.write, methods.sync, methods.truncate, write, truncate, sync])
+    _alive.extend([methods, methods.read, methods.write, methods.sync, methods.truncate, read, write, truncate, sync])
     return methods
 
 

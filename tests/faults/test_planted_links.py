@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import plait
 from faults.planted_links import PLACES, digest, make_foreign, make_index, outcomes
-from plait.errors import StoreError
+from plait.errors import CorruptIndexError, StoreError
 from plait.storage.check import check
 
 
@@ -17,6 +19,24 @@ def test_every_planted_link_and_fifo_is_refused_and_nothing_foreign_is_changed(t
     results = outcomes(tmp_path)
     assert len(results) == 2 * len(PLACES) == 24
     assert [result for result in results if not result.refused or result.n_changed] == []
+
+
+def test_a_journal_that_names_another_file_is_refused_before_sqlite_removes_that_file(tmp_path: Path) -> None:
+    make_index(tmp_path / "index")
+    catalogue, letter = tmp_path / "index" / "catalogue.sqlite", tmp_path / "letter.txt"
+    with closing(sqlite3.connect(catalogue)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    letter.write_text("a letter")
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(letter).encode()
+    numbers = (0, 0, catalogue.stat().st_size // 4096, 512, 4096)
+    header = (magic + b"".join(number.to_bytes(4, "big") for number in numbers)).ljust(512, b"\0")
+    tail = ((1 << 30) // 4096 + 1, name, len(name), sum(name))
+    record = b"".join(part if isinstance(part, bytes) else part.to_bytes(4, "big") for part in tail)
+    catalogue.with_name("catalogue.sqlite-journal").write_bytes(header + record + magic)
+    for read_only in (True, False):
+        with pytest.raises(CorruptIndexError, match="names another file"):
+            plait.open(tmp_path / "index", read_only=read_only)
+    assert letter.read_text() == "a letter"
 
 
 def test_a_path_that_is_a_link_to_an_index_opens_it(tmp_path: Path) -> None:

@@ -138,12 +138,12 @@ def add(index: plait.Index, numbers: Documents) -> None:
 
 
 def write(index: plait.Index, writer: str, n_commits: int, end: float, rng: random.Random, log: Log) -> None:
-    """Commits evenly until the end, or later if that is too fast. A step is one commit; merges and compactions change
-    no answer."""
+    """Commits evenly, in three quarters of the time, or in more if that is too fast. A step is one commit; merges and
+    compactions change no answer."""
     states = log.writes[writer]
     start, documents = time.monotonic(), dict(states[-1][2])
     for step in range(n_commits):
-        pause = start + (end - start) * step / n_commits - time.monotonic()
+        pause = start + 0.75 * (end - start) * step / n_commits - time.monotonic()
         time.sleep(max(pause, 0))
         ids = [f"{writer}-{rng.randrange(N_IDS)}" for _ in range(rng.randint(1, 6))]
         begin = time.monotonic()
@@ -183,7 +183,12 @@ def work(path: Path, process: int, args: argparse.Namespace) -> Log:
 
     def searching(number: int) -> Callable[[], None]:
         rng = random.Random(f"{args.seed} {process} {number}")
-        return until_over(lambda: log.answers.extend(ask(index, rng, args.variant)))
+
+        def search_once() -> None:
+            log.answers.extend(ask(index, rng, args.variant))
+            time.sleep(rng.uniform(0, 0.01))  # else Python's lock leaves the writers little time
+
+        return until_over(search_once)
 
     def refresh() -> None:
         begin = time.monotonic()

@@ -31,6 +31,7 @@ from plait.errors import PlaitError
 from plait.storage.store import Store
 
 N_STEPS = 8
+STORM_SHARE = 0.05  # of the points: interrupted all the time
 RANDOM_SHARE = 0.15  # of the points: killed from outside, at a moment rather than at an operation
 
 
@@ -77,6 +78,12 @@ class Torture:
             assert outcome.n_operations is not None
         self._judge(seed, outcome, path if fault.image is None else fault.image, creating=creating)
 
+    def storm(self, seed: int) -> None:
+        """Interrupts the process every few milliseconds, wherever it is, as many times Ctrl-C would."""
+        outcome, path = self._run(seed, None, creating=False, storm=True)
+        assert os.WIFEXITED(outcome.status), f"the process died of {outcome.status}"
+        self._judge(seed, outcome, path, creating=False)
+
     def kill(self, seed: int, seconds: float) -> None:
         """Kills the process after some time, whatever it is doing."""
         outcome, path = self._run(seed, None, creating=False, seconds=seconds)
@@ -89,7 +96,7 @@ class Torture:
             workload.verify(path, outcome.possible(self._expected, workload.steps_of(seed, N_STEPS)))
 
     def _run(
-        self, seed: int, fault: Fault | None, *, creating: bool, seconds: float | None = None
+        self, seed: int, fault: Fault | None, *, creating: bool, seconds: float | None = None, storm: bool = False
     ) -> tuple[Outcome, Path]:
         path = self._folder / "copy"
         for old in (path, self._folder / "image"):
@@ -102,7 +109,7 @@ class Torture:
         child = os.fork()
         if not child:
             os.close(reading)
-            _work(path, seed, fault, writing, creating=creating)
+            _work_in_a_storm(path, seed, writing) if storm else _work(path, seed, fault, writing, creating=creating)
         os.close(writing)
         if seconds is not None:
             time.sleep(seconds)
@@ -126,6 +133,44 @@ def _work(path: Path, seed: int, fault: Fault | None, tell: int, *, creating: bo
             _create(path) if creating else _steps(path, seed, tell)
         os.write(tell, f"end {disk.n_done}\n".encode())
     except BaseException:
+        os.write(tell, f"error {traceback.format_exc()!r}\n".encode())
+    os._exit(0)
+
+
+def _work_in_a_storm(path: Path, seed: int, tell: int) -> None:
+    """Without the disk that fails: an interrupt in one of its callbacks would be lost in SQLite."""
+    rng, is_over = random.Random(seed), False
+
+    def interrupt(*_: object) -> None:
+        if not is_over:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0005, 0.02))
+            raise KeyboardInterrupt
+
+    try:
+        signal.signal(signal.SIGALRM, interrupt)
+        sys.unraisablehook = lambda _: None  # an interrupt in a destructor
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        for number, step in enumerate(workload.steps_of(seed, N_STEPS)):
+            line = f"failed {number}\n"
+            try:
+                with Store.open(path) as store, store.writer() as writer:
+                    workload.run(writer, step)
+                line = f"returned {number}\n"
+            except (PlaitError, KeyboardInterrupt):
+                pass
+            while line:
+                try:
+                    line = line[os.write(tell, line.encode()) :]
+                except KeyboardInterrupt:
+                    continue
+        is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        os.write(tell, b"end 0\n")
+    except KeyboardInterrupt:
+        is_over = True
+        os.write(tell, b"end 0\n")
+    except BaseException:
+        is_over = True
         os.write(tell, f"error {traceback.format_exc()!r}\n".encode())
     os._exit(0)
 
@@ -172,6 +217,10 @@ def torture(n_points: int, seed: int, folder: Path, kinds: Sequence[Kind] = HONE
             with _named(f"seed {own}, {fault}, creating {creating}"):
                 work.crash(own, fault, creating=creating)
             counts[kind] += 1
+            if rng.random() < STORM_SHARE:
+                with _named(f"seed {own}, in a storm of interrupts"):
+                    work.storm(own)
+                counts["storm"] += 1
             if rng.random() < RANDOM_SHARE:
                 seconds = rng.random() * 0.15
                 with _named(f"seed {own}, killed after {seconds} s"):
