@@ -3,7 +3,6 @@ merge or delete changes it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,8 @@ from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_
 from plait.storage.schema import check_format
 from plait.storage.segment import Segment, open_segment
 from plait.storage.segment_file import SegmentFile
-from plait.storage.stored_values import stored_number, stored_text
-from plait.storage.validate import check_ids, matches_digest
+from plait.storage.stored_values import stored_text
+from plait.storage.validate import check_ids, intact_metadata
 from plait.text.analyser import Analyser
 from plait.text.fts_table import read_analyser
 
@@ -156,23 +155,28 @@ class Snapshot:
     def fetch(self, docs: Sequence[int]) -> list[StoredDocument]:
         """The documents with these numbers, in this order. Each is compared with its content digest."""
         rows = self._fetch_rows("doc, id, text, title, metadata, digest, segment, first_row, n_rows", docs)
-        for _, id, text, title, metadata, digest, *_ in rows:
-            if not matches_digest(id, text, title, metadata, digest):
+        documents = []
+        for doc, id, text, title, stored, digest, segment, first_row, n_rows in rows:
+            metadata = intact_metadata(id, text, title, stored, digest)
+            if metadata is None:
                 raise CorruptIndexError(
                     f"document {id!r:.100} of {self.path} does not match its content digest; run plait check "
                     f"{self.path}"
                 )
-        return [
-            StoredDocument(doc, id, text, title, json.loads(metadata), *self._placement(id, segment, first_row, n_rows))
-            for doc, id, text, title, metadata, _, segment, first_row, n_rows in rows
-        ]
+            self._check_placement(id, segment, first_row, n_rows)
+            documents.append(StoredDocument(doc, id, text, title, metadata, segment, first_row, n_rows))
+        return documents
 
-    def _placement(self, id: str, segment: object, first_row: object, n_rows: object) -> tuple[int, int, int]:
-        """The rows of a document, which must be in a segment of this snapshot."""
-        number = stored_number(segment, f"the segment of document {id!r:.100}")
-        size = stored_number(self._sizes.get(number), f"the size of segment {number}, which has document {id!r:.100}")
-        first = stored_number(first_row, f"the first row of document {id!r:.100}", most=size - 1)
-        return number, first, stored_number(n_rows, f"the rows of document {id!r:.100}", least=1, most=size - first)
+    def _check_placement(self, id: str, segment: object, first_row: object, n_rows: object) -> None:
+        """The rows of a document must be in a segment of this snapshot. Every hit is checked, so this must be quick."""
+        if type(segment) is type(first_row) is type(n_rows) is int:
+            size = self._sizes.get(segment, 0)
+            if 0 <= first_row < size and 1 <= n_rows <= size - first_row:
+                return
+        raise CorruptIndexError(
+            f"the catalogue is damaged: document {id!r:.100} has {n_rows!r:.60} rows from row {first_row!r:.60} of "
+            f"segment {segment!r:.60}, which does not have them; run plait check"
+        )
 
     def fetch_ids(self, docs: Sequence[int]) -> list[str]:
         """The ids of the documents with these numbers, in this order. Reads no texts."""

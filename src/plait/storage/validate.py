@@ -16,7 +16,7 @@ from plait.codec.impacts import MAX_WEIGHT
 from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import DocumentError, InputError, PlaitError
+from plait.errors import DocumentError, InputError
 from plait.records import Document, Span
 from plait.storage.stored_values import stored_json
 
@@ -145,18 +145,31 @@ def _plain(what: str, value: object, depth: int) -> object:
 
 def content_digest(document: Document) -> bytes:
     """16 bytes; equal for documents with the same id, title, text and metadata (its keys in any order)."""
-    content = [document.id, document.title, document.text, plain_metadata(document)]
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hashlib.blake2b(canonical.encode(), digest_size=16).digest()
+    return _digest(document.id, document.title, document.text, plain_metadata(document))
+
+
+_canonical_json = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+
+
+def _digest(id: str, title: str, text: str, metadata: dict[str, Any]) -> bytes:
+    return hashlib.blake2b(_canonical_json([id, title, text, metadata]).encode(), digest_size=16).digest()
+
+
+def intact_metadata(id: str, text: str, title: str, metadata: str, digest: bytes) -> dict[str, Any] | None:
+    """The metadata of a document of the catalogue; None if the document is not as it was written. SQLite itself has no
+    checksums."""
+    try:
+        parsed = stored_json(metadata)  # plain values only, so the checks of `plain_metadata` are not needed
+        return parsed if isinstance(parsed, dict) and _digest(id, title, text, parsed) == digest else None
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def matches_digest(id: str, text: str, title: str, metadata: str, digest: bytes) -> bool:
-    """Whether a document of the catalogue is as it was written. SQLite itself has no checksums."""
-    try:
-        content = Document(id, text, title, stored_json(metadata))
-        return isinstance(content.metadata, dict) and content_digest(content) == digest
-    except (ValueError, TypeError, AttributeError, PlaitError):
-        return False
+    """Whether a document of the catalogue is as it was written."""
+    return intact_metadata(id, text, title, metadata, digest) is not None
 
 
 def check_batch(
