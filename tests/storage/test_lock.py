@@ -7,12 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plait.errors import ConfigError, LockedError
+from plait.storage import lock as lock_module
 from plait.storage.lock import WriterLock
 from plait.storage.store import Store
 from storage.samples import fabrics, run_python, write
@@ -122,26 +125,37 @@ def test_a_lock_file_that_cannot_be_written_stops_no_writer(store: Store, monkey
             assert writer.delete([id]) == 1
 
 
-def lock_in_thread(path: Path, seconds: float) -> threading.Thread:
-    """A thread that holds the lock for some time; returns when it has the lock."""
-    is_held = threading.Event()
+@contextmanager
+def held_by_a_thread(path: Path) -> Iterator[threading.Event]:
+    """Another thread holds the lock until the event is set, at the end of the block at the latest."""
+    is_held, may_release = threading.Event(), threading.Event()
 
     def hold() -> None:
         lock = WriterLock(path)
         is_held.set()
-        time.sleep(seconds)
+        may_release.wait()
         lock.release()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert is_held.wait(10)
-    return thread
+    assert is_held.wait(60)
+    try:
+        yield may_release
+    finally:
+        may_release.set()
+        thread.join()
+
+
+def wait_for_queue(length: int) -> None:
+    while sum(map(len, lock_module._queues.values())) < length:
+        time.sleep(0.001)
 
 
 def test_a_writer_waits_for_another_thread(tmp_path: Path) -> None:
-    thread = lock_in_thread(tmp_path / "lock", 0.2)
-    WriterLock(tmp_path / "lock", timeout=30).release()
-    thread.join()
+    with held_by_a_thread(tmp_path / "lock") as may_release:
+        threading.Timer(0.2, may_release.set).start()
+        WriterLock(tmp_path / "lock", timeout=60).release()
+        assert may_release.is_set()
 
 
 def test_a_writer_waits_for_another_process(store: Store) -> None:
@@ -155,10 +169,9 @@ def test_a_writer_waits_for_another_process(store: Store) -> None:
 
 
 def test_a_wait_ends_with_an_error_that_names_the_holder(tmp_path: Path) -> None:
-    thread = lock_in_thread(tmp_path / "lock", 0.5)
-    with pytest.raises(LockedError, match=rf"process {os.getpid()} .*another thread.* after a wait of 0.05 seconds"):
+    message = rf"process {os.getpid()} .*another thread.* after a wait of 0.05 seconds"
+    with held_by_a_thread(tmp_path / "lock"), pytest.raises(LockedError, match=message):
         WriterLock(tmp_path / "lock", timeout=0.05)
-    thread.join()
     WriterLock(tmp_path / "lock").release()  # the one that gave up is not in the queue
 
 
@@ -171,18 +184,18 @@ def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
 
 def test_threads_write_in_the_order_in_which_they_came(tmp_path: Path) -> None:
     order: list[int] = []
-    holder = lock_in_thread(tmp_path / "lock", 0.4)
 
     def write_in_turn(number: int) -> None:
-        lock = WriterLock(tmp_path / "lock", timeout=30)
+        lock = WriterLock(tmp_path / "lock", timeout=60)
         order.append(number)
         lock.release()
 
     threads = [threading.Thread(target=write_in_turn, args=[number]) for number in range(8)]
+    with held_by_a_thread(tmp_path / "lock"):
+        for number, thread in enumerate(threads):
+            thread.start()
+            wait_for_queue(number + 2)  # the holder is the first of the queue
     for thread in threads:
-        thread.start()
-        time.sleep(0.02)
-    for thread in [holder, *threads]:
         thread.join()
     assert order == list(range(8))
 
@@ -211,11 +224,13 @@ def test_a_process_that_writes_all_the_time_lets_another_take_turns(tmp_path: Pa
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "writing\n"
+        while not turns.exists():
+            time.sleep(0.01)
         try:
             for _ in range(20):
                 time.sleep(0.02)
                 before = turns.stat().st_size
-                lock = WriterLock(tmp_path / "lock", timeout=10)
+                lock = WriterLock(tmp_path / "lock", timeout=60)
                 n_foreign.append(turns.stat().st_size - before)
                 lock.release()
         finally:
