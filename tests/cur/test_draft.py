@@ -59,6 +59,17 @@ def test_every_cut_and_every_flipped_bit_costs_only_the_blocks_from_there_on(tmp
     assert docs_of(ScoreDraft.resume(tmp_path, MANIFEST)) == prefixes[-1]
 
 
+def test_a_flipped_bit_in_the_header_gives_the_draft_up(tmp_path: Path) -> None:
+    manifest = ScoresManifest("model:1", "folder-of-the-model", MANIFEST.queries)
+    ScoreDraft.resume(tmp_path, manifest).append(block(1).docs, block(1).scores)
+    (file,) = (tmp_path / "cur").iterdir()
+    whole = file.read_bytes()
+    at = whole.index(b"folder-of-the-model")  # a header that parses, with another name of the model
+    file.write_bytes(bytes([*whole[:at], whole[at] ^ 4, *whole[at + 1 :]]))
+    assert docs_of(ScoreDraft(file)) == []
+    assert docs_of(ScoreDraft.resume(tmp_path, manifest)) == []
+
+
 def test_a_block_is_durable_when_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     draft = draft_with(tmp_path)
