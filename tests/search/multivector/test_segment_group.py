@@ -52,7 +52,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Store:
         patch.setattr(compact, "MIN_COMPRESSED_VECTORS", 1)
         patch.setattr(compact, "ROWS_PER_CELL", 1)
         patch.setattr(
-            "plait.storage.writer.choose_segments", lambda found, **_: [own for own in found if own.coded is None]
+            "plait.storage.writer.choose_segments", lambda segments, **_: [one for one in segments if one.coded is None]
         )
         assert writer.merge() == FANOUT
         writer.write(*batch(1000, N_NEW, noise=0.3))
