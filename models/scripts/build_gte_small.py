@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gte_small_source import Source, Weights, read_source, weights_hash
-from plait.train.export import graph
-from plait.train.export.builder import Linear
-from plait.train.export.graph import Heads
+from plait.graphs import build as graphs
+from plait.graphs.heads import DenseHead, DenseLayer, Heads, Linear, MultiHead
 
 HERE = Path(__file__).parent
 NAME = "plait-gte-small"
@@ -156,7 +155,8 @@ def _card(
 
 def build_graph(weights: Weights, projection: NDArray[np.float32], *, int8: bool) -> bytes:
     """The graph, serialised: input_ids and attention_mask in, `dense` and `multi` out. `projection`: (hidden, dim)."""
-    return graph.build_graph(weights, CONFIG, Heads(pooling="mean", multi=Linear(projection)), int8=int8)
+    heads = Heads(dense=DenseHead(("mean",)), multi=MultiHead((DenseLayer(Linear(projection)),)))
+    return graphs.build_graph(weights, CONFIG, heads, int8=int8)
 
 
 def model_page(card: dict[str, Any], *, fitted: str, numbers: dict[str, Any] | None) -> str:

@@ -26,7 +26,7 @@ from build_gte_small import record
 from gte_small_source import weights_hash
 from multilingual_graph import build_graph
 from multilingual_source import ATTRIBUTION, LICENCE, SOURCE, Pieces, Source, read_source
-from plait.train.export.builder import Linear
+from plait.graphs.builder import Linear
 
 HERE = Path(__file__).parent
 NAME = "plait-multilingual"

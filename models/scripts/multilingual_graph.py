@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from plait.train.export.builder import Builder, Floats, Linear
+from plait.graphs.builder import Builder, Floats, Linear
 
 WINDOWS = ((2, 0), (3, 1), (5, 2))  # of each convolution: its width, and the pieces before the current one
 STEPS = 15  # levels of 4 bits, minus one

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from multilingual_graph import WINDOWS, build_graph, packed
-from plait.train.export.builder import Linear
+from plait.graphs.builder import Linear
 
 Floats = NDArray[np.float32]
 DIM, WIDTH, OUT = 16, 8, 12

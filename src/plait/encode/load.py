@@ -15,7 +15,7 @@ from plait.checks import as_path, check_count, shown
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
 from plait.encode.model_files import HashCheck, check_hash, model_file
 from plait.encode.onnx import OnnxEncoder
-from plait.encode.protocol import EmbeddingSpec, Encoder
+from plait.encode.protocol import LIVE, EmbeddingSpec, Encoder
 from plait.encode.shared_models import model_key, shared_model
 from plait.encode.sparse_terms import TERMS_OUTPUT
 from plait.encode.tokenizer import ModelTokenizer
@@ -282,6 +282,12 @@ class LazyEncoder:
             self._external = index
             if not chosen:
                 return
+        elif not chosen and fingerprint.startswith(LIVE):
+            self._refusal = (
+                f"index {index} was built with the live encoder {model!s:.300} ({fingerprint:.80}), which plait cannot "
+                f"load by itself; pass encoder=..., made as before with plait.adapters, to encode texts"
+            )
+            return
         elif not chosen and (model is None or (isinstance(model, str) and is_trusted_name(model))):
             self._model = model
         elif not chosen:
@@ -291,11 +297,15 @@ class LazyEncoder:
                 f"command) if you trust it"
             )
             return
-        if self.fingerprint() != fingerprint:
+        if not self._is_same(fingerprint):
             raise EncoderMismatchError(
                 f"index {index} was built with encoder {fingerprint!r}, but this one is {self.fingerprint()!r}: their "
                 f"vectors cannot be compared. Open the index with the first encoder, or build a new index"
             )
+
+    def _is_same(self, fingerprint: str) -> bool:
+        matches = getattr(self._encoder, "matches", None)
+        return self.fingerprint() == fingerprint if matches is None else bool(matches(fingerprint))
 
     def get(self) -> Encoder:
         """The encoder, loaded now if it was not."""

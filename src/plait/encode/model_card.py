@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +17,12 @@ from plait.errors import ModelError
 CARD_NAME = "plait.json"
 FORMAT = 1
 CROSS_KIND = "cross-encoder"  # the `kind` of the cards that `plait.rerank` reads
-POOLINGS = ("mean", "cls")
-SIMILARITIES = ("cosine",)
+# Names of sentence-transformers; several are joined with "+", and their vectors are concatenated.
+POOLINGS = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+SIMILARITIES = COSINE, DOT = ("cosine", "dot")
+SPARSE_OUTPUTS = BY_TOKEN, BY_TERM = ("tokens", "vocabulary")
+SPARSE_QUERIES = BY_MODEL, STATIC = ("model", "static")
+OPTIMISATIONS = ("none", "basic", "all")
 
 T = TypeVar("T")
 
@@ -31,19 +35,45 @@ class FileRecord:
     sha256: str
     bytes: int
 
+    def to_json(self) -> dict[str, Any]:
+        """The record in a card."""
+        return {"file": self.file, "sha256": self.sha256, "bytes": self.bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord(FileRecord):
+    """The graph of a precision."""
+
+    data: tuple[FileRecord, ...] = ()  # files with its tensors (external data), for a graph of more than 2 GB
+    # What onnxruntime may change in the graph when it is loaded. Empty is the default: "none" for encoders, whose
+    # graphs plait writes in the form in which they should run, and "all" for cross-encoders.
+    optimise: str = ""
+
+    @property
+    def files(self) -> tuple[FileRecord, ...]:
+        """The graph and the files with its tensors."""
+        return (self, *self.data)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record in a card; fields of older cards only, if the others have their defaults."""
+        record = {"file": self.file, "sha256": self.sha256, "bytes": self.bytes}
+        more = {"data": [file.to_json() for file in self.data], "optimise": self.optimise}
+        return record | {name: value for name, value in more.items() if value}
+
 
 @dataclass(frozen=True, slots=True)
 class DenseSpec:
-    """The dense vector: the graph pools the tokens and normalizes it to length 1."""
+    """The dense vector, which the graph pools from the tokens."""
 
     dim: int
-    pooling: str
+    pooling: str  # one of `POOLINGS`, or several, joined with "+"
+    normalize: bool = True  # the graph normalizes the vector to length 1
 
 
 @dataclass(frozen=True, slots=True)
 class SparseSpec:
-    """The sparse vector: the graph's output `sparse`, (texts, length), has the weight of each token; 0 for tokens that
-    are not terms, such as [CLS]."""
+    """The sparse vector, from the graph's output `sparse`. With output "tokens" it is (texts, length), the weight of each
+    token; 0 for tokens that are not terms, such as [CLS]. With "vocabulary" it is (texts, vocabulary)."""
 
     vocabulary: int  # term ids are below this number
     forms: bool = False  # forms of a word share one term: the graph's output `terms` has the term id of each token
@@ -53,6 +83,10 @@ class SparseSpec:
     length_norm: float = 0.0
     # A repeated term of a query weighs (1 - query_tf) * its largest weight + query_tf * the sum of its weights.
     query_tf: float = 0.0
+    output: str = BY_TOKEN
+    # "static": the weights of a query's tokens come from a table, the graph's output `sparse_query`, (texts, length);
+    # the backbone does not run.
+    query: str = BY_MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +118,9 @@ class QueryInput:
     length: int  # in tokens, special ones included
     prefix: str
     expansion: Expansion | None
+    marker: str = ""  # a token that is inserted by its id after the first special token, such as ColBERT's [unused0]
+    # Whether the prefix is joined with the text before both are tokenized. Cards without this key do not.
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +133,8 @@ class DocumentInput:
     # MCLS (BGE-M3): the first token ([CLS]) is repeated after every `mcls` tokens of a passage, and the dense vector is
     # the mean over all of them. None: only one, at the beginning.
     mcls: int | None = None
+    marker: str = ""  # as in `QueryInput`
+    joined: bool = True  # as in `QueryInput`
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +151,7 @@ class ModelCard:
     similarity: str
     weights: str  # sha256 of the weights before rounding, the same for every precision
     tokenizer: FileRecord
-    precisions: Mapping[str, FileRecord]
+    precisions: Mapping[str, GraphRecord]
     languages: tuple[str, ...]
     licence: str
     attribution: str
@@ -135,11 +174,24 @@ class ModelCard:
         identity: dict[str, Any] = {"weights": self.weights, "tokenizer": self.tokenizer.sha256}
         for name in ("dense", "sparse", "multi", "query", "document"):
             settings = getattr(self, name)
-            identity[name] = None if settings is None else asdict(settings)
-        if self.sparse is not None:
-            del identity["sparse"]["exclude_from_hybrid"]  # vectors do not depend on it
+            identity[name] = None if settings is None else _identity(settings)
+        if self.similarity != COSINE:
+            identity["similarity"] = self.similarity
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+# Fields that came later. The values that older cards mean are not part of the fingerprint, which stays the same.
+_LATER = {"normalize": True, "output": BY_TOKEN, "query": BY_MODEL, "marker": "", "joined": False}
+
+
+def _identity(settings: Any) -> dict[str, Any]:
+    """The settings that vectors depend on."""
+    values = {name: value for name, value in asdict(settings).items() if _LATER.get(name, ...) != value}
+    values.pop("exclude_from_hybrid", None)
+    if not values.get("prefix"):
+        values.pop("joined", None)
+    return values
 
 
 def read_card(folder: Path) -> ModelCard:
@@ -194,17 +246,21 @@ def parse_card(raw: object, where: str) -> ModelCard:
             length=query.take_count("length"),
             prefix=query.take("prefix", str),
             expansion=_expansion(expansion) if expansion else None,
+            marker=query.take_or("marker", default=""),
+            joined=query.take_or("joined", default=False),
         ),
         document=DocumentInput(
             length=document.take_count("length"),
             prefix=document.take("prefix", str),
             overlap=document.take("overlap", int),
             mcls=document.take_count_or_none("mcls"),
+            marker=document.take_or("marker", default=""),
+            joined=document.take_or("joined", default=False),
         ),
         similarity=top.take_one_of("similarity", SIMILARITIES),
         weights=top.take("weights", str),
         tokenizer=file_record(top.section("tokenizer")),
-        precisions=top.each_section("precisions", file_record),
+        precisions=top.each_section("precisions", graph_record),
         languages=top.take_strings("languages"),
         licence=top.take("licence", str),
         attribution=top.take("attribution", str),
@@ -224,8 +280,15 @@ def parse_card(raw: object, where: str) -> ModelCard:
 
 
 def _dense(section: Section) -> DenseSpec:
-    spec = DenseSpec(dim=section.take_count("dim"), pooling=section.take_one_of("pooling", POOLINGS))
+    spec = DenseSpec(
+        dim=section.take_count("dim"),
+        pooling=section.take("pooling", str),
+        normalize=section.take_or("normalize", default=True),
+    )
     section.close()
+    for pooling in spec.pooling.split("+"):
+        if pooling not in POOLINGS:
+            raise ModelError(f"{section.where}: 'pooling' is {spec.pooling!r}; plait knows {', '.join(POOLINGS)}")
     return spec
 
 
@@ -236,6 +299,8 @@ def _sparse(section: Section) -> SparseSpec:
         exclude_from_hybrid=section.take_or("exclude_from_hybrid", default=False),
         length_norm=section.take_share_or("length_norm", default=0.0),
         query_tf=section.take_share_or("query_tf", default=0.0),
+        output=section.take_one_of_or("output", SPARSE_OUTPUTS),
+        query=section.take_one_of_or("query", SPARSE_QUERIES),
     )
     section.close()
     return spec
@@ -265,6 +330,26 @@ def _expansion(section: Section) -> Expansion:
 
 def file_record(section: Section) -> FileRecord:
     """The file of a section."""
+    record = _file(section)
+    section.close()
+    return record
+
+
+def graph_record(section: Section) -> GraphRecord:
+    """The graph of a section."""
+    graph = _file(section)
+    data: list[Any] = section.take_or("data", default=[])
+    files = tuple(file_record(Section(raw, f"{section.where}, data")) for raw in data)
+    if len({graph.file, *(file.file for file in files)}) != len(files) + 1:
+        raise ModelError(f"{section.where} names a file twice; the graph and each file of its tensors are different")
+    optimise = section.take_or("optimise", default="")
+    if optimise and optimise not in OPTIMISATIONS:
+        raise ModelError(f"{section.where}: 'optimise' is {optimise!r}; plait knows {', '.join(OPTIMISATIONS)}")
+    section.close()
+    return GraphRecord(graph.file, graph.sha256, graph.bytes, files, optimise)
+
+
+def _file(section: Section) -> FileRecord:
     record = FileRecord(
         file=section.take("file", str), sha256=section.take("sha256", str), bytes=section.take_count("bytes")
     )
@@ -272,7 +357,6 @@ def file_record(section: Section) -> FileRecord:
         raise ModelError(
             f"{section.where} names the file {record.file!r}; the files of a model must be inside its folder"
         )
-    section.close()
     return record
 
 
@@ -330,6 +414,13 @@ class Section:
             raise ModelError(f"{self.where}: {key!r} is {value!r}; plait knows {', '.join(allowed)}")
         return value
 
+    def take_one_of_or(self, key: str, allowed: tuple[str, ...]) -> str:
+        """As `take_one_of`; the first if there is none."""
+        if key not in self._left:
+            self._known.append(key)
+            return allowed[0]
+        return self.take_one_of(key, allowed)
+
     def take_strings(self, key: str) -> tuple[str, ...]:
         values = self.take(key, list)
         if not all(isinstance(value, str) for value in values):
@@ -346,7 +437,7 @@ class Section:
             return None
         return self.section(key)
 
-    def each_section(self, key: str, parse: Any) -> dict[str, FileRecord]:
+    def each_section(self, key: str, parse: Callable[[Section], T]) -> dict[str, T]:
         inner = self.section(key)
         return {name: parse(Section(raw, f"{inner.where}, {name}")) for name, raw in inner._left.items()}
 

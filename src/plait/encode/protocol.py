@@ -10,6 +10,8 @@ from plait.embeddings import Embeddings
 from plait.records import Span
 
 OnBatch = Callable[[int, int], None]  # texts done, texts in all
+# The fingerprints of encoders that an index cannot load again by itself begin so: see `plait.adapters`.
+LIVE = "live:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Encoder(Protocol):
     """Encodes queries and documents.
 
     An encoder may also have a `chunker`, a `plait.encode.chunking.Chunker` that fits its input length; without one,
-    long documents are split by words.
+    long documents are split by words. An encoder whose fingerprint is measured, and so not equal to the last digit each
+    time, also has `matches(fingerprint)`: whether an index with that fingerprint was built with it.
     """
 
     @property

@@ -11,6 +11,7 @@ from plait.embeddings import SparseVectors
 from plait.errors import ModelError
 
 TERMS_OUTPUT = "terms"  # an output of the graph, (texts, length): the term id of each token
+QUERY_OUTPUT = "sparse_query"  # an output of the graph, (texts, length): the weight of each token of a query
 TermWeights = tuple[NDArray[np.int32], NDArray[np.float32]]  # term ids, ascending, and their weights
 
 

@@ -8,9 +8,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from plait.encode.model_card import CARD_NAME, CROSS_KIND, FORMAT, FileRecord, Section, file_record, read_json
+from plait.encode.model_card import (
+    CARD_NAME,
+    CROSS_KIND,
+    FORMAT,
+    FileRecord,
+    GraphRecord,
+    Section,
+    file_record,
+    graph_record,
+    read_json,
+)
 from plait.errors import ModelError
 
+ACTIVATIONS = ("", "sigmoid")
 HEADS = ("cls", "emb", "maxsim", "classifier")
 
 
@@ -50,12 +61,13 @@ class CrossCard:
     markers: Markers | None
     weights: str  # sha256 of the unquantized weights, equal for all precisions
     tokenizer: FileRecord
-    precisions: Mapping[str, FileRecord]
+    precisions: Mapping[str, GraphRecord]
     languages: tuple[str, ...]
     licence: str
     attribution: str
     source: str
     made: str
+    activation: str = ""  # of the graph's score: "" is none, or "sigmoid"
 
     @property
     def fingerprint(self) -> str:
@@ -66,12 +78,17 @@ class CrossCard:
             "pair": self.pair.to_json(),
             "markers": asdict(self.markers) if self.markers else None,
         }
+        if self.activation:
+            identity["activation"] = self.activation
         text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
         return f"{self.name}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def to_json(self) -> dict[str, object]:
         """The JSON object that `parse_cross_card` reads."""
         fields = asdict(self) | {"pair": self.pair.to_json(), "languages": list(self.languages)}
+        fields["precisions"] = {name: record.to_json() for name, record in self.precisions.items()}
+        if not self.activation:
+            del fields["activation"]
         return {"format": FORMAT, "kind": CROSS_KIND, **fields}
 
 
@@ -120,12 +137,13 @@ def parse_cross_card(raw: object, where: str) -> CrossCard:
         markers=Markers(markers.take("query", str), markers.take("document", str)) if markers else None,
         weights=top.take("weights", str),
         tokenizer=file_record(top.section("tokenizer")),
-        precisions=top.each_section("precisions", file_record),
+        precisions=top.each_section("precisions", graph_record),
         languages=top.take_strings("languages"),
         licence=top.take("licence", str),
         attribution=top.take("attribution", str),
         source=top.take("source", str),
         made=top.take("made", str),
+        activation=top.take_one_of_or("activation", ACTIVATIONS),
     )
     for section in (pair, markers, top):
         if section is not None:

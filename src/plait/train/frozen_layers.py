@@ -21,7 +21,7 @@ from plait.encode.load import choose_precision, find_model, session_options
 from plait.encode.model_card import read_card
 from plait.encode.model_files import model_file
 from plait.errors import ConfigError, ModelError
-from plait.train.model_config import ADAPTER_PREFIX
+from plait.graphs.adapter import ADAPTER_PREFIX
 from plait.train.tensors import Encoded, Tokens
 
 DTYPES = {"float16": np.float16, "float32": np.float32}

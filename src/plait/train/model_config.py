@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from plait.encode.model_card import POOLINGS, DocumentInput, Expansion, QueryInput
+from plait.encode.model_card import DocumentInput, Expansion, QueryInput
 from plait.errors import ConfigError
 from plait.text.stemming import ENGLISH_STEMMER
 from plait.text.stemming import STEMMERS as OTHER_STEMMERS
@@ -16,7 +16,7 @@ from plait.text.stemming import STEMMERS as OTHER_STEMMERS
 STEMMERS = OTHER_STEMMERS | ENGLISH_STEMMER
 MIXERS = ("positions", "flat")
 N_ADAPTER_HEADS = 4  # attention heads of the layers that plait adds above a backbone
-ADAPTER_PREFIX = "late"  # of the names of the token adapter's constants in exported graphs
+POOLINGS = ("mean", "cls")
 DEFAULT_QUERY = QueryInput(length=32, prefix="", expansion=None)
 DEFAULT_DOCUMENT = DocumentInput(length=180, prefix="", overlap=32)
 
@@ -160,12 +160,13 @@ class ModelConfig:
             if values.get(key) is not None:
                 values[key] = _head(kind, values[key], f"{where}, {key}")
         if "query" in values:
-            query = _keys(QueryInput, values["query"], f"{where}, query")
+            query = {"joined": False} | _keys(QueryInput, values["query"], f"{where}, query")
             if query.get("expansion") is not None:
                 query["expansion"] = _construct(Expansion, query["expansion"], f"{where}, expansion")
             values["query"] = _construct(QueryInput, query, f"{where}, query")
         if "document" in values:
-            values["document"] = _construct(DocumentInput, values["document"], f"{where}, document")
+            document = {"joined": False} | _keys(DocumentInput, values["document"], f"{where}, document")
+            values["document"] = _construct(DocumentInput, document, f"{where}, document")
         return _construct(cls, values, where)
 
 

@@ -11,8 +11,8 @@ import torch
 
 from plait.encode.model_card import DocumentInput
 from plait.errors import ModelError
+from plait.graphs.build import build_graph, check_family
 from plait.train.backbone import make_backbone
-from plait.train.export.graph import build_graph, check_family
 from plait.train.export.trained import backbone_arrays, head_arrays, vocabulary_size, weights_hash
 from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, FixedConfig, MultiHeadConfig

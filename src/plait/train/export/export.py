@@ -18,8 +18,9 @@ from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
 from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
 from plait.evaluate import Dataset
+from plait.graphs.build import build_graph, check_family
+from plait.graphs.heads import MCLS
 from plait.train.checkpoint import draft_folder
-from plait.train.export.graph import MCLS, build_graph, check_family
 from plait.train.export.page import UNSTATED, Checks, model_page
 from plait.train.export.parity import (
     QUERIES,
@@ -145,9 +146,10 @@ def _write_files(
     weights, backbone = backbone_arrays(trained.model)
     heads = head_arrays(trained.model, vocabulary_size(trained.model))
     if config.mcls is not None:
-        if heads.pooling != "cls":
-            raise ConfigError(f"mcls needs a model with pooling 'cls'; this one has {heads.pooling!r}")
-        heads = replace(heads, pooling=MCLS)
+        poolings = heads.dense.poolings if heads.dense else ()
+        if heads.dense is None or poolings != ("cls",):
+            raise ConfigError(f"mcls needs a model with pooling 'cls'; this one has {'+'.join(poolings) or None!r}")
+        heads = replace(heads, dense=replace(heads.dense, poolings=(MCLS,)))
     precisions: dict[str, Any] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
         on_stage(f"writing the {precision} graph")

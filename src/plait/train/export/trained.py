@@ -16,11 +16,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from plait.errors import ConfigError, ModelError
+from plait.graphs.adapter import AdapterArrays, AdapterLayerArrays
+from plait.graphs.attention import RELATIVE_BIAS, ROTARY
+from plait.graphs.builder import DenseLayer, Floats, Linear, Norm, Weights
+from plait.graphs.heads import DenseHead, Heads, MixerArrays, MultiHead, SparseTokens
 from plait.train import checkpoint
 from plait.train.backbone import family_of
-from plait.train.export.backbones import RELATIVE_BIAS, ROTARY
-from plait.train.export.builder import Floats, Linear, Norm, Weights
-from plait.train.export.graph import AdapterArrays, AdapterLayerArrays, Heads, MixerArrays, SparseArrays
 from plait.train.model import AdapterLayer, Model, SparseHead, TokenAdapter
 from plait.train.model_config import N_ADAPTER_HEADS
 from plait.train.recipe import Recipe, parse_recipe
@@ -56,19 +57,19 @@ def head_arrays(model: Model, n_ids: int) -> Heads:
             settings.zero_pads,
         )
     return Heads(
-        pooling=config.dense.pooling if config.dense else None,
+        dense=DenseHead((config.dense.pooling,)) if config.dense else None,
         sparse=sparse,
-        multi=_linear(model.multi.project) if model.multi is not None else None,
+        multi=MultiHead((DenseLayer(_linear(model.multi.project)),)) if model.multi is not None else None,
         mixture=mixture,
         token_adapter=_adapter_arrays(model.token_adapter) if model.token_adapter is not None else None,
     )
 
 
-def _sparse_arrays(head: SparseHead, is_kept: NDArray[np.bool_]) -> SparseArrays:
+def _sparse_arrays(head: SparseHead, is_kept: NDArray[np.bool_]) -> SparseTokens:
     idf = None if head.idf is None or head.idf_gain is None else _array(head.idf_gain * head.idf)
     up, down = (None if layer is None else _linear(layer) for layer in (head.up, head.down))
     term_ids = None if head.term_ids is None else head.term_ids.cpu().numpy()
-    return SparseArrays(_linear(head.weigh), is_kept, idf, up, down, term_ids)
+    return SparseTokens(_linear(head.weigh), is_kept, idf, up, down, term_ids)
 
 
 def _adapter_arrays(adapter: TokenAdapter) -> AdapterArrays:

@@ -93,6 +93,32 @@ class Builder:
         operator, domain = ACTIVATIONS[kind]
         return self.op(operator, [value], domain=domain)
 
+    def norm_of(self, value: str, name: str, norm: Norm) -> str:
+        return self.norm(value, name, norm.gain, norm.shift, epsilon=norm.epsilon)
+
+    def layers(self, value: str, layers: Sequence[Layer], name: str) -> str:
+        """The layers of a head one after the other, in single precision."""
+        for number, layer in enumerate(layers):
+            if isinstance(layer, Norm):
+                value = self.norm_of(value, f"{name}.{number}", layer)
+            else:
+                value = self._dense_layer(value, layer, f"{name}.{number}")
+        return value
+
+    def _dense_layer(self, value: str, layer: DenseLayer, name: str) -> str:
+        result = self._product(value, layer.linear, name)
+        if layer.activation:
+            result = self.activation(result, layer.activation)
+        if layer.residual is not None:
+            result = self.op("Add", [result, self._product(value, layer.residual, f"{name}.residual")])
+        return self.op("Add", [result, value]) if layer.adds_input else result
+
+    def _product(self, value: str, linear: Linear, name: str) -> str:
+        product = self.op("MatMul", [value, self.constant(f"{name}.weight", linear.weight)])
+        if linear.bias is None:
+            return product
+        return self.op("Add", [product, self.constant(f"{name}.bias", linear.bias)])
+
     def unit(self, value: str, out: str) -> str:
         """Rows divided by their L2 norm."""
         length = self.op("ReduceL2", [value], axes=[-1], keepdims=1)
@@ -175,5 +201,18 @@ class Norm:
     """A layer norm."""
 
     gain: Floats
-    shift: Floats
+    shift: Floats | None
     epsilon: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseLayer:
+    """activation(states @ weight + bias), plus a residual if it has one."""
+
+    linear: Linear
+    activation: str = ""  # one of `ACTIVATIONS`; empty is none
+    residual: Linear | None = None  # its product with the input is added after the activation
+    adds_input: bool = False  # the input itself is added after the activation
+
+
+Layer = DenseLayer | Norm

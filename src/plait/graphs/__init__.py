@@ -1,0 +1,1 @@
+"""ONNX graphs of models, written node by node from weights as arrays: backbones and heads. Without torch."""
