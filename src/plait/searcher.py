@@ -16,7 +16,7 @@ from plait.checks import as_list, as_path, check_flag, check_type, shown
 from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
 from plait.encode.load import EXTERNAL, LazyEncoder
-from plait.encode.protocol import TokenReader
+from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import ConfigError, FilterError, InputError, QueryError
 from plait.locks import OnceDict
 from plait.records import Explanation, Hit
@@ -31,9 +31,10 @@ from plait.search.trace import Trace
 from plait.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
+    from plait.rerank.cross_encoder import PairScorer
     from plait.rerank.reranker import Reranker
 
-    Rerank = Reranker | str | Path | bool | None  # a model folder, or True for the bundled cross-encoder
+    Rerank = Reranker | PairScorer | str | Path | bool | None  # or a model folder, or True for the bundled model
 
 declare(dict.fromkeys(("anncur", "adacur", "axn"), "plait.cur.modes"))
 
@@ -246,9 +247,9 @@ class Searcher:
 
         if isinstance(given, Reranker):
             return given
-        if given is not True:
-            given = str(as_path("rerank", given))
-        model = None if given is True else given
+        if not isinstance(given, str | Path | bool) and hasattr(given, "score") and hasattr(given, "fingerprint"):
+            return Reranker(given)
+        model = None if given is True else str(as_path("rerank", given))
 
         def load() -> Reranker:
             with trace.stage("load reranker"):
@@ -256,12 +257,12 @@ class Searcher:
 
         return self._rerankers.get(model, load)
 
-    def _token_reader(self, plan: Plan) -> TokenReader | None:
-        """The encoder, if it was used and knows the tokens of vectors."""
+    def _token_reader(self, plan: Plan) -> TokenReader | TermReader | None:
+        """The encoder, if it was used and knows the tokens of vectors or the names of terms."""
         if not plan.needs_encoder or self._store.fingerprint == EXTERNAL:
             return None
         encoder = self._source.get()
-        return encoder if isinstance(encoder, TokenReader) else None
+        return encoder if isinstance(encoder, TokenReader | TermReader) else None
 
 
 def _doc_filter(snapshot: Snapshot, request: SearchRequest, trace: Trace) -> DocFilter | None:

@@ -35,12 +35,19 @@ from plait.text.query_terms import count_terms
 
 class Explainer:
     """Explains documents for one query of a batch, from the ranking that a plan made. `reader` knows the token of each
-    vector; without it, vectors are shown by number."""
+    vector, the names of terms, or both; without it, vectors and terms are shown by number."""
 
     def __init__(
-        self, snapshot: Snapshot, batch: QueryBatch, number: int, ranking: Ranking, reader: TokenReader | None
+        self,
+        snapshot: Snapshot,
+        batch: QueryBatch,
+        number: int,
+        ranking: Ranking,
+        reader: TokenReader | TermReader | None,
     ) -> None:
-        self._snapshot, self._ranking, self._reader = snapshot, ranking, reader
+        self._snapshot, self._ranking = snapshot, ranking
+        self._reader = reader if isinstance(reader, TokenReader) else None
+        self._term_reader = reader if isinstance(reader, TermReader) else None
         self._query, embeddings = batch.texts[number], batch.embeddings
         self._lists = tuple(ranking.parts)
         self._dense = embeddings.dense[number] if embeddings.dense is not None and "dense" in self._lists else None
@@ -48,7 +55,7 @@ class Explainer:
         self._multi = None
         if embeddings.multi is not None and any(map(_is_multi_vector, self._lists)):
             self._multi = np.ascontiguousarray(embeddings.multi[number], np.float32)
-            self._query_tokens, self._query_note = query_tokens(reader, self._query, len(self._multi))
+            self._query_tokens, self._query_note = query_tokens(self._reader, self._query, len(self._multi))
 
     def explain_hits(self, hits: Sequence[Hit], documents: Mapping[int, FoundDocument]) -> list[Hit]:
         """The hits of the ranking, in its order, with explanations; `documents` are theirs, by number."""
@@ -139,7 +146,7 @@ class Explainer:
         assert self._sparse is not None
         rows = np.arange(document.first_row, document.first_row + document.n_rows)
         best = int(rows[np.argmax(score_rows(impacts, self._sparse, rows))])
-        reader = self._reader if isinstance(self._reader, TermReader) else None
+        reader = self._term_reader
         matches = [
             TermMatch(
                 shared.term,
