@@ -156,7 +156,7 @@ def _card(
 def build_graph(weights: Weights, projection: NDArray[np.float32], *, int8: bool) -> bytes:
     """The graph, serialised: input_ids and attention_mask in, `dense` and `multi` out. `projection`: (hidden, dim)."""
     heads = Heads(dense=DenseHead(("mean",)), multi=MultiHead((DenseLayer(Linear(projection)),)))
-    return graphs.build_graph(weights, CONFIG, heads, int8=int8)
+    return graphs.build_graph(weights, CONFIG, heads, precision="int8" if int8 else "fp32")
 
 
 def model_page(card: dict[str, Any], *, fitted: str, numbers: dict[str, Any] | None) -> str:

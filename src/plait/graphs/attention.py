@@ -44,7 +44,7 @@ def rotary_tables(builder: Builder, weights: Weights, kind: str, ids: str) -> tu
 
 
 def rotate(builder: Builder, value: str, rotary: tuple[str, str], n_heads: int) -> str:
-    heads = builder.op("Reshape", [value, builder.axes("by_head", 0, 0, n_heads, -1)])
+    heads = builder.op("Reshape", [value, builder.axes(f"by_head_{n_heads}", 0, 0, n_heads, -1)])
     first, second = builder.split(heads, f"{value}.halves", ("first", "second"))
     crossed = builder.op("Concat", [builder.op("Neg", [second]), first], axis=-1)
     cos, sin = rotary
@@ -61,6 +61,17 @@ def sliding_window_bias(builder: Builder, n_positions: int, config: Mapping[str,
     beyond = builder.op("Greater", [distances, builder.axes("window", int(config["local_attention"]) // 2)])
     far = builder.constant("far", np.float32(MASKED))
     return builder.op("Where", [beyond, far, builder.constant("nothing", np.float32(0))])
+
+
+def causal_bias(builder: Builder, n_positions: int, ids: str) -> str:
+    """(1, 1, length, length): 0 for keys up to the query, the lowest float after it."""
+    positions = builder.first_of("places", np.arange(n_positions, dtype=np.int64), ids, axis=0)
+    keys = builder.op("Unsqueeze", [positions, builder.axes("two_first", 0, 1, 2)])
+    queries = builder.op("Unsqueeze", [positions, builder.axes("around", 0, 1, 3)])
+    far = builder.constant("far", np.float32(MASKED))
+    return builder.op(
+        "Where", [builder.op("Greater", [keys, queries]), far, builder.constant("nothing", np.float32(0))]
+    )
 
 
 def root_mean_square(builder: Builder, value: str, gain: Floats, name: str, epsilon: float) -> str:

@@ -1,4 +1,4 @@
-"""The backbones of BERT, RoBERTa, XLM-R and MPNet as ONNX nodes: token ids to last hidden states."""
+"""The backbones of BERT, DistilBERT, Electra, RoBERTa, XLM-R and MPNet as ONNX nodes."""
 
 from __future__ import annotations
 
@@ -9,34 +9,39 @@ import numpy as np
 from onnx import TensorProto
 
 from plait.graphs.attention import RELATIVE_BIAS, attention, relative_bias
-from plait.graphs.builder import Builder, Weights
+from plait.graphs.builder import Builder, Inputs, Weights
+from plait.graphs.config import position_offset
+from plait.graphs.layers import TOKEN_TYPES, add_token_types, linear
 
 # The names of the four attention matrices of a layer.
 _BERT = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 _MPNET = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")
 
 
-def bert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
-    """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
-    states = _bert_embeddings(builder, weights, config, ids)
-    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
-    bias = relative_bias(builder, weights[RELATIVE_BIAS], ids) if RELATIVE_BIAS in weights else None
-    n_layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
-    for layer in range(n_layers):
+def bert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], inputs: Inputs) -> str:
+    """The name of the states (n, length, hidden)."""
+    states = _bert_embeddings(builder, weights, config, inputs)
+    int_mask = builder.op("Cast", [inputs.mask], to=TensorProto.INT32)
+    bias = relative_bias(builder, weights[RELATIVE_BIAS], inputs.ids) if RELATIVE_BIAS in weights else None
+    for layer in range(int(config["num_hidden_layers"])):
         states = _bert_layer(builder, weights, config, f"encoder.layer.{layer}", states, int_mask, bias)
     return states
 
 
-def _bert_embeddings(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str) -> str:
-    words = builder.lookup(weights["embeddings.word_embeddings.weight"], ids)
-    position_table = weights["embeddings.position_embeddings.weight"]
-    if config["model_type"] != "bert":
-        position_table = position_table[int(config["pad_token_id"]) + 1 :]  # positions are counted from the padding id
-    if "embeddings.token_type_embeddings.weight" in weights:
+def _bert_embeddings(builder: Builder, weights: Weights, config: Mapping[str, Any], inputs: Inputs) -> str:
+    words = builder.lookup(weights["embeddings.word_embeddings.weight"], inputs.ids)
+    position_table = weights["embeddings.position_embeddings.weight"][position_offset(config) :]
+    if TOKEN_TYPES in weights and inputs.types is None:
         # All tokens are of the first type, so its vector is added to the positions.
-        position_table = position_table + weights["embeddings.token_type_embeddings.weight"][0]
-    positions = builder.first_of("positions", position_table[None], ids, axis=1)
-    return _bert_norm(builder, weights, config, "embeddings.LayerNorm", builder.op("Add", [words, positions]))
+        position_table = position_table + weights[TOKEN_TYPES][0]
+    positions = builder.first_of("positions", position_table[None], inputs.ids, axis=1)
+    states = builder.op("Add", [words, positions])
+    if inputs.types is not None:
+        states = add_token_types(builder, weights, states, inputs)
+    states = _bert_norm(builder, weights, config, "embeddings.LayerNorm", states)
+    if "embeddings_project.weight" in weights:  # Electra's embeddings may be smaller than its states
+        states = linear(builder, weights, "embeddings_project", states)
+    return states
 
 
 def _bert_layer(

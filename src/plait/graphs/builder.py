@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from plait.encode.sparse_terms import TERMS_OUTPUT
+from plait.errors import ModelError
 
 Floats = NDArray[np.float32]
 Weights = dict[str, Floats]  # matrices are (in, out): states @ weight
@@ -26,6 +27,17 @@ FUSED = "com.microsoft"  # the domain of onnxruntime's own operators
 MIN_NORM = 1e-12  # vectors shorter than this are divided by it
 MAX_WEIGHT = 63  # 255 * 63 * 2 < 2 ** 15
 ZERO_POINT = 128
+MIN_HALF = 1024  # smaller constants stay in single precision
+MAX_HALF = float(np.finfo(np.float16).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The names of the inputs of a backbone, each (n, length)."""
+
+    ids: str = "input_ids"
+    mask: str = "attention_mask"
+    types: str | None = None  # of pairs; None: all tokens are of the first type
 
 
 @dataclass(slots=True)
@@ -33,13 +45,19 @@ class Builder:
     """Collects nodes and constants; every method returns the name of its result."""
 
     int8: bool
+    half: bool = False  # weights are stored in half precision, and computed in single
     nodes: list[Any] = field(default_factory=list)
-    constants: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, NDArray[Any]] = field(default_factory=dict)
     _rows: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def constant(self, name: str, value: Any) -> str:
         """Adds a constant; a name always has the same value."""
-        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        array = np.asarray(value)
+        if not self.half or array.dtype != np.float32 or array.size < MIN_HALF or np.abs(array).max() > MAX_HALF:
+            self.constants[name] = array
+        elif f"{name}.half" not in self.constants:
+            self.constants[f"{name}.half"] = array.astype(np.float16)
+            self.op("Cast", [f"{name}.half"], out=name, to=TensorProto.FLOAT)
         return name
 
     def axes(self, name: str, *values: int) -> str:
@@ -66,6 +84,9 @@ class Builder:
 
     def lookup(self, table: Floats, ids: str) -> str:
         """Rows of a table (ids, hidden)."""
+        if self.half and np.abs(table).max() <= MAX_HALF:
+            self.constants["words"] = table.astype(np.float16)
+            return self.op("Cast", [self.op("Gather", ["words", ids])], to=TensorProto.FLOAT)
         if not self.int8:
             return self.op("Gather", [self.constant("words", table), ids])
         # One scale for each word: rare words have small vectors, which a common scale would round too coarsely.
@@ -90,6 +111,10 @@ class Builder:
 
     def activation(self, value: str, kind: str) -> str:
         """One of `ACTIVATIONS`, by its name in transformers."""
+        if kind not in ACTIVATIONS:
+            raise ModelError(f"the activation {kind!r} cannot be exported; plait knows {', '.join(ACTIVATIONS)}")
+        if kind in ("silu", "swish"):
+            return self.op("Mul", [value, self.op("Sigmoid", [value])])
         operator, domain = ACTIVATIONS[kind]
         return self.op(operator, [value], domain=domain)
 
@@ -124,10 +149,15 @@ class Builder:
         length = self.op("ReduceL2", [value], axes=[-1], keepdims=1)
         return self.op("Div", [value, self.op("Max", [length, self.constant("tiny", np.float32(MIN_NORM))])], out=out)
 
-    def serialise(self, outputs: dict[str, list[str | int]]) -> bytes:
+    def serialise(self, outputs: dict[str, list[str | int]], *, token_types: bool = False) -> bytes:
         """The graph with inputs `input_ids` and `attention_mask` of (n, length), and `outputs` with these shapes. The
         same nodes give the same bytes."""
-        inputs = ("input_ids", "attention_mask")
+        tensors = [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self.constants.items()]
+        return self.model(tensors, outputs, token_types=token_types)
+
+    def model(self, tensors: list[Any], outputs: dict[str, list[str | int]], *, token_types: bool = False) -> bytes:
+        """The graph with these constants, which may lie in another file."""
+        inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if token_types else ()))
         graph = helper.make_graph(
             self.nodes,
             "plait",
@@ -138,7 +168,7 @@ class Builder:
                 )
                 for name, shape in outputs.items()
             ],
-            list(self.constants.values()),
+            tensors,
         )
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="plait")
@@ -181,6 +211,10 @@ ACTIVATIONS: dict[str, tuple[str, str]] = {
     "gelu_new": ("FastGelu", FUSED),
     "gelu_pytorch_tanh": ("FastGelu", FUSED),
     "relu": ("Relu", ""),
+    "tanh": ("Tanh", ""),
+    "sigmoid": ("Sigmoid", ""),
+    "silu": ("Silu", ""),  # x * sigmoid(x), two nodes
+    "swish": ("Silu", ""),
 }
 
 

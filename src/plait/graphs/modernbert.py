@@ -8,16 +8,18 @@ from typing import Any
 from onnx import TensorProto
 
 from plait.graphs.attention import ROTARY, attention, rotary_tables, rotate, sliding_window_bias
-from plait.graphs.builder import Builder, Weights
+from plait.graphs.builder import Builder, Inputs, Weights
+from plait.graphs.layers import linear, norm
 
 SLIDING = "sliding_attention"
 
 
-def modernbert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
-    """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
+def modernbert_states(builder: Builder, weights: Weights, config: Mapping[str, Any], inputs: Inputs) -> str:
+    """The name of the states (n, length, hidden)."""
+    ids, epsilon = inputs.ids, float(config["norm_eps"])
     states = builder.lookup(weights["embeddings.tok_embeddings.weight"], ids)
-    states = _modernbert_norm(builder, weights, config, "embeddings.norm", states)
-    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
+    states = norm(builder, weights, "embeddings.norm", states, epsilon=epsilon)
+    int_mask = builder.op("Cast", [inputs.mask], to=TensorProto.INT32)
     kinds, n_heads = config["layer_types"], int(config["num_attention_heads"])
     rotary = {kind: rotary_tables(builder, weights, kind, ids) for kind in sorted(set(kinds))}
     window_bias = (
@@ -26,25 +28,16 @@ def modernbert_states(builder: Builder, weights: Weights, config: Mapping[str, A
     for layer, kind in enumerate(kinds):
         name = f"layers.{layer}"
         # The first layer has no norm: it follows the norm of the embeddings.
-        normed = states if layer == 0 else _modernbert_norm(builder, weights, config, f"{name}.attn_norm", states)
-        joined = _modernbert_linear(builder, weights, f"{name}.attn.Wqkv", normed)
+        normed = states if layer == 0 else norm(builder, weights, f"{name}.attn_norm", states, epsilon=epsilon)
+        joined = linear(builder, weights, f"{name}.attn.Wqkv", normed)
         query, key, value = builder.split(joined, f"{name}.heads", ("query", "key", "value"))
         rotated = [rotate(builder, part, rotary[kind], n_heads) for part in (query, key)]
         bias = window_bias if kind == SLIDING else None
         mixed = attention(builder, [*rotated, value], int_mask, n_heads=n_heads, bias=bias)
-        states = builder.op("Add", [states, _modernbert_linear(builder, weights, f"{name}.attn.Wo", mixed)])
-        normed = _modernbert_norm(builder, weights, config, f"{name}.mlp_norm", states)
-        both = _modernbert_linear(builder, weights, f"{name}.mlp.Wi", normed)
+        states = builder.op("Add", [states, linear(builder, weights, f"{name}.attn.Wo", mixed)])
+        normed = norm(builder, weights, f"{name}.mlp_norm", states, epsilon=epsilon)
+        both = linear(builder, weights, f"{name}.mlp.Wi", normed)
         given, gate = builder.split(both, f"{name}.mlp.parts", ("given", "gate"))
         inner = builder.op("Mul", [builder.activation(given, config["hidden_activation"]), gate])
-        states = builder.op("Add", [states, _modernbert_linear(builder, weights, f"{name}.mlp.Wo", inner)])
-    return _modernbert_norm(builder, weights, config, "final_norm", states)
-
-
-def _modernbert_linear(builder: Builder, weights: Weights, name: str, value: str) -> str:
-    return builder.linear(value, name, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
-
-
-def _modernbert_norm(builder: Builder, weights: Weights, config: Mapping[str, Any], name: str, value: str) -> str:
-    epsilon = float(config["norm_eps"])
-    return builder.norm(value, name, weights[f"{name}.weight"], weights.get(f"{name}.bias"), epsilon=epsilon)
+        states = builder.op("Add", [states, linear(builder, weights, f"{name}.mlp.Wo", inner)])
+    return norm(builder, weights, "final_norm", states, epsilon=epsilon)

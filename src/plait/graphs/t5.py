@@ -9,17 +9,16 @@ import numpy as np
 from onnx import TensorProto
 
 from plait.graphs.attention import RELATIVE_BIAS, attention, relative_bias, root_mean_square
-from plait.graphs.builder import Builder, Weights
+from plait.graphs.builder import Builder, Inputs, Weights
 
 
-def t5_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids: str, mask: str) -> str:
-    """The name of the states (n, length, hidden) of `ids` and `mask`, both (n, length)."""
-    states = builder.lookup(weights["words"], ids)
-    int_mask = builder.op("Cast", [mask], to=TensorProto.INT32)
-    bias = relative_bias(builder, weights[RELATIVE_BIAS], ids)
+def t5_states(builder: Builder, weights: Weights, config: Mapping[str, Any], inputs: Inputs) -> str:
+    """The name of the states (n, length, hidden)."""
+    states = builder.lookup(weights["words"], inputs.ids)
+    int_mask = builder.op("Cast", [inputs.mask], to=TensorProto.INT32)
+    bias = relative_bias(builder, weights[RELATIVE_BIAS], inputs.ids)
     epsilon = float(config["layer_norm_epsilon"])
-    n_layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.block.")})
-    for layer in range(n_layers):
+    for layer in range(int(config["num_hidden_layers"])):
         attended, after = f"encoder.block.{layer}.layer.0", f"encoder.block.{layer}.layer.1"
         normed = root_mean_square(
             builder, states, weights[f"{attended}.layer_norm.weight"], f"{attended}.norm", epsilon
@@ -28,7 +27,7 @@ def t5_states(builder: Builder, weights: Weights, config: Mapping[str, Any], ids
         joined = builder.linear(normed, f"{attended}.SelfAttention", np.concatenate(matrices, axis=1), None)
         three = builder.split(joined, f"{attended}.heads", ("query", "key", "value"))
         # T5 does not scale attention scores.
-        mixed = attention(builder, three, int_mask, n_heads=config["num_heads"], bias=bias, scale=1.0)
+        mixed = attention(builder, three, int_mask, n_heads=config["num_attention_heads"], bias=bias, scale=1.0)
         out = builder.linear(mixed, f"{attended}.SelfAttention.o", weights[f"{attended}.SelfAttention.o.weight"], None)
         states = builder.op("Add", [states, out])
         normed = root_mean_square(builder, states, weights[f"{after}.layer_norm.weight"], f"{after}.norm", epsilon)

@@ -153,7 +153,7 @@ def _write_files(
     precisions: dict[str, Any] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
         on_stage(f"writing the {precision} graph")
-        content = build_graph(weights, backbone, heads, int8=precision == INT8)
+        content = build_graph(weights, backbone, heads, precision=precision)
         precisions[precision] = write_file(draft, FILES[precision], content)
     model = trained.model.config
     card = {

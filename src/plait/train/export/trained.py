@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from plait.errors import ConfigError, ModelError
 from plait.graphs.adapter import AdapterArrays, AdapterLayerArrays
-from plait.graphs.attention import RELATIVE_BIAS, ROTARY
 from plait.graphs.builder import DenseLayer, Floats, Linear, Norm, Weights
 from plait.graphs.heads import DenseHead, Heads, MixerArrays, MultiHead, SparseTokens
+from plait.graphs.weights import backbone_weights, n_positions_of
 from plait.train import checkpoint
 from plait.train.backbone import family_of
 from plait.train.model import AdapterLayer, Model, SparseHead, TokenAdapter
@@ -32,12 +31,10 @@ def backbone_arrays(model: Model) -> tuple[Weights, Mapping[str, Any]]:
     """The backbone's weights, matrices as (in, out), and its config. Tables that follow from the config are included:
     relative position biases, and rotary angles."""
     encoder = model.backbone.encoder
-    weights: Weights = {name: _array(value) for name, value in encoder.state_dict().items()}
-    for name, module in encoder.named_modules():
-        if isinstance(module, nn.Linear):
-            weights[f"{name}.weight"] = np.ascontiguousarray(weights[f"{name}.weight"].T)
     config: Mapping[str, Any] = encoder.config.to_dict()
-    return weights | _tables(encoder, config["model_type"], max_length(model)), config
+    tensors = {name: _array(value) for name, value in encoder.state_dict().items()}
+    length, n_positions = max_length(model), n_positions_of(config, tensors)
+    return backbone_weights(config, tensors, length=min(length, n_positions or length)), config
 
 
 def head_arrays(model: Model, n_ids: int) -> Heads:
@@ -111,32 +108,6 @@ def weights_hash(model: Model) -> str:
     zeros = model.config.sparse.zero_ids if model.config.sparse else ()
     digest.update(f"zero_ids {sorted(set(zeros))}".encode())
     return digest.hexdigest()
-
-
-def _tables(encoder: Any, kind: str, n_positions: int) -> Weights:
-    with torch.no_grad():
-        if kind in ("t5", "mt5"):
-            attention = encoder.encoder.block[0].layer[0].SelfAttention
-            words = _array(encoder.get_input_embeddings().weight)
-            return {"words": words, RELATIVE_BIAS: _by_distance(attention.compute_bias(n_positions, n_positions))}
-        if kind == "mpnet":
-            states = torch.zeros(1, n_positions, 1)
-            return {RELATIVE_BIAS: _by_distance(encoder.encoder.compute_position_bias(states))}
-        if kind == "modernbert":
-            tables: Weights = {}
-            positions = torch.arange(n_positions).unsqueeze(0)
-            for layers in sorted(set(encoder.config.layer_types)):
-                for part, values in zip(
-                    ("cos", "sin"), encoder.rotary_emb(torch.zeros(1), positions, layers), strict=True
-                ):
-                    tables[f"{ROTARY}.{layers}.{part}"] = _array(values[0])
-            return tables
-    return {}
-
-
-def _by_distance(bias: Tensor) -> Floats:
-    """(1, heads, length, length), a function of key position minus query position, to (heads, 2 * length - 1)."""
-    return _array(torch.cat([bias[0, :, 1:, 0].flip(-1), bias[0, :, 0]], dim=-1))
 
 
 def _linear(module: nn.Linear) -> Linear:
