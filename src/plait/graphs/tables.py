@@ -84,12 +84,13 @@ def _ntk(theta: float, steps: Floats, dim: int, factor: float, mixed: float | No
     if mixed is None:
         return _powers(theta * factor, steps) / np.float32(factor ** (2 / dim))
     rate = math.log(factor) / (dim / 2) ** mixed
-    stretched = np.exp(np.float32(rate) * np.arange(1, dim // 2 + 1, dtype=np.float32) ** np.float32(mixed))
-    return (_powers(theta, steps) / stretched).astype(np.float32)
+    stretched: Floats = np.exp(np.float32(rate) * np.arange(1, dim // 2 + 1, dtype=np.float32) ** np.float32(mixed))
+    return _powers(theta, steps) / stretched
 
 
 def _powers(theta: float, steps: Floats) -> Floats:
-    return (1 / np.power(np.float32(theta), steps)).astype(np.float32)
+    powers: Floats = np.power(np.float32(theta), steps)
+    return np.float32(1) / powers
 
 
 def _llama3(frequencies: Floats, rope: Mapping[str, Any], factor: float) -> Floats:
