@@ -30,7 +30,11 @@ class Hub:
 
     def downloads(self) -> list[str]:
         """The files that were downloaded."""
-        return [line.split("/resolve/")[1].split("/", 1)[1] for line in self.requests if line.startswith("GET") and "/resolve/" in line]
+        return [
+            line.split("/resolve/")[1].split("/", 1)[1]
+            for line in self.requests
+            if line.startswith("GET") and "/resolve/" in line
+        ]
 
 
 @contextmanager
@@ -59,10 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing is printed."""
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self._answer()
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer()
 
     def _answer(self) -> None:

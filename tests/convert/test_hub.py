@@ -9,8 +9,8 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-from convert.hub_server import COMMIT, Hub, running
 
+from convert.hub_server import COMMIT, Hub, running
 from plait.convert.hub import HubName, Snapshot, choose_files, fetch, parse_hub_name
 from plait.convert.source import Source
 from plait.errors import ConfigError, ModelError

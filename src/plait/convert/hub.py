@@ -184,9 +184,11 @@ def _remember_revision(folder: Path, name: HubName, commit: str) -> None:
 
 
 def _quiet_bar() -> Any:
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub import utils
 
-    class QuietBar(tqdm):  # type: ignore[misc,unused-ignore]
+    bar: Any = utils.tqdm  # type: ignore[attr-defined,unused-ignore]
+
+    class QuietBar(bar):  # type: ignore[misc,unused-ignore]
         """A progress bar that shows nothing."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -215,9 +217,7 @@ def _cached(library: Any, name: HubName, cache_dir: Path | None) -> Snapshot | N
     return None
 
 
-def _check_disk(
-    library: Any, name: HubName, commit: str, sizes: Mapping[str, int], cache_dir: Path | None
-) -> None:
+def _check_disk(library: Any, name: HubName, commit: str, sizes: Mapping[str, int], cache_dir: Path | None) -> None:
     cache = Path(cache_dir or library.constants.HF_HUB_CACHE)
     missing = sum(
         size
@@ -244,8 +244,10 @@ def _failure(error: Exception, name: HubName) -> ModelError | None:
         ),
         (
             errors.RepositoryNotFoundError,
-            f"there is no folder {name.name}, and no model {name.name} on the hub that you may read; check the name, "
-            f"or set HF_TOKEN if the model is private",
+            (
+                f"there is no folder {name.name}, and no model {name.name} on the hub that you may read; check the name, "
+                f"or set HF_TOKEN if the model is private"
+            ),
         ),
         (
             errors.RevisionNotFoundError,

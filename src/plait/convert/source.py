@@ -109,9 +109,8 @@ class Source:
             index = _join(subfolder, f"{whole}.index.json")
             if self.has(index):
                 return self._sharded(index, subfolder)
-        raise ModelError(
-            f"{self.folder / subfolder} has no weights: neither {SAFETENSORS} nor {TORCH_WEIGHTS}; {self._seen(subfolder)}"
-        )
+        seen = self._seen(subfolder)
+        raise ModelError(f"{self.folder / subfolder} has no weights: neither {SAFETENSORS} nor {TORCH_WEIGHTS}; {seen}")
 
     def tensors_of(self, file: str) -> Tensors:
         """The tensors of one file."""

@@ -115,9 +115,7 @@ def _read_safetensors(path: Path) -> dict[str, _Stored]:
     size = path.stat().st_size
     header, begin = _header(path, size)
     data = np.memmap(path, np.uint8, mode="r", offset=begin) if size > begin else np.zeros(0, np.uint8)
-    return {
-        name: _stored(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"
-    }
+    return {name: _stored(path, name, entry, data) for name, entry in header.items() if name != "__metadata__"}
 
 
 def _header(path: Path, size: int) -> tuple[dict[str, Any], int]:
@@ -145,8 +143,8 @@ def _stored(path: Path, name: str, entry: object, data: NDArray[np.uint8]) -> _S
     dtype, shape, begin, end = _description(path, name, entry)
     if dtype not in _DTYPES:
         raise ModelError(
-            f"{path} has the tensor {name!r} of type {dtype!r:.40}; plait reads {', '.join(_DTYPES)}. Take a checkpoint "
-            f"that is not quantised"
+            f"{path} has the tensor {name!r} of type {dtype!r:.40}; plait reads {', '.join(_DTYPES)}. Take a "
+            f"checkpoint that is not quantised"
         )
     kind = np.dtype(_DTYPES[dtype])
     if not begin <= end <= len(data):
@@ -182,9 +180,7 @@ def _read_torch(path: Path) -> dict[str, _Stored]:
         state = state["model_state_dict"]  # the .dnn files of the first ColBERT
     if not isinstance(state, Mapping):
         raise ModelError(f"{path} holds a {type(state).__name__}; plait reads a state dict: names and tensors")
-    return {
-        str(name).removeprefix("module."): _from_torch(value) for name, value in state.items() if _is_tensor(value)
-    }
+    return {str(name).removeprefix("module."): _from_torch(value) for name, value in state.items() if _is_tensor(value)}
 
 
 def _load_torch(path: Path) -> Any:

@@ -130,7 +130,10 @@ class PairTokenizer:
 
 
 def truncated_lengths(n_query: int, n_document: int, room: int, query_length: int) -> tuple[int, int]:
-    """The numbers of query and document tokens that fit into `room`."""
+    """The numbers of query and document tokens that fit into `room`. With half the room for the query, the longer text
+    gets the odd token, as in transformers (longest_first)."""
+    if 2 * query_length + 1 == room and n_query > n_document:
+        query_length += 1
     n_query_tokens = min(n_query, max(query_length, room - n_document))
     return n_query_tokens, min(n_document, room - n_query_tokens)
 

@@ -74,6 +74,11 @@ def check_int8(parity: Parity) -> None:
             )
 
 
+def cosines_of(one: Embeddings, other: Embeddings, kind: str) -> NDArray[np.float64]:
+    """The cosine of each vector of one kind with the same vector of another encoder."""
+    return np.concatenate([_cosines(left, right) for left, right in _pairs(one, other, kind)] or [np.ones(0)])
+
+
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 

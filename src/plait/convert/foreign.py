@@ -1,0 +1,129 @@
+"""A foreign ONNX graph as one of plait's: its output is pooled and normalised where it is not yet, gets plait's name,
+and the graph is optimised once, here, instead of at every start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plait.convert.checkpoint import ForeignGraph
+from plait.errors import ModelError
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+MAX_GRAPH = 2_000_000_000  # bytes; protobuf has no more
+MIN_NORM = 1e-12
+_AXES_OF_REDUCE_L2 = 18  # from this opset on, axes are an input of ReduceL2
+MIN_OPSET = 13  # from this opset on, axes are an input of ReduceSum and Unsqueeze
+
+
+def wrap_graph(graph: ForeignGraph, to: Path) -> None:
+    """Writes the graph with the output `dense` or `multi`; ModelError if it cannot be used."""
+    import onnx
+
+    try:
+        model = onnx.load(str(graph.path))
+    except Exception as error:  # missing external data, or a damaged file: of many classes
+        raise ModelError(f"{graph.path} cannot be read: {error!s:.200}; fetch the checkpoint again") from error
+    _check_inputs(model, graph.path)
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if opset < MIN_OPSET:
+        raise ModelError(f"{graph.path} has opset {opset}; plait reads {MIN_OPSET} and newer. Export the model again")
+    _append_head(model, graph, opset)
+    content = model.SerializeToString()
+    if len(content) > MAX_GRAPH:
+        raise ModelError(f"{graph.path} has more than 2 GB; convert the checkpoint with its weights instead")
+    draft = to.with_suffix(".raw")
+    draft.write_bytes(content)
+    try:
+        _optimise(draft, to)
+    finally:
+        draft.unlink()
+
+
+def quantise(graph: Path, to: Path) -> None:
+    """Writes the graph in int8: weights with one scale for each channel, activations quantised as they come."""
+    import logging
+
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped,unused-ignore]
+
+    logger = logging.getLogger()
+    logger.addFilter(_is_useful)
+    try:
+        quantize_dynamic(str(graph), str(to), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+    finally:
+        logger.removeFilter(_is_useful)
+
+
+def _is_useful(record: Any) -> bool:
+    """False for onnxruntime's advice on pre-processing, which is for convolutions."""
+    return "pre-processing" not in record.getMessage()
+
+
+def _check_inputs(model: Any, path: Path) -> None:
+    from onnx import TensorProto
+
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for given in model.graph.input:
+        if given.name in weights:
+            continue
+        if given.name not in INPUTS or given.type.tensor_type.elem_type != TensorProto.INT64:
+            raise ModelError(
+                f"{path} takes the input {given.name!r}; plait gives {', '.join(INPUTS)}, as 64-bit integers"
+            )
+    names = {given.name for given in model.graph.input}
+    if not {"input_ids", "attention_mask"} <= names:
+        raise ModelError(f"{path} takes the inputs {sorted(names)}; plait needs input_ids and attention_mask")
+
+
+def _append_head(model: Any, graph: ForeignGraph, opset: int) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    output = next(value for value in model.graph.output if value.name == graph.output)
+    shape = [dim.dim_value or dim.dim_param for dim in output.type.tensor_type.shape.dim]
+    nodes: list[Any] = []
+
+    def op(kind: str, inputs: list[str], **attributes: Any) -> str:
+        name = f"plait_{kind}_{len(nodes)}"
+        nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(name: str, value: Any) -> str:
+        model.graph.initializer.append(numpy_helper.from_array(value, f"plait_{name}"))
+        return f"plait_{name}"
+
+    value = op("Cast", [graph.output], to=TensorProto.FLOAT)
+    length_axis, last_axis = (constant(name, np.array([axis], np.int64)) for name, axis in (("one", 1), ("last", -1)))
+    if graph.pooling == "cls":
+        value = op("Gather", [value, constant("first", np.int64(0))], axis=1)
+    elif graph.pooling == "mean":
+        mask = op("Unsqueeze", [op("Cast", ["attention_mask"], to=TensorProto.FLOAT), last_axis])
+        total = op("ReduceSum", [op("Mul", [value, mask]), length_axis], keepdims=0)
+        count = op("ReduceSum", [mask, length_axis], keepdims=0)
+        value = op("Div", [total, op("Max", [count, constant("few", np.float32(1e-9))])])
+    if graph.normalize:
+        if opset >= _AXES_OF_REDUCE_L2:
+            norm = op("ReduceL2", [value, last_axis], keepdims=1)
+        else:
+            norm = op("ReduceL2", [value], axes=[-1], keepdims=1)
+        value = op("Div", [value, op("Max", [norm, constant("tiny", np.float32(MIN_NORM))])])
+    nodes.append(helper.make_node("Identity", [value], [graph.kind], name=f"plait_{graph.kind}"))
+    model.graph.node.extend(nodes)
+    dims = ["n", shape[-1]] if graph.kind == "dense" else ["n", "length", shape[-1]]
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(graph.kind, TensorProto.FLOAT, dims))
+
+
+def _optimise(graph: Path, to: Path) -> None:
+    """Lets onnxruntime fuse nodes, but choose no layout of one processor, and writes the result."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(to)
+    options.log_severity_level = 3
+    try:
+        onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no public class
+        raise ModelError(f"{graph.with_suffix('.onnx')} cannot be run: {error!s:.300}") from error

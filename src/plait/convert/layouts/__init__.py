@@ -1,0 +1,1 @@
+"""One module for each layout of checkpoints: `read(source, overrides) -> Checkpoint`."""

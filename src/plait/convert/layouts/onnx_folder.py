@@ -1,0 +1,204 @@
+"""Folders with an ONNX graph instead of weights: LightOn's ColBERT (onnx_config.json), and dense models as fastembed
+and the exporters of the hub write them."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+from plait.convert.checkpoint import Checkpoint, ForeignGraph, Overrides
+from plait.convert.layouts.common import CONFIG, DEFAULT, USER, Reader, about, inputs, longest
+from plait.convert.layouts.sentence_transformers import OLD_POOLINGS
+from plait.convert.source import Source
+from plait.convert.tokenizer_json import lower_case, require_token, special_names, tokenizer_text
+from plait.encode.model_card import Expansion, MultiSpec
+from plait.errors import ConfigError, ModelError
+from plait.graphs.heads import Heads
+
+COLBERT_LAYOUT, DENSE_LAYOUT = "onnx-colbert", "onnx"
+ONNX_CONFIG = "onnx_config.json"
+GRAPHS = ("model_optimized.onnx", "model.onnx", "onnx/model.onnx")
+POOLING_CONFIG = "1_Pooling/config.json"
+# Families whose dense vector is that of the first token; their ONNX folders do not say so.
+CLS_FAMILIES = ("bge-", "snowflake-arctic-embed", "mxbai-embed", "gte-modernbert", "gte-multilingual")
+_FLOAT, _FLOAT16 = 1, 10  # types of ONNX
+
+
+def find_graph(source: Source) -> str | None:
+    """The file of the graph; None if there is none."""
+    return next((file for file in GRAPHS if source.has(file)), None)
+
+
+def read_colbert(source: Source, overrides: Overrides | None = None) -> Checkpoint:
+    """LightOn's layout: the graph projects and normalises the vectors of tokens."""
+    reader = Reader.open(source, overrides)
+    settings = source.json(ONNX_CONFIG)
+    file = next((name for name in ("model.onnx", "model_int8.onnx") if source.has(name)), None)
+    if file is None:
+        raise ModelError(f"{source.folder} has {ONNX_CONFIG} and no model.onnx; fetch the checkpoint again")
+    path = source.path(file)
+    outputs = graph_outputs(path)
+    output, dim = next(((name, shape[-1]) for name, shape, _ in outputs if len(shape) == 3), ("", None))
+    size = settings.get("embedding_dim")
+    if not output or not isinstance(size, int) or (isinstance(dim, int) and dim != size):
+        raise ModelError(f"{path} should give vectors of {size!r} dimensions for each token; its outputs are {outputs}")
+    tokenizer = reader.tokenizer()
+    if settings.get("do_lower_case") and "owercase" not in tokenizer.to_str():
+        lower_case(tokenizer)
+        reader.readings.add("lower case", "true", f"{ONNX_CONFIG}: do_lower_case")
+    markers = [_marker(reader, tokenizer, settings, side) for side in ("query", "document")]
+    n_query = reader.setting("query tokens", ONNX_CONFIG, "query_length", 48, config=settings)
+    n_document = reader.setting("document tokens", ONNX_CONFIG, "document_length", 300, config=settings)
+    expansion = None
+    if reader.setting("query expansion", ONNX_CONFIG, "do_query_expansion", True, config=settings):
+        number = settings.get("mask_token_id")
+        token = tokenizer.id_to_token(number) if isinstance(number, int) else special_names(source).get("mask_token")
+        if token is None:
+            raise ModelError(f"{source.folder / ONNX_CONFIG} has no 'mask_token_id' for query expansion")
+        expansion = Expansion(token, n_query, bool(settings.get("attend_to_expansion_tokens", False)))
+    query, document = inputs(
+        reader,
+        _config(source),
+        query_length=(n_query, f"{ONNX_CONFIG}: query_length"),
+        document_length=(n_document, f"{ONNX_CONFIG}: document_length"),
+        query_marker=markers[0],
+        document_marker=markers[1],
+        expansion=expansion,
+    )
+    words = reader.setting("skip list", ONNX_CONFIG, "skiplist_words", list(string.punctuation), config=settings)
+    skip = tuple(word for word in words if isinstance(word, str) and tokenizer.token_to_id(word) is not None)
+    reader.readings.add("graph", file, f"output {output!r}")
+    precision = "int8" if file == "model_int8.onnx" else "fp32"
+    return Checkpoint(
+        layout=COLBERT_LAYOUT,
+        name=source.name,
+        config=_config(source),
+        tensors={},
+        tokenizer=tokenizer_text(tokenizer),
+        heads=Heads(),
+        query=query,
+        document=document,
+        multi=MultiSpec(dim=size, special_rows=True, skip=skip),
+        graph=ForeignGraph(path, output, "multi", precision=precision),
+        readings=tuple(reader.readings.entries),
+        **about(source),
+    )
+
+
+def _marker(reader: Reader, tokenizer: Any, settings: dict[str, Any], side: str) -> str:
+    number, prefix = settings.get(f"{side}_prefix_id"), settings.get(f"{side}_prefix")
+    if isinstance(number, int):
+        token = tokenizer.id_to_token(number)
+        if token is None:
+            raise ModelError(f"{ONNX_CONFIG}: {side}_prefix_id is {number}, which is not in the vocabulary")
+        reader.readings.add(f"{side} marker", repr(token), f"{ONNX_CONFIG}: {side}_prefix_id")
+        return str(token)
+    if prefix:
+        require_token(tokenizer, str(prefix), ONNX_CONFIG)
+        reader.readings.add(f"{side} marker", repr(prefix), f"{ONNX_CONFIG}: {side}_prefix")
+    return str(prefix or "")
+
+
+def read_dense(source: Source, overrides: Overrides | None = None) -> Checkpoint:
+    """A dense model: the graph gives token states, which are pooled, or one vector for each text."""
+    reader = Reader.open(source, overrides)
+    file = find_graph(source)
+    if file is None:
+        raise ModelError(f"{source.folder} has no graph: none of {', '.join(GRAPHS)}")
+    path = source.path(file)
+    outputs = graph_outputs(path)
+    states = next(((name, shape, kind) for name, shape, kind in outputs if len(shape) == 3), None)
+    finished = next(
+        ((name, shape, kind) for name, shape, kind in outputs if len(shape) == 2 and name != "pooler_output"), None
+    )
+    chosen = finished or states
+    if chosen is None or not isinstance(chosen[1][-1], int):
+        raise ModelError(
+            f"{path} has the outputs {outputs}; plait needs token states (n, length, dim), or vectors (n, dim)"
+        )
+    output, shape, _kind = chosen
+    pooling = "" if chosen is finished else _pooling(reader)
+    if reader.overrides.dims is not None:
+        raise ConfigError("the dimensions of a finished graph cannot be cut; convert the checkpoint with its weights")
+    tokenizer = reader.tokenizer()
+    config = _config(source)
+    length = longest(reader, config)
+    query, document = inputs(reader, config, query_length=length, document_length=length)
+    reader.readings.add("graph", file, f"output {output!r} of {shape[-1]} dimensions")
+    return Checkpoint(
+        layout=DENSE_LAYOUT,
+        name=source.name,
+        config={**config, "hidden_size": shape[-1]},
+        tensors={},
+        tokenizer=tokenizer_text(tokenizer),
+        heads=Heads(),
+        query=query,
+        document=document,
+        graph=ForeignGraph(path, output, "dense", pooling, precision="fp16" if _is_half(path) else "fp32"),
+        readings=tuple(reader.readings.entries),
+        warnings=tuple(reader.warnings),
+        **about(source),
+    )
+
+
+def _pooling(reader: Reader) -> str:
+    if reader.overrides.pooling is not None:
+        if reader.overrides.pooling not in ("mean", "cls"):
+            raise ConfigError(f"pooling is {reader.overrides.pooling!r}; for a finished graph plait has mean and cls")
+        reader.readings.add("pooling", reader.overrides.pooling, USER)
+        return reader.overrides.pooling
+    config = reader.source.json_or_empty(POOLING_CONFIG)
+    modes = config.get("pooling_mode") or [mode for key, mode in OLD_POOLINGS.items() if config.get(key)]
+    modes = [modes] if isinstance(modes, str) else modes
+    if modes in (["mean"], ["cls"]):
+        reader.readings.add("pooling", modes[0], POOLING_CONFIG)
+        return str(modes[0])
+    if any(family in reader.source.name.lower() for family in CLS_FAMILIES):
+        reader.readings.add("pooling", "cls", "the name of the model")
+        return "cls"
+    reader.readings.add("pooling", "mean", DEFAULT)
+    reader.warnings.append(
+        f"{reader.source.name} does not say how tokens become a vector: plait takes the mean. If the model was trained "
+        f"with the first token, convert it with --pooling cls"
+    )
+    return "mean"
+
+
+def _config(source: Source) -> dict[str, Any]:
+    """The config with a model type that has no graph of plait's: the graph is finished."""
+    config = source.json_or_empty(CONFIG)
+    offset = 2 if config.get("model_type") in ("roberta", "xlm-roberta", "mpnet") else 0
+    limit = config.get("max_position_embeddings")
+    limits = {"max_position_embeddings": limit - offset} if isinstance(limit, int) else {}
+    return {**config, **limits, "model_type": "onnx"}
+
+
+def graph_outputs(path: Path) -> list[tuple[str, list[int | str], int]]:
+    """(name, shape, type) of the outputs of a graph; ModelError if it is damaged, or has tensors in other files."""
+    import onnx
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's errors share no class with onnx's
+        raise ModelError(f"{path} is not an ONNX graph: {error!s:.200}; fetch the checkpoint again") from error
+    return [
+        (
+            output.name,
+            [dim.dim_value or dim.dim_param for dim in output.type.tensor_type.shape.dim],
+            output.type.tensor_type.elem_type,
+        )
+        for output in model.graph.output
+    ]
+
+
+def _is_half(path: Path) -> bool:
+    """Whether most weights are stored in half precision."""
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    sizes = {_FLOAT: 0, _FLOAT16: 0}
+    for tensor in model.graph.initializer:
+        if tensor.data_type in sizes:
+            sizes[tensor.data_type] += 1
+    return sizes[_FLOAT16] > sizes[_FLOAT]

@@ -1,0 +1,99 @@
+"""The tokenizer of a checkpoint: changes that a layout asks for, and the tokens that it names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, normalizers
+
+from plait.convert.source import Source
+from plait.errors import ModelError
+
+_NAMES = ("mask_token", "eos_token", "pad_token", "unk_token", "cls_token", "sep_token", "bos_token")
+
+
+def parse_tokenizer(content: str, where: str) -> Tokenizer:
+    """The tokenizer; ModelError if the file is damaged. Padding and truncation are plait's own."""
+    try:
+        raw = {**json.loads(content), "padding": None, "truncation": None}
+        return Tokenizer.from_str(json.dumps(raw, ensure_ascii=False))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(
+            f"the tokenizer of {where} cannot be read: {error!s:.300}; fetch the checkpoint again"
+        ) from error
+
+
+def tokenizer_text(tokenizer: Tokenizer) -> str:
+    """The content of tokenizer.json, always the same for the same tokenizer."""
+    return json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
+
+
+def special_names(source: Source, subfolder: str = "") -> dict[str, str]:
+    """The tokens that tokenizer_config.json and special_tokens_map.json name: mask_token to "[MASK]"."""
+    names: dict[str, str] = {}
+    for file in ("special_tokens_map.json", "tokenizer_config.json"):
+        settings = source.json_or_empty(f"{subfolder}/{file}" if subfolder else file)
+        for name in _NAMES:
+            token = settings.get(name)
+            token = token.get("content") if isinstance(token, dict) else token
+            if isinstance(token, str):
+                names[name] = token
+    return names
+
+
+def add_normalizer(tokenizer: Tokenizer, added: Any) -> None:
+    """Puts a normalizer before those that the tokenizer has."""
+    before = tokenizer.normalizer
+    tokenizer.normalizer = added if before is None else normalizers.Sequence([added, before])
+
+
+def lower_case(tokenizer: Tokenizer) -> None:
+    """Texts become lower case before they are tokenized."""
+    add_normalizer(tokenizer, normalizers.Lowercase())
+
+
+def strip_whitespace(tokenizer: Tokenizer) -> None:
+    """Texts lose whitespace at both ends before they are tokenized, unless the tokenizer ignores it anyway."""
+    pre_tokenizer = json.loads(tokenizer.to_str()).get("pre_tokenizer") or {}
+    if pre_tokenizer.get("type") != "BertPreTokenizer":
+        add_normalizer(tokenizer, normalizers.Strip())
+
+
+def require_token(tokenizer: Tokenizer, token: str, where: str) -> int:
+    """The id of a token; ModelError if the vocabulary does not have it."""
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise ModelError(
+            f"{where} names the token {token!r}, which the vocabulary does not have; the library that wrote the "
+            f"checkpoint would give it random weights. Save the model again with this token"
+        )
+    return int(number)
+
+
+def make_special(tokenizer: Tokenizer, token: str) -> None:
+    """The tokenizer reads the token as one piece, wherever it stands in a text."""
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True)])
+
+
+def special_ids(tokenizer: Tokenizer) -> list[int]:
+    """The ids of all special tokens."""
+    return sorted(number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special)
+
+
+def text_frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The special tokens before and after every text."""
+    encoding = tokenizer.encode("a")
+    inner = [position for position, special in enumerate(encoding.special_tokens_mask) if not special]
+    if not inner:
+        return [], list(encoding.ids)
+    return list(encoding.ids[: inner[0]]), list(encoding.ids[inner[-1] + 1 :])
+
+
+def without_frame(tokenizer: Tokenizer) -> None:
+    """The tokenizer adds no special tokens to a text."""
+    content = json.loads(tokenizer.to_str())
+    if content.get("post_processor") is not None:
+        from tokenizers.processors import TemplateProcessing
+
+        tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B:1", special_tokens=[])
