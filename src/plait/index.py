@@ -44,6 +44,7 @@ def open_index(
     language: str | None = None,
     precision: str | None = None,
     n_threads: int | None = None,
+    device: str | None = None,
     read_only: bool = False,
     write_timeout: float = 30.0,
     preload: ModelPreload | None = None,
@@ -62,9 +63,12 @@ def open_index(
     A write waits at most `write_timeout` seconds for other writers, of any thread or process, and then raises
     LockedError; 0 does not wait.
 
+    `device` is where a model runs: "cpu", which is the default, or "cuda", which needs onnxruntime-gpu. A given
+    `encoder` runs where it was loaded.
+
     `preload` is a model that is already loading in the background; it is used if it is the model of the index.
     """
-    source = _source(model, encoder, spec, pooling, precision, n_threads, preload)
+    source = _source(model, encoder, spec, pooling, precision, n_threads, device, preload)
     path = as_path("the path of an index", path)
     check_flag("create", create)
     check_flag("read_only", read_only)
@@ -87,6 +91,7 @@ def _source(
     pooling: Pooling | None,
     precision: str | None,
     n_threads: int | None,
+    device: str | None,
     preload: ModelPreload | None = None,
 ) -> LazyEncoder:
     if sum(given is not None for given in (model, encoder, spec)) > 1:
@@ -100,7 +105,8 @@ def _source(
     if spec is not None:
         check_type("spec", spec, EmbeddingSpec, "a plait.EmbeddingSpec, such as EmbeddingSpec(dense=384)", ConfigError)
     model = model if model is None or isinstance(model, str) else as_path("model", model)
-    return LazyEncoder(model, encoder, precision=precision, n_threads=n_threads or os.cpu_count() or 1, preload=preload)
+    n_threads = n_threads or os.cpu_count() or 1
+    return LazyEncoder(model, encoder, precision=precision, n_threads=n_threads, preload=preload, device=device)
 
 
 def _open_if_created(path: Path, *, read_only: bool, write_timeout: float) -> Store:
@@ -170,6 +176,7 @@ class Index:
         language: str | None = None,
         precision: str | None = None,
         n_threads: int | None = None,
+        device: str | None = None,
         write_timeout: float = 30.0,
     ) -> Index:
         """Makes a new index; StoreError if `path` holds one already. The arguments are those of `plait.open`."""
@@ -179,7 +186,7 @@ class Index:
             pass
         else:
             raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
-        source = _source(model, encoder, spec, pooling, precision, n_threads)
+        source = _source(model, encoder, spec, pooling, precision, n_threads, device)
         store = _create(Path(path), source, spec, pooling, language, write_timeout=write_timeout)
         return _bind(store, source, pooling, language)
 
@@ -192,6 +199,7 @@ class Index:
         encoder: Encoder | None = None,
         precision: str | None = None,
         n_threads: int | None = None,
+        device: str | None = None,
         read_only: bool = False,
         write_timeout: float = 30.0,
     ) -> Index:
@@ -202,6 +210,7 @@ class Index:
             encoder=encoder,
             precision=precision,
             n_threads=n_threads,
+            device=device,
             read_only=read_only,
             write_timeout=write_timeout,
         )

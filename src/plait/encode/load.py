@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.checks import as_path, check_count, shown
-from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, ModelCard, read_card
+from plait.encode.model_card import BY_TERM, CARD_NAME, CROSS_KIND, STATIC, GraphRecord, ModelCard, read_card
 from plait.encode.model_files import HashCheck, check_hash, model_file
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.protocol import LIVE, EmbeddingSpec, Encoder
 from plait.encode.shared_models import model_key, shared_model
-from plait.encode.sparse_terms import TERMS_OUTPUT
+from plait.encode.sparse_terms import QUERY_OUTPUT, TERMS_OUTPUT
 from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ConfigError, EncoderMismatchError, ModelError
 from plait.locks import ForkSafeLock
@@ -36,34 +36,45 @@ EXTERNAL = "arrays"  # the fingerprint of an index whose embeddings are made by 
 
 
 def load_model(
-    model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
+    model: str | Path | None = None,
+    *,
+    precision: str | None = None,
+    n_threads: int | None = None,
+    device: str | None = None,
 ) -> OnnxEncoder:
     """Loads the encoder of a model: the default model, a bundled or installed one by name, or a folder by path.
 
     `precision` is int8 by default, or the first that the folder has. `n_threads` is the number of threads of the model;
-    None uses all processors of this process.
+    None uses all processors of this process. `device` is "cpu", which is the default, or "cuda", which needs
+    the package onnxruntime-gpu; its default precision is fp16, or else fp32.
     """
+    check_device(device)
     folder = find_model(model)
     card = read_card(folder)
-    record = choose_precision(card.precisions, card.name, folder, precision)
+    record = choose_precision(card.precisions, card.name, folder, precision, device)
     graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
     check = HashCheck(folder, [card.tokenizer, record], background=comes_with_plait(folder))
     tokenizer = open_tokenizer(tokenizer_file)
-    session = open_session(graph, n_threads)
+    session = open_session(graph, n_threads, optimise=record.optimise or "none", device=device)
     check.wait()
     _check_outputs(session, card, graph)
     return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session)
 
 
 def shared_encoder(
-    model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
+    model: str | Path | None = None,
+    *,
+    precision: str | None = None,
+    n_threads: int | None = None,
+    device: str | None = None,
 ) -> OnnxEncoder:
     """As `load_model`, but one encoder for all users of this process."""
+    check_device(device)
     folder = find_model(model)
     card = read_card(folder)
-    files = [card.tokenizer, choose_precision(card.precisions, card.name, folder, precision)]
-    key = model_key(folder, card.fingerprint, files, n_threads)
-    return shared_model(key, lambda: load_model(model, precision=precision, n_threads=n_threads))
+    files = [card.tokenizer, *choose_precision(card.precisions, card.name, folder, precision, device).files]
+    key = (*model_key(folder, card.fingerprint, files, n_threads), device or CPU)
+    return shared_model(key, lambda: load_model(model, precision=precision, n_threads=n_threads, device=device))
 
 
 def find_model(model: str | Path | None = None) -> Path:
@@ -132,7 +143,7 @@ def verify_model(model: str | Path | None = None) -> list[str]:
     records = (card.tokenizer, *card.precisions.values())
     for record in records:
         check_hash(folder, record)
-    return [record.file for record in records]
+    return [file.file for record in records for file in record.files]
 
 
 def comes_with_plait(folder: Path) -> bool:
@@ -141,11 +152,13 @@ def comes_with_plait(folder: Path) -> bool:
 
 
 def choose_precision(
-    precisions: Mapping[str, FileRecord], name: str, folder: Path, precision: str | None
-) -> FileRecord:
-    """The graph of a precision; None is the default. ModelError if the model does not have it."""
+    precisions: Mapping[str, GraphRecord], name: str, folder: Path, precision: str | None, device: str | None = None
+) -> GraphRecord:
+    """The graph of a precision; None is the default of the device. ModelError if the model does not have it."""
     if precision is None:
-        precision = next((name for name in (DEFAULT_PRECISION, *precisions) if name in precisions), DEFAULT_PRECISION)
+        # Graphics cards have no kernels for plait's int8, and would leave it to the processor.
+        preferred = (DEFAULT_PRECISION,) if (device or CPU) == CPU else ("fp16", "fp32", DEFAULT_PRECISION)
+        precision = next((name for name in (*preferred, *precisions) if name in precisions), DEFAULT_PRECISION)
     if precision in precisions:
         return precisions[precision]
     available = ", ".join(precisions) or "none"
@@ -165,18 +178,48 @@ def open_tokenizer(path: Path) -> Any:
         raise ModelError(f"{path} cannot be read: {error}; fetch or build the model again") from error
 
 
-def open_session(graph: Path, n_threads: int | None, *, optimise: bool = False) -> Any:
-    """A session of onnxruntime. `optimise` lets it rewrite the graph first."""
+CPU, CUDA = "cpu", "cuda"
+PROVIDERS = {CPU: "CPUExecutionProvider", CUDA: "CUDAExecutionProvider"}
+
+
+def check_device(device: str | None) -> None:
+    """Raises ConfigError for a device that plait does not know, or that onnxruntime does not have here."""
+    if device is None or device == CPU:
+        return
+    if not isinstance(device, str) or device not in PROVIDERS:
+        raise ConfigError(f"device is {shown(device)}; choose one of {', '.join(PROVIDERS)}")
+    import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+
+    available = onnxruntime.get_available_providers()
+    if PROVIDERS[device] not in available:
+        raise ConfigError(
+            f"device is {device!r}, and this onnxruntime {onnxruntime.__version__} runs on {', '.join(available)} "
+            f"only; pip uninstall onnxruntime, then pip install onnxruntime-gpu, or leave device out"
+        )
+
+
+def open_session(graph: Path, n_threads: int | None, *, optimise: str = "none", device: str | None = None) -> Any:
+    """A session of onnxruntime. `optimise` says what it may change in the graph first: none, basic or all."""
     import onnxruntime  # type: ignore[import-untyped,unused-ignore]
 
     options = session_options(n_threads, optimise=optimise)
+    device = device or CPU
+    providers = list(dict.fromkeys((PROVIDERS[device], PROVIDERS[CPU])))
     try:
-        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
     except Exception as error:  # onnxruntime's errors share no public class
         raise ModelError(f"{graph} cannot be run: {error}; fetch or build the model again") from error
+    if PROVIDERS[device] not in session.get_providers():
+        # onnxruntime goes on with the processor if the libraries of the device cannot be loaded.
+        raise ConfigError(
+            f"device is {device!r}, but onnxruntime could not start it and runs on {', '.join(session.get_providers())}"
+            f"; install the versions of CUDA and cuDNN that onnxruntime {onnxruntime.__version__} needs, or leave "
+            f"device out"
+        )
+    return session
 
 
-def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
+def session_options(n_threads: int | None, *, optimise: str = "none") -> Any:
     """The options with which onnxruntime runs every graph."""
     if n_threads is not None:
         check_count("n_threads", n_threads)
@@ -188,27 +231,44 @@ def session_options(n_threads: int | None, *, optimise: bool = False) -> Any:
     options.log_severity_level = 3
     options.use_deterministic_compute = True
     # plait exports graphs in the form in which they should run. Rewriting them takes time at every start and undoes
-    # some of that.
+    # some of that. Graphs of other exporters leave the fusion of operators to the runtime.
     levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
+    options.graph_optimization_level = {
+        "none": levels.ORT_DISABLE_ALL,
+        "basic": levels.ORT_ENABLE_BASIC,
+        "all": levels.ORT_ENABLE_ALL,
+    }[optimise]
     # Idle threads that spin take processor time from other work, such as writing the index.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def _check_outputs(session: Any, card: ModelCard, graph: Path) -> None:
+    """ModelError if the graph lacks an output that the card promises, or has it with other dimensions."""
     outputs = {output.name: output.shape for output in session.get_outputs()}
-    required = [] if card.sparse is None else ["sparse", TERMS_OUTPUT] if card.sparse.forms else ["sparse"]
-    for name in required:
+    for name in _sparse_outputs(card):
         if name not in outputs:
             raise ModelError(f"{graph} should have an output {name!r}, as {CARD_NAME} says; its outputs are {outputs}")
     fixed = card.spec.multi if card.spec.fixed else None
-    for name, dim in (("dense", card.spec.dense), ("multi", card.spec.multi), ("fixed", fixed)):
-        if dim is not None and (name not in outputs or outputs[name][-1] != dim):
+    terms = card.sparse.vocabulary if card.sparse and card.sparse.output == BY_TERM else None
+    wanted = (("dense", card.spec.dense), ("multi", card.spec.multi), ("fixed", fixed), ("sparse", terms))
+    for name, dim in wanted:
+        if dim is None:
+            continue
+        # Other exporters may not write the number of dimensions; encoding checks it then.
+        seen = outputs[name][-1] if outputs.get(name) else None
+        if name not in outputs or (seen != dim and not (isinstance(seen, str) or (seen is None and outputs[name]))):
             raise ModelError(
                 f"{graph} should have an output {name!r} of {dim} dimensions, as {CARD_NAME} says; its outputs are "
                 f"{outputs}"
             )
+
+
+def _sparse_outputs(card: ModelCard) -> list[str]:
+    if card.sparse is None:
+        return []
+    more = [TERMS_OUTPUT] if card.sparse.forms else []
+    return ["sparse", *more, *([QUERY_OUTPUT] if card.sparse.query == STATIC else [])]
 
 
 def available_cpus() -> int:
@@ -239,11 +299,13 @@ class LazyEncoder:
         precision: str | None,
         n_threads: int,
         preload: ModelPreload | None = None,
+        device: str | None = None,
     ) -> None:
+        check_device(device)
         self._model, self._encoder, self._preload = model, encoder, preload
         self._is_given, self._is_released = encoder is not None, False
         self._lock = ForkSafeLock()
-        self._precision, self.n_threads = precision, n_threads
+        self._precision, self._device, self.n_threads = precision, device, n_threads
         self._external: Path | None = None  # the index, if its embeddings are made by its caller
         self._refusal = ""  # why the model that the index names is not loaded
 
@@ -337,9 +399,10 @@ class LazyEncoder:
             preload is not None
             and find_model(preload.model) == find_model(self._model)
             and preload.precision == self._precision
+            and (self._device or CPU) == CPU
         ):
             return preload.encoder()
-        return shared_encoder(self._model, precision=self._precision, n_threads=self.n_threads)
+        return shared_encoder(self._model, precision=self._precision, n_threads=self.n_threads, device=self._device)
 
     def _card(self) -> ModelCard:
         return read_card(find_model(self._model))

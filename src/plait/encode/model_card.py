@@ -35,6 +35,11 @@ class FileRecord:
     sha256: str
     bytes: int
 
+    @property
+    def files(self) -> tuple[FileRecord, ...]:
+        """All files of the record."""
+        return (self,)
+
     def to_json(self) -> dict[str, Any]:
         """The record in a card."""
         return {"file": self.file, "sha256": self.sha256, "bytes": self.bytes}
@@ -72,8 +77,8 @@ class DenseSpec:
 
 @dataclass(frozen=True, slots=True)
 class SparseSpec:
-    """The sparse vector, from the graph's output `sparse`. With output "tokens" it is (texts, length), the weight of each
-    token; 0 for tokens that are not terms, such as [CLS]. With "vocabulary" it is (texts, vocabulary)."""
+    """The sparse vector, from the graph's output `sparse`. With output "tokens" it is (texts, length), the weight of
+    each token; 0 for tokens that are not terms, such as [CLS]. With "vocabulary" it is (texts, vocabulary)."""
 
     vocabulary: int  # term ids are below this number
     forms: bool = False  # forms of a word share one term: the graph's output `terms` has the term id of each token

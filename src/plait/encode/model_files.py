@@ -13,7 +13,8 @@ from plait.encode.model_card import CARD_NAME, FileRecord
 from plait.errors import ModelError
 
 _ADVICE = "fetch or build the model again"
-_digests: dict[tuple[object, ...], str] = {}  # by path and state of the file; for the life of the process
+# The hash of a file, and the names of the files with its tensors; by its path and state, for the life of the process.
+_digests: dict[tuple[object, ...], tuple[str, frozenset[str]]] = {}
 
 
 def model_file(folder: Path, record: FileRecord) -> Path:
@@ -31,19 +32,30 @@ def model_file(folder: Path, record: FileRecord) -> Path:
 
 
 def check_hash(folder: Path, record: FileRecord) -> None:
-    """Raises ModelError if the file has another hash than the card records, or is a graph with parts in other files. A
-    file is read once per process, unless it changes."""
-    path = model_file(folder, record)
+    """Raises ModelError if a file has another hash than the card records, or is a graph with parts in files that the
+    card does not list. A file is read once per process, unless it changes."""
+    for file in record.files:
+        path = model_file(folder, file)
+        digest, locations = _digest(path)
+        if digest != file.sha256:
+            raise ModelError(f"{path} has sha256 {digest}, but {CARD_NAME} records {file.sha256}; {_ADVICE}")
+        listed = {data.file for data in record.files[1:]} if file is record else set()
+        if not locations <= listed:
+            raise ModelError(
+                f"{path} has tensors in other files (external data), which its card does not cover: "
+                f"{', '.join(sorted(locations - listed))[:200]}; export the model as one file, or list them in the card"
+            )
+
+
+def _digest(path: Path) -> tuple[str, frozenset[str]]:
     state = path.stat()
     key = (str(path.absolute()), state.st_size, state.st_mtime_ns, state.st_ino)
     if key not in _digests:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if path.suffix == ".onnx" and state.st_size and _may_have_external_data(file.fileno()):
-                _check_no_external_data(path)
-        _digests[key] = digest
-    if _digests[key] != record.sha256:
-        raise ModelError(f"{path} has sha256 {_digests[key]}, but {CARD_NAME} records {record.sha256}; {_ADVICE}")
+            is_graph = path.suffix == ".onnx" and state.st_size and _may_have_external_data(file.fileno())
+        _digests[key] = digest, _external_files(path) if is_graph else frozenset()
+    return _digests[key]
 
 
 class HashCheck:
@@ -86,20 +98,16 @@ def _may_have_external_data(handle: int) -> bool:
         return content.find(b"location") >= 0
 
 
-def _check_no_external_data(path: Path) -> None:
+def _external_files(path: Path) -> frozenset[str]:
+    """The names of the other files in which tensors of a graph lie."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         view = memoryview(content)
         try:
-            external = _has_external_data(view, "model", 0)
+            return frozenset(_locations(view, "model", 0))
         except (IndexError, RecursionError) as error:
             raise ModelError(f"{path} is not an ONNX graph ({error}); {_ADVICE}") from None
         finally:
             view.release()
-    if external:
-        raise ModelError(
-            f"{path} has tensors in other files (external data), which its card does not cover; export the model as "
-            f"one file"
-        )
 
 
 # The messages of onnx.proto that lead to tensors: field number to message.
@@ -116,20 +124,26 @@ _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
 MAX_DEPTH = 100
 
 
-def _has_external_data(message: memoryview, kind: str, depth: int) -> bool:
+def _locations(message: memoryview, kind: str, depth: int) -> Iterator[str]:
+    """The file of each tensor that is not in the graph itself; "?" if it has none."""
     if depth > MAX_DEPTH:
         raise RecursionError("its graphs are nested too deeply")
+    is_external, names = False, []
     for field, value in _fields(message):
         if kind == "tensor":
-            if field in (_EXTERNAL_DATA, _DATA_LOCATION) and value:
-                return True
-        elif (
-            isinstance(value, memoryview)
-            and field in _MESSAGES[kind]
-            and _has_external_data(value, _MESSAGES[kind][field], depth + 1)
-        ):
-            return True
-    return False
+            is_external |= field in (_EXTERNAL_DATA, _DATA_LOCATION) and bool(value)
+            if field == _EXTERNAL_DATA and isinstance(value, memoryview):
+                names += _location(value)
+        elif isinstance(value, memoryview) and field in _MESSAGES[kind]:
+            yield from _locations(value, _MESSAGES[kind][field], depth + 1)
+    if is_external:
+        yield from names or ["?"]
+
+
+def _location(entry: memoryview) -> list[str]:
+    """The value of an entry of `external_data` whose key is "location"."""
+    values = {field: bytes(value) for field, value in _fields(entry) if isinstance(value, memoryview)}
+    return [values.get(2, b"").decode("utf-8", "replace")] if values.get(1) == b"location" else []
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:

@@ -3,25 +3,33 @@ the order of the texts, without padding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.embeddings import Embeddings, MultiVectors, Rows
+from plait.embeddings import Embeddings, MultiVectors, Rows, SparseVectors
 from plait.encode.batches import by_length, pad
 from plait.encode.chunking import Chunker, WindowChunker
-from plait.encode.model_card import ModelCard
+from plait.encode.model_card import BY_TERM, STATIC, ModelCard
 from plait.encode.protocol import EmbeddingSpec
-from plait.encode.sparse_terms import TERMS_OUTPUT, TermWeights, concatenate_terms, sparse_vectors
+from plait.encode.sparse_terms import (
+    QUERY_OUTPUT,
+    TERMS_OUTPUT,
+    TermWeights,
+    concatenate_terms,
+    sparse_vectors,
+    vocabulary_vectors,
+)
 from plait.encode.tokenizer import ModelTokenizer, TokenizedTexts
 from plait.errors import ConfigError, InputError, ModelError
 from plait.records import Span
 
 # Tokens in one batch. Larger batches are not faster and no longer fit the processor's cache.
 BATCH_TOKENS = 2048
+MAX_LOGITS = 1 << 26  # in one batch, of a model that has one for each token and term (SPLADE)
 
 OnBatch = Callable[[int, int], None]  # texts done, texts in all
 
@@ -31,7 +39,9 @@ class Session(Protocol):
 
     def get_inputs(self) -> Sequence[Any]: ...
 
-    def run(self, outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> Sequence[NDArray[np.float32]]: ...
+    def run(
+        self, outputs: list[str], feed: dict[str, NDArray[np.int64]], /, run_options: Any = ...
+    ) -> Sequence[NDArray[np.float32]]: ...
 
 
 class OnnxEncoder:
@@ -46,6 +56,9 @@ class OnnxEncoder:
             self._query_outputs.append(TERMS_OUTPUT)
         multi = "multi" if self._fixed is None else "fixed"
         self._document_outputs = [multi if name == "multi" else name for name in self._query_outputs]
+        self._static_queries = card.sparse is not None and card.sparse.query == STATIC
+        if self._static_queries:
+            self._query_outputs = [QUERY_OUTPUT if name == "sparse" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else tokenizer.special_ids
         skipped = [tokenizer.token_id(token) for token in card.multi.skip] if card.multi else []
         self._first_row = card.multi is None or card.multi.first_row
@@ -151,6 +164,8 @@ class OnnxEncoder:
     def _run(
         self, tokenized: TokenizedTexts, *, is_query: bool, batch_tokens: int
     ) -> Iterator[tuple[list[int], Embeddings]]:
+        if self._card.sparse is not None and self._card.sparse.output == BY_TERM:
+            batch_tokens = min(batch_tokens, max(1, MAX_LOGITS // self._card.sparse.vocabulary))
         for items in by_length([len(ids) for ids in tokenized.ids], n_tokens=batch_tokens):
             embeddings = self._forward([tokenized.ids[item] for item in items], is_query=is_query)
             yield items, replace(embeddings, truncated=sum(tokenized.truncated[item] for item in items))
@@ -169,22 +184,54 @@ class OnnxEncoder:
         if "token_type_ids" in self._inputs:
             feed["token_type_ids"] = np.zeros_like(padded)
         outputs = self._query_outputs if is_query else self._document_outputs
-        arrays = dict(zip(outputs, self._session.run(outputs, feed), strict=True))
+        arrays = dict(zip(outputs, self._run_graph(outputs, feed, is_query=is_query), strict=True))
+        if (dense := arrays.get("dense")) is not None and dense.shape != (len(ids), self.spec.dense):
+            raise ModelError(
+                f"the graph of {self.name} gives dense vectors of shape {dense.shape}; by its card they are "
+                f"{(len(ids), self.spec.dense)}"
+            )
         multi = self._fixed_vectors(arrays["fixed"], len(ids)) if "fixed" in arrays else None
         if "multi" in arrays:
             states: NDArray[np.float32] = arrays["multi"]
             multi = MultiVectors.from_items(
                 [states[row, : len(item)][self._has_vector(item, is_query=is_query)] for row, item in enumerate(ids)]
             )
-        sparse, spec = None, self._card.sparse
-        if spec is not None:
-            terms: Sequence[NDArray[np.int64]] = ids
-            if TERMS_OUTPUT in arrays:
-                terms = [row[: len(item)] for row, item in zip(arrays[TERMS_OUTPUT], ids, strict=True)]
-            sparse = sparse_vectors(
-                terms, arrays["sparse"], is_query=is_query, query_tf=spec.query_tf, length_norm=spec.length_norm
-            )
+        sparse = self._sparse_vectors(ids, arrays, is_query=is_query) if self._card.sparse is not None else None
         return Embeddings(dense=arrays.get("dense"), sparse=sparse, multi=multi)
+
+    def _run_graph(
+        self, outputs: list[str], feed: dict[str, NDArray[np.int64]], *, is_query: bool
+    ) -> Sequence[NDArray[np.float32]]:
+        if not (is_query and self._static_queries):
+            return self._session.run(outputs, feed)
+        import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+
+        # Without this, onnxruntime would run the backbone too, though no output needs it.
+        options = onnxruntime.RunOptions()
+        options.only_execute_path_to_fetches = True
+        return self._session.run(outputs, feed, options)
+
+    def _sparse_vectors(
+        self, ids: Sequence[NDArray[np.int64]], arrays: Mapping[str, NDArray[np.float32]], *, is_query: bool
+    ) -> SparseVectors:
+        spec = self._card.sparse
+        assert spec is not None
+        if is_query and spec.query == STATIC:
+            return sparse_vectors(ids, arrays[QUERY_OUTPUT], is_query=True, query_tf=spec.query_tf)
+        if spec.output == BY_TERM:
+            weights = arrays["sparse"]
+            if weights.shape != (len(ids), spec.vocabulary):
+                raise ModelError(
+                    f"the graph of {self.name} gives sparse vectors of shape {weights.shape}; by its card they are "
+                    f"{(len(ids), spec.vocabulary)}"
+                )
+            return vocabulary_vectors(weights, length_norm=0.0 if is_query else spec.length_norm)
+        terms: Sequence[NDArray[Any]] = ids
+        if TERMS_OUTPUT in arrays:
+            terms = [row[: len(item)] for row, item in zip(arrays[TERMS_OUTPUT], ids, strict=True)]
+        return sparse_vectors(
+            terms, arrays["sparse"], is_query=is_query, query_tf=spec.query_tf, length_norm=spec.length_norm
+        )
 
     def _fixed_vectors(self, states: NDArray[np.float32], n_texts: int) -> MultiVectors:
         """The multi vectors of documents, for a model that gives the same number for every document."""

@@ -62,6 +62,14 @@ def max_pool_terms(
     return SparseVectors(terms[first].astype(np.int32), pooled, offsets)
 
 
+def vocabulary_vectors(weights: NDArray[np.float32], *, length_norm: float = 0.0) -> SparseVectors:
+    """The sparse vectors of texts from weights over the vocabulary (texts, terms), as SPLADE gives them."""
+    texts, terms = np.nonzero(weights > 0)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(texts, minlength=len(weights)))]).astype(np.int64)
+    vectors = SparseVectors(terms.astype(np.int32), weights[texts, terms].astype(np.float32), offsets)
+    return divide_by_length(vectors, length_norm)
+
+
 def divide_by_length(vectors: SparseVectors, power: float) -> SparseVectors:
     """The weights of each vector divided by this power of their sum. An empty vector stays empty."""
     if not power:

@@ -45,6 +45,16 @@ class TokenizedTexts:
     truncated: list[bool]
 
 
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How the ids of a text are put together: the head, the ids of the prefix and the text, the tail."""
+
+    head: list[int]  # special tokens, the marker, and a prefix that is not joined with the text
+    joined: str  # a prefix that is tokenized together with the text
+    n_joined: int  # its number of tokens
+    length: int  # the maximum number of ids
+
+
 class ModelTokenizer:
     """The tokenizer of one model, with its prefixes and length limits."""
 
@@ -59,32 +69,28 @@ class ModelTokenizer:
             raise ModelError(f"the tokenizer of {name} gives no token for 'a'; build the model again")
         self._head: list[int] = sample.ids[: inner[0]]  # [CLS] and the like
         self._tail: list[int] = sample.ids[inner[-1] + 1 :]  # [SEP] and the like
-        self._query_prefix = self._prefix_ids(settings.query.prefix)
-        self._document_prefix = self._prefix_ids(settings.document.prefix)
+        self._formats = {True: self._format(settings.query), False: self._format(settings.document)}
         if settings.document.mcls is not None and not self._head:
             raise ModelError(f"the card of {name} has 'mcls', but its tokenizer adds no first token; remove 'mcls'")
         for kind, limits in (("query", settings.query), ("document", settings.document)):
-            if limits.length <= self._n_added(is_query=kind == "query"):
+            if self.max_tokens(is_query=kind == "query") < 1:
                 raise ModelError(f"{name} takes {limits.length} tokens of a {kind}, which leaves none for the text")
 
     def tokenize(self, texts: Sequence[str], *, is_query: bool) -> TokenizedTexts:
         """The ids of each text; a text that is too long keeps its beginning."""
-        max_tokens = self.max_tokens(is_query=is_query)
-        head, tail = self._head + self._prefix(is_query), self._tail
+        chosen, tail = self._formats[is_query], self._tail
+        max_tokens = self._max_body(is_query)
         ids: list[NDArray[np.int64]] = []
         truncated: list[bool] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            for body in self._text_ids(texts[start : start + TEXTS_AT_ONCE], start):
+            for body in self._text_ids(texts[start : start + TEXTS_AT_ONCE], start, chosen.joined):
                 truncated.append(len(body) > max_tokens)
-                ids.append(np.array(head + self._with_inner_cls(body[:max_tokens], is_query) + tail, np.int64))
+                ids.append(np.array(chosen.head + self._with_inner_cls(body[:max_tokens], is_query) + tail, np.int64))
         return TokenizedTexts(ids, truncated)
 
     def max_tokens(self, *, is_query: bool) -> int:
         """How many tokens of a text fit, beside special tokens and prefix."""
-        settings = self._settings.query if is_query else self._settings.document
-        free = settings.length - self._n_added(is_query=is_query)
-        stride = self._stride(is_query)
-        return free if stride is None else free - free // (stride + 1)  # one inner [CLS] after each full stride
+        return self._max_body(is_query) - self._formats[is_query].n_joined
 
     def count(self, text: str) -> int:
         """The number of tokens of a text, without special tokens and prefix."""
@@ -99,13 +105,20 @@ class ModelTokenizer:
     def pieces(self, text: str, *, is_query: bool) -> list[tuple[str, Span]]:
         """(token, span) for each id that `tokenize` gives; special tokens and prefixes have the span (0, 0)."""
         self._check_texts([text], 0)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        max_tokens = self.max_tokens(is_query=is_query)
-        body = [(text[start:end], Span(start, end)) for start, end in encoding.offsets[:max_tokens]]
-        empty = Span(0, 0)
+        chosen = self._formats[is_query]
+        encoding = self._tokenizer.encode(chosen.joined + text, add_special_tokens=False)
+        max_tokens, empty = self._max_body(is_query), Span(0, 0)
+        before = len(chosen.joined)
+        body = []
+        for number, (start, end) in zip(encoding.ids[:max_tokens], encoding.offsets[:max_tokens], strict=True):
+            if before and end <= before:
+                body.append((self.token(number), empty))
+            else:
+                span = Span(max(start - before, 0), end - before)
+                body.append((text[span.start : span.end], span))
         for position in reversed(self._inner_cls_range(len(body), is_query)):
             body.insert(position, (self.token(self._head[0]), empty))
-        head = [(self.token(token), empty) for token in self._head + self._prefix(is_query)]
+        head = [(self.token(token), empty) for token in chosen.head]
         return head + body + [(self.token(token), empty) for token in self._tail]
 
     def token_id(self, token: str) -> int:
@@ -127,7 +140,7 @@ class ModelTokenizer:
 
     def inner_cls_positions(self, n_tokens: int, *, is_query: bool) -> NDArray[np.int64]:
         """The positions of inner first tokens (see `DocumentInput.mcls`) among the `n_tokens` ids of a text."""
-        before = len(self._head) + len(self._prefix(is_query))
+        before = len(self._formats[is_query].head)
         stride = self._stride(is_query)
         if stride is None:
             return np.zeros(0, np.int64)
@@ -146,9 +159,10 @@ class ModelTokenizer:
         parts = [body[begin:end] for begin, end in pairwise(bounds)]
         return parts[0] + [id for part in parts[1:] for id in [self._head[0], *part]]
 
-    def _text_ids(self, texts: Sequence[str], first: int) -> list[list[int]]:
+    def _text_ids(self, texts: Sequence[str], first: int, joined: str = "") -> list[list[int]]:
         self._check_texts(texts, first)
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        whole = [joined + text for text in texts] if joined else list(texts)
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(whole, add_special_tokens=False)]
 
     def _check_texts(self, texts: Sequence[str], first: int) -> None:
         for number, text in enumerate(texts, first):
@@ -162,12 +176,21 @@ class ModelTokenizer:
                     "read its source again as UTF-8, with errors='replace'"
                 ) from None
 
-    def _prefix(self, is_query: bool) -> list[int]:
-        return self._query_prefix if is_query else self._document_prefix
+    def _format(self, given: QueryInput | DocumentInput) -> _Format:
+        marker = [self.token_id(given.marker)] if given.marker else []
+        head = self._head[:1] + marker + self._head[1:]
+        if not given.prefix or not given.joined:
+            return _Format(head + self._ids(given.prefix), "", 0, given.length)
+        # A tokenizer may join the end of the prefix with the beginning of the text, or add a space before either.
+        n_joined = max(len(self._ids(given.prefix)), len(self._ids(f"{given.prefix}a")) - len(self._ids("a")))
+        return _Format(head, given.prefix, n_joined, given.length)
 
-    def _prefix_ids(self, prefix: str) -> list[int]:
-        return list(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else []
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids) if text else []
 
-    def _n_added(self, *, is_query: bool) -> int:
-        """How many special tokens and prefix tokens every text gets."""
-        return len(self._head) + len(self._tail) + len(self._prefix(is_query))
+    def _max_body(self, is_query: bool) -> int:
+        """How many tokens of a text fit, with a prefix that is joined with it, beside the head and the tail."""
+        chosen = self._formats[is_query]
+        free = chosen.length - len(chosen.head) - len(self._tail)
+        stride = self._stride(is_query)
+        return free if stride is None else free - free // (stride + 1)  # one inner [CLS] after each full stride

@@ -21,7 +21,7 @@ from plait.encode.model_card import (
 )
 from plait.errors import ModelError
 
-ACTIVATIONS = ("", "sigmoid")
+ACTIVATIONS = NO_ACTIVATION, SIGMOID = ("", "sigmoid")
 HEADS = ("cls", "emb", "maxsim", "classifier")
 
 

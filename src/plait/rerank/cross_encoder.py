@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from plait.checks import as_path
 from plait.encode.batches import by_length, pad
-from plait.encode.load import BUNDLED, choose_precision, open_session, open_tokenizer
+from plait.encode.load import BUNDLED, CPU, check_device, choose_precision, open_session, open_tokenizer
 from plait.encode.model_card import CARD_NAME
 from plait.encode.model_files import HashCheck, model_file
 from plait.encode.onnx import Session
 from plait.encode.shared_models import model_key, shared_model
 from plait.errors import ConfigError, ModelError
-from plait.rerank.cross_card import CrossCard, read_cross_card
+from plait.rerank.cross_card import SIGMOID, CrossCard, read_cross_card
 from plait.rerank.pairs import Pair, PairTokenizer
 
 # Tokens in one forward pass. A larger batch is no faster on a CPU, and no longer fits into its cache.
@@ -88,24 +88,31 @@ class CrossEncoder:
         scores = self._session.run([OUTPUT], feed)[0]
         if scores.shape != (len(ids),):
             raise ModelError(f"the graph of {self.name} gives {OUTPUT!r} of shape {scores.shape} for {len(ids)} pairs")
-        return scores
+        return _sigmoid(scores) if self._card.activation == SIGMOID else scores
+
+
+def _sigmoid(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    return (1 / (1 + np.exp(-np.clip(scores.astype(np.float64), -700, 700)))).astype(np.float32)
 
 
 def load_cross(
-    model: str | Path | None = None, *, precision: str | None = None, n_threads: int | None = None
+    model: str | Path | None = None,
+    *,
+    precision: str | None = None,
+    n_threads: int | None = None,
+    device: str | None = None,
 ) -> CrossEncoder:
     """The cross-encoder in a folder, or the bundled one. `precision` is int8 by default if the folder has it, else the
-    first of its card."""
+    first of its card. `device` is "cpu", which is the default, or "cuda": see `plait.encode.load.load_model`."""
+    check_device(device)
     folder = find_cross(model)
     card = read_cross_card(folder)
-    if precision is None:
-        precision = "int8" if "int8" in card.precisions else next(iter(card.precisions), "int8")
-    record = choose_precision(card.precisions, card.name, folder, precision)
+    record = choose_precision(card.precisions, card.name, folder, precision, device)
     graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
     check = HashCheck(folder, [card.tokenizer, record], background=folder.parent == BUNDLED)
     tokenizer = PairTokenizer(open_tokenizer(tokenizer_file), card)
-    # These graphs come from exporters, which leave operator fusion to the runtime.
-    session = open_session(graph, n_threads, optimise=True)
+    # Graphs without a setting come from exporters, which leave operator fusion to the runtime.
+    session = open_session(graph, n_threads, optimise=record.optimise or "all", device=device)
     check.wait()
     outputs = [output.name for output in session.get_outputs()]
     if OUTPUT not in outputs:
@@ -113,12 +120,15 @@ def load_cross(
     return CrossEncoder(card, tokenizer, session)
 
 
-def shared_cross(model: str | Path | None = None, *, n_threads: int | None = None) -> CrossEncoder:
+def shared_cross(
+    model: str | Path | None = None, *, n_threads: int | None = None, device: str | None = None
+) -> CrossEncoder:
     """As `load_cross`, but one cross-encoder for all users of this process."""
     folder = find_cross(model)
     card = read_cross_card(folder)
-    key = model_key(folder, card.fingerprint, [card.tokenizer, *card.precisions.values()], n_threads)
-    return shared_model(key, lambda: load_cross(model, n_threads=n_threads))
+    graphs = [file for record in card.precisions.values() for file in record.files]
+    key = (*model_key(folder, card.fingerprint, [card.tokenizer, *graphs], n_threads), device or CPU)
+    return shared_model(key, lambda: load_cross(model, n_threads=n_threads, device=device))
 
 
 def trusted_cross(index: Path, model: object) -> str | None:
