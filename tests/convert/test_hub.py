@@ -11,8 +11,9 @@ import huggingface_hub
 import pytest
 
 from convert.hub_server import COMMIT, Hub, running
-from plait.convert.hub import HubName, Snapshot, choose_files, fetch, parse_hub_name
+from plait.convert.hub import Snapshot, choose_files, fetch
 from plait.convert.source import Source
+from plait.encode.hub_models import HubName, parse_hub_name
 from plait.errors import ConfigError, ModelError
 
 

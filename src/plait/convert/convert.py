@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import numpy as np
 from plait.convert.card import card_of
 from plait.convert.checkpoint import Checkpoint, Overrides, Reading
 from plait.convert.detect import Detected, choose_layout, read_checkpoint
-from plait.convert.foreign import quantise, wrap_graph
-from plait.convert.hub import fetch, parse_hub_name
+from plait.convert.foreign import wrap_graph
+from plait.convert.hub import fetch
 from plait.convert.layouts.plait_run import MODEL_LAYOUT, RUN_LAYOUT
 from plait.convert.source import TOKENIZER, Source
 from plait.convert.verify import (
@@ -31,12 +31,14 @@ from plait.convert.verify import (
     source_session,
     verification_texts,
 )
+from plait.encode.hub_models import parse_hub_name
 from plait.encode.load import load_model, open_tokenizer
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, GraphRecord, ModelCard, parse_card, read_json
 from plait.encode.model_files import check_hash
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ConfigError, ModelError
+from plait.graphs.heads import SparseVocabulary
 from plait.rerank.cross_card import CrossCard, parse_cross_card, read_cross_card
 from plait.rerank.cross_encoder import CrossEncoder, load_cross
 from plait.rerank.pairs import Pair, PairTokenizer
@@ -100,22 +102,47 @@ def convert(
     all. The fp32 graph is compared with the source model in torch, and the other precisions with it; `verify` compares
     rankings of real text as well. On any failure nothing is written.
     """
-    precisions = parse_precisions(precision)
+    parse_precisions(precision)
     check_packages()
-    folder = Path(to)
-    check_target(folder, force=force)
+    check_target(Path(to), force=force)
     if dims is not None:
-        overrides = _with_dims(overrides, dims)
-    opened = open_source(source, revision, say=on_stage)
-    detected = choose_layout(opened, layout)
-    on_stage(f"{opened.name}: layout {detected.layout}, by {detected.evidence}")
+        overrides = replace(overrides or Overrides(), dims=dims)
+    return convert_source(
+        open_source(source, revision, say=on_stage),
+        Path(to),
+        layout=layout,
+        precision=precision,
+        name=name,
+        overrides=overrides,
+        verify=verify,
+        n_threads=n_threads,
+        on_stage=on_stage,
+    )
+
+
+def convert_source(
+    source: Source,
+    folder: Path,
+    *,
+    layout: str | None = None,
+    precision: str = INT8,
+    name: str | None = None,
+    overrides: Overrides | None = None,
+    verify: bool = False,
+    n_threads: int | None = None,
+    on_stage: OnStage = lambda _: None,
+) -> Converted:
+    """As `convert`, for a checkpoint that is on disk; replaces `folder` if it exists."""
+    precisions = parse_precisions(precision)
+    detected = choose_layout(source, layout)
+    on_stage(f"{source.name}: layout {detected.layout}, by {detected.evidence}")
     with _complete_or_nothing(folder):
         if detected.layout == MODEL_LAYOUT:
-            return _copy_model(opened, folder, detected)
+            return _copy_model(source, folder, detected)
         if detected.layout == RUN_LAYOUT:
-            return _export_run(opened, folder, detected, precisions, name, n_threads, on_stage)
-        checkpoint = read_checkpoint(opened, detected, overrides)
-        return _Conversion(opened, checkpoint, detected, folder, precisions, name, verify, n_threads, on_stage).run()
+            return _export_run(source, folder, detected, precisions, name, n_threads, on_stage)
+        checkpoint = read_checkpoint(source, detected, overrides)
+        return _Conversion(source, checkpoint, detected, folder, precisions, name, verify, n_threads, on_stage).run()
 
 
 def parse_precisions(precision: str) -> tuple[str, ...]:
@@ -158,12 +185,6 @@ def open_source(source: str | Path, revision: str = "", *, say: OnStage = lambda
         return Source.open(path)  # raises: there is no such folder
     snapshot = fetch(name, say=say)
     return Source.open(snapshot.folder, snapshot.name, snapshot.commit)
-
-
-def _with_dims(overrides: Overrides | None, dims: int) -> Overrides:
-    from dataclasses import replace
-
-    return replace(overrides or Overrides(), dims=dims)
 
 
 @contextmanager
@@ -263,7 +284,7 @@ class _Conversion:
         written = {graph.precision: first}
         if INT8 in self.precisions and graph.precision == FP32:
             self.on_stage("writing the int8 graph")
-            quantise(first, draft / FILES[INT8])
+            wrap_graph(graph, draft / FILES[INT8], int8=True)
             written[INT8] = draft / FILES[INT8]
         elif graph.precision not in self.precisions:
             self.on_stage(f"the graph of {self.source.name} is in {graph.precision}, and stays so")
@@ -377,7 +398,11 @@ def _longest_input(checkpoint: Checkpoint) -> int:
     if checkpoint.pair is not None:
         return checkpoint.pair.length
     expansion = checkpoint.query.expansion
-    lengths = [checkpoint.query.length, checkpoint.document.length, expansion.length if expansion else 0]
+    sparse = checkpoint.heads.sparse
+    # Static weights of queries have no positions.
+    is_static = isinstance(sparse, SparseVocabulary) and sparse.query_weights is not None
+    n_query = 0 if is_static else checkpoint.query.length
+    lengths = [n_query, checkpoint.document.length, expansion.length if expansion else 0]
     mixture = checkpoint.heads.mixture
     return max(*lengths, mixture.n_positions if mixture is not None else 0)
 

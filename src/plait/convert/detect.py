@@ -82,7 +82,7 @@ def _run(facts: _Facts) -> str | None:
 
 
 def _onnx_colbert(facts: _Facts) -> str | None:
-    return onnx_folder.ONNX_CONFIG if facts.source.has(onnx_folder.ONNX_CONFIG) else None
+    return onnx_folder.colbert_settings(facts.source)
 
 
 def _constbert(facts: _Facts) -> str | None:

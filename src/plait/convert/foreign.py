@@ -18,8 +18,8 @@ _AXES_OF_REDUCE_L2 = 18  # from this opset on, axes are an input of ReduceL2
 MIN_OPSET = 13  # from this opset on, axes are an input of ReduceSum and Unsqueeze
 
 
-def wrap_graph(graph: ForeignGraph, to: Path) -> None:
-    """Writes the graph with the output `dense` or `multi`; ModelError if it cannot be used."""
+def wrap_graph(graph: ForeignGraph, to: Path, *, int8: bool = False) -> None:
+    """Writes the graph with the output `dense` or `multi`, in int8 if this is set; ModelError if it cannot be used."""
     import onnx
 
     try:
@@ -34,24 +34,36 @@ def wrap_graph(graph: ForeignGraph, to: Path) -> None:
     content = model.SerializeToString()
     if len(content) > MAX_GRAPH:
         raise ModelError(f"{graph.path} has more than 2 GB; convert the checkpoint with its weights instead")
-    draft = to.with_suffix(".raw")
+    draft, rounded = to.with_suffix(".raw"), to.with_suffix(".rounded")
     draft.write_bytes(content)
     try:
-        _optimise(draft, to)
+        if int8:
+            _quantise(draft, rounded)
+        _optimise(rounded if int8 else draft, to)
     finally:
         draft.unlink()
+        rounded.unlink(missing_ok=True)
 
 
-def quantise(graph: Path, to: Path) -> None:
+def _quantise(graph: Path, to: Path) -> None:
     """Writes the graph in int8: weights with one scale for each channel, activations quantised as they come."""
     import logging
 
+    from onnx import TensorProto
     from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped,unused-ignore]
 
     logger = logging.getLogger()
     logger.addFilter(_is_useful)
     try:
-        quantize_dynamic(str(graph), str(to), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        quantize_dynamic(
+            str(graph),
+            str(to),
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            reduce_range=True,
+            # Fused nodes have outputs whose type onnx cannot infer.
+            extra_options={"DefaultTensorType": TensorProto.FLOAT},
+        )
     finally:
         logger.removeFilter(_is_useful)
 

@@ -14,12 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from plait.errors import ConfigError, ModelError
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_REVISION = re.compile(r"[\w.-][\w./-]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-DEFAULT_REVISION = "main"
+from plait.encode.hub_models import HubName
+from plait.errors import ModelError
 
 # Files that describe a model, in any folder but those of other runtimes.
 _DESCRIPTIONS = ("*.json", "*.txt", "*.model", "artifact.metadata", "README.md", "LICENSE*", "LICENCE*", "NOTICE*")
@@ -33,38 +29,12 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class HubName:
-    """A model of the hub: `ORG/NAME`, optionally with a branch, a tag or a commit."""
-
-    name: str
-    revision: str = DEFAULT_REVISION
-
-    def __str__(self) -> str:
-        return self.name if self.revision == DEFAULT_REVISION else f"{self.name}@{self.revision}"
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The files of one commit of a model, on disk."""
 
     folder: Path
     name: str
     commit: str
-
-
-def parse_hub_name(text: str, revision: str = "") -> HubName | None:
-    """`ORG/NAME` or `NAME`, with `@REVISION` or without; None if `text` cannot be the name of a model."""
-    name, _, given = text.partition("@")
-    if not _NAME.fullmatch(name) or name.endswith((".git", ".", "-")) or ".." in name or "--" in name:
-        return None
-    if "@" in text and not given:
-        return None
-    if given and revision and given != revision:
-        raise ConfigError(f"{text} has the revision {given}, and --revision is {revision}; give one of them")
-    chosen = given or revision or DEFAULT_REVISION
-    if not _REVISION.fullmatch(chosen) or ".." in chosen:
-        raise ConfigError(f"{chosen!r:.100} is not a revision; give a branch, a tag or a commit")
-    return HubName(name, chosen)
 
 
 def fetch(
@@ -245,8 +215,8 @@ def _failure(error: Exception, name: HubName) -> ModelError | None:
         (
             errors.RepositoryNotFoundError,
             (
-                f"there is no folder {name.name}, and no model {name.name} on the hub that you may read; check the name, "
-                f"or set HF_TOKEN if the model is private"
+                f"there is no folder {name.name}, and no model {name.name} on the hub that you may read; check the "
+                f"name, or set HF_TOKEN if the model is private"
             ),
         ),
         (
@@ -285,15 +255,11 @@ def _unreachable(error: Exception, name: HubName) -> ModelError:
 
     if isinstance(error, OfflineModeIsEnabled):
         return ModelError(
-            f"{name} is not in the cache of huggingface_hub, and HF_HUB_OFFLINE forbids to fetch it; unset it, or give "
-            f"the folder of the checkpoint"
+            f"{name} is not in the cache of huggingface_hub, and HF_HUB_OFFLINE forbids to fetch it; unset it, or "
+            f"give the folder of the checkpoint"
         )
     reason = str(error).split("\n", 1)[0][:200] or type(error).__name__
     return ModelError(
         f"the hub cannot be reached ({reason}), and {name} is not in the cache of huggingface_hub; check the network "
         f"(HTTPS_PROXY, HF_ENDPOINT), or give the folder of a checkpoint"
     )
-
-
-def is_commit(revision: str) -> bool:
-    return _COMMIT.fullmatch(revision) is not None

@@ -53,13 +53,6 @@ def lower_case(tokenizer: Tokenizer) -> None:
     add_normalizer(tokenizer, normalizers.Lowercase())
 
 
-def strip_whitespace(tokenizer: Tokenizer) -> None:
-    """Texts lose whitespace at both ends before they are tokenized, unless the tokenizer ignores it anyway."""
-    pre_tokenizer = json.loads(tokenizer.to_str()).get("pre_tokenizer") or {}
-    if pre_tokenizer.get("type") != "BertPreTokenizer":
-        add_normalizer(tokenizer, normalizers.Strip())
-
-
 def require_token(tokenizer: Tokenizer, token: str, where: str) -> int:
     """The id of a token; ModelError if the vocabulary does not have it."""
     number = tokenizer.token_to_id(token)
@@ -74,6 +67,15 @@ def require_token(tokenizer: Tokenizer, token: str, where: str) -> int:
 def make_special(tokenizer: Tokenizer, token: str) -> None:
     """The tokenizer reads the token as one piece, wherever it stands in a text."""
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True)])
+
+
+def unknown_token(tokenizer: Tokenizer) -> str | None:
+    """The token for pieces that are not in the vocabulary, as tokenizer.json names it."""
+    model = json.loads(tokenizer.to_str())["model"]
+    if isinstance(model.get("unk_token"), str):
+        return str(model["unk_token"])
+    number = model.get("unk_id")
+    return tokenizer.id_to_token(number) if isinstance(number, int) else None
 
 
 def special_ids(tokenizer: Tokenizer) -> list[int]:

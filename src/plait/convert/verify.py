@@ -51,7 +51,8 @@ class TorchSession:
         types = ["token_type_ids"] if self._checkpoint.token_types else []
         return [SimpleNamespace(name=name) for name in ("input_ids", "attention_mask", *types)]
 
-    def run(self, outputs: list[str], feed: Feed, /) -> Sequence[Floats]:
+    def run(self, outputs: list[str], feed: Feed, options: Any = None, /) -> Sequence[Floats]:
+        del options  # of onnxruntime
         heads, mask = self._checkpoint.heads, feed["attention_mask"]
         if "score" in outputs:
             return [self._forward(feed).logits[:, 0].numpy()]
@@ -96,8 +97,8 @@ class GraphSession:
         inputs: Sequence[Any] = self._session.get_inputs()
         return inputs
 
-    def run(self, outputs: list[str], feed: Feed, /) -> Sequence[Floats]:
-        del outputs  # a foreign graph has one kind of vectors
+    def run(self, outputs: list[str], feed: Feed, options: Any = None, /) -> Sequence[Floats]:
+        del outputs, options  # a foreign graph has one kind of vectors
         names = {given.name for given in self.get_inputs()}
         fed = {name: value for name, value in feed.items() if name in names}
         value = np.asarray(self._session.run([self._graph.output], fed)[0], np.float32)

@@ -4,6 +4,7 @@ before."""
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.checks import as_path, check_count, shown
+from plait.encode.hub_models import HubName, cached_model, hub_name, known_commit, models_home
 from plait.encode.model_card import BY_TERM, CARD_NAME, CROSS_KIND, STATIC, GraphRecord, ModelCard, read_card
 from plait.encode.model_files import HashCheck, check_hash, model_file
 from plait.encode.onnx import OnnxEncoder
@@ -32,6 +34,7 @@ ENTRY_POINT_GROUP = "plait.models"
 # The models that this project publishes as packages of the same name; a clone has them under models/.
 MODEL_PACKAGES = ("plait-gte-small", "plait-multilingual")
 DEFAULT_PRECISION = "int8"
+CONVERTER = "plait.convert.cache"  # the module that converts models of the hub
 EXTERNAL = "arrays"  # the fingerprint of an index whose embeddings are made by its caller
 
 
@@ -49,16 +52,18 @@ def load_model(
     the package onnxruntime-gpu; its default precision is fp16, or else fp32.
     """
     check_device(device)
-    folder = find_model(model)
+    folder = find_model(model, precision=precision)
     card = read_card(folder)
     record = choose_precision(card.precisions, card.name, folder, precision, device)
     graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
     check = HashCheck(folder, [card.tokenizer, record], background=comes_with_plait(folder))
     tokenizer = open_tokenizer(tokenizer_file)
     session = open_session(graph, n_threads, optimise=record.optimise or "none", device=device)
+    # The graph of static queries is a lookup, which a graphics card would not do faster.
+    queries = open_session(model_file(folder, record.query), n_threads) if record.query else None
     check.wait()
     _check_outputs(session, card, graph)
-    return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session)
+    return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session, queries)
 
 
 def shared_encoder(
@@ -70,17 +75,19 @@ def shared_encoder(
 ) -> OnnxEncoder:
     """As `load_model`, but one encoder for all users of this process."""
     check_device(device)
-    folder = find_model(model)
+    folder = find_model(model, precision=precision)
     card = read_card(folder)
     files = [card.tokenizer, *choose_precision(card.precisions, card.name, folder, precision, device).files]
     key = (*model_key(folder, card.fingerprint, files, n_threads), device or CPU)
     return shared_model(key, lambda: load_model(model, precision=precision, n_threads=n_threads, device=device))
 
 
-def find_model(model: str | Path | None = None) -> Path:
-    """The folder of a model: bundled by name, a folder by path, or installed as a data package by name.
+def find_model(model: str | Path | None = None, *, precision: str | None = None, fetch: bool = True) -> Path:
+    """The folder of a model: bundled by name, a folder by path, installed as a data package by name, or a model of the
+    hub by its name, `ORG/NAME` or `ORG/NAME@REVISION`, which is fetched and converted if it is not in the cache.
 
-    ModelError if there is none; for a published model that is not installed, the message says how to install it.
+    ModelError if there is none; for a published model that is not installed, the message says how to install it. With
+    `fetch=False` no model is fetched.
     """
     if model is None:
         return BUNDLED / DEFAULT_MODEL
@@ -100,10 +107,25 @@ def find_model(model: str | Path | None = None) -> Path:
         )
     if path.is_dir():
         return path
+    if (called := hub_name(model)) is not None:
+        return find_hub_model(called, precision, fetch=fetch)
     known = ", ".join([*bundled_models(), *sorted(installed)])
     raise ModelError(
         f"there is no model {name!r}: it is not a folder, and the bundled and installed models are {known}"
     )
+
+
+def find_hub_model(name: HubName, precision: str | None, *, fetch: bool) -> Path:
+    """The folder of a converted model of the hub; it is fetched and converted now if it is not in the cache and
+    `fetch` is set."""
+    folder = cached_model(name, precision, DEFAULT_PRECISION)
+    if folder is not None:
+        return folder
+    if not fetch:
+        raise ModelError(f"the model {name} is not in the cache {models_home()}; name it to fetch it (--model {name})")
+    # Conversion is built on everything here. It is looked up by its name when a model has to be converted.
+    converted: Path = importlib.import_module(CONVERTER).convert_named(name, precision)
+    return converted
 
 
 @functools.cache  # reading every installed package's metadata takes tens of milliseconds
@@ -124,8 +146,12 @@ def bundled_models() -> list[str]:
 
 
 def is_trusted_name(model: str) -> bool:
-    """Whether an index may choose this model: bundled, installed, or published and still to be installed."""
-    return model in bundled_models() or model in MODEL_PACKAGES or model in installed_models()
+    """Whether an index may choose this model: bundled, installed, published and still to be installed, or a model of
+    the hub that is in the cache, because its user named it before. An index never causes a download."""
+    if model in bundled_models() or model in MODEL_PACKAGES or model in installed_models():
+        return True
+    called = hub_name(model)
+    return called is not None and cached_model(called, None, DEFAULT_PRECISION) is not None
 
 
 def known_models() -> set[str]:
@@ -315,7 +341,13 @@ class LazyEncoder:
         encoder = self._encoder
         if encoder is not None:
             return getattr(encoder, "name", None)
-        return self._card().name if self._model is None else str(self._model)
+        if self._model is None:
+            return self._card().name
+        called = hub_name(self._model)
+        if called is None or Path(self._model).is_dir():
+            return str(self._model)
+        self._card()  # fetches and converts the model if that was not done
+        return str(HubName(called.name, known_commit(called) or called.revision))
 
     def fingerprint(self) -> str:
         encoder = self._encoder
@@ -336,8 +368,9 @@ class LazyEncoder:
         """Use the encoder for the index that was built with this fingerprint and model name; EncoderMismatchError if
         the caller chose another.
 
-        An index may come from a stranger, so it chooses only among the bundled and installed models. A folder that it
-        names is loaded only if the caller names it too.
+        An index may come from a stranger, so it chooses only among the bundled and installed models, and the models of
+        the hub that are in the cache. A folder that it names is loaded only if the caller names it too, and a model of
+        the hub is fetched only then.
         """
         chosen = self._model is not None or self._encoder is not None
         if fingerprint == EXTERNAL:
@@ -351,12 +384,13 @@ class LazyEncoder:
             )
             return
         elif not chosen and (model is None or (isinstance(model, str) and is_trusted_name(model))):
-            self._model = model
+            # A model of the hub is found now, so that it is not fetched later.
+            self._model = model if hub_name(model) is None else find_model(model, fetch=False)
         elif not chosen:
             self._refusal = (
-                f"index {index} names the model {model!r:.300}, which is neither bundled nor installed, and plait "
-                f"loads no folder because an index names it; pass model={model!r:.300} (--model {model!s:.300} for a "
-                f"command) if you trust it"
+                f"index {index} names the model {model!r:.300}, which is neither bundled nor installed nor in the "
+                f"cache, and plait loads no folder and fetches no model because an index names it; pass "
+                f"model={model!r:.300} (--model {model!s:.300} for a command) if you trust it"
             )
             return
         if not self._is_same(fingerprint):
@@ -405,4 +439,4 @@ class LazyEncoder:
         return shared_encoder(self._model, precision=self._precision, n_threads=self.n_threads, device=self._device)
 
     def _card(self) -> ModelCard:
-        return read_card(find_model(self._model))
+        return read_card(find_model(self._model, precision=self._precision))

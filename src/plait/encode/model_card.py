@@ -53,16 +53,20 @@ class GraphRecord(FileRecord):
     # What onnxruntime may change in the graph when it is loaded. Empty is the default: "none" for encoders, whose
     # graphs plait writes in the form in which they should run, and "all" for cross-encoders.
     optimise: str = ""
+    # A small graph with the output `sparse_query` alone, for a model whose queries need nothing else: onnxruntime runs
+    # a graph as a whole, the backbone too.
+    query: FileRecord | None = None
 
     @property
     def files(self) -> tuple[FileRecord, ...]:
-        """The graph and the files with its tensors."""
-        return (self, *self.data)
+        """The graph, the files with its tensors, and the graph of queries."""
+        return (self, *self.data, *((self.query,) if self.query else ()))
 
     def to_json(self) -> dict[str, Any]:
         """The record in a card; fields of older cards only, if the others have their defaults."""
         record = {"file": self.file, "sha256": self.sha256, "bytes": self.bytes}
-        more = {"data": [file.to_json() for file in self.data], "optimise": self.optimise}
+        more: dict[str, Any] = {"data": [file.to_json() for file in self.data], "optimise": self.optimise}
+        more["query"] = self.query.to_json() if self.query else None
         return record | {name: value for name, value in more.items() if value}
 
 
@@ -105,6 +109,7 @@ class MultiSpec:
     # one vector for each token. Queries always have one for each token.
     fixed: int | None = None
     first_row: bool = True  # False drops the vector of the first token, as BGE-M3 does
+    skip_queries: bool = False  # queries have no vectors for the tokens of `skip` either
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class QueryInput:
     marker: str = ""  # a token that is inserted by its id after the first special token, such as ColBERT's [unused0]
     # Whether the prefix is joined with the text before both are tokenized. Cards without this key do not.
     joined: bool = True
+    strip: bool = False  # whitespace at both ends of the text is removed before it is tokenized, as in PyLate
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,7 @@ class DocumentInput:
     mcls: int | None = None
     marker: str = ""  # as in `QueryInput`
     joined: bool = True  # as in `QueryInput`
+    strip: bool = False  # as in `QueryInput`
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +194,15 @@ class ModelCard:
 
 
 # Fields that came later. The values that older cards mean are not part of the fingerprint, which stays the same.
-_LATER = {"normalize": True, "output": BY_TOKEN, "query": BY_MODEL, "marker": "", "joined": False}
+_LATER = {
+    "normalize": True,
+    "output": BY_TOKEN,
+    "query": BY_MODEL,
+    "marker": "",
+    "joined": False,
+    "strip": False,
+    "skip_queries": False,
+}
 
 
 def _identity(settings: Any) -> dict[str, Any]:
@@ -253,6 +268,7 @@ def parse_card(raw: object, where: str) -> ModelCard:
             expansion=_expansion(expansion) if expansion else None,
             marker=query.take_or("marker", default=""),
             joined=query.take_or("joined", default=False),
+            strip=query.take_or("strip", default=False),
         ),
         document=DocumentInput(
             length=document.take_count("length"),
@@ -261,6 +277,7 @@ def parse_card(raw: object, where: str) -> ModelCard:
             mcls=document.take_count_or_none("mcls"),
             marker=document.take_or("marker", default=""),
             joined=document.take_or("joined", default=False),
+            strip=document.take_or("strip", default=False),
         ),
         similarity=top.take_one_of("similarity", SIMILARITIES),
         weights=top.take("weights", str),
@@ -318,6 +335,7 @@ def _multi(section: Section) -> MultiSpec:
         skip=section.take_strings("skip"),
         fixed=section.take_count_or_none("fixed"),
         first_row=section.take_or("first_row", default=True),
+        skip_queries=section.take_or("skip_queries", default=False),
     )
     section.close()
     return spec
@@ -345,13 +363,16 @@ def graph_record(section: Section) -> GraphRecord:
     graph = _file(section)
     data: list[Any] = section.take_or("data", default=[])
     files = tuple(file_record(Section(raw, f"{section.where}, data")) for raw in data)
-    if len({graph.file, *(file.file for file in files)}) != len(files) + 1:
-        raise ModelError(f"{section.where} names a file twice; the graph and each file of its tensors are different")
+    query = section.section_or_none("query")
     optimise = section.take_or("optimise", default="")
     if optimise and optimise not in OPTIMISATIONS:
         raise ModelError(f"{section.where}: 'optimise' is {optimise!r}; plait knows {', '.join(OPTIMISATIONS)}")
     section.close()
-    return GraphRecord(graph.file, graph.sha256, graph.bytes, files, optimise)
+    query_file = file_record(query) if query else None
+    record = GraphRecord(graph.file, graph.sha256, graph.bytes, files, optimise, query_file)
+    if len({file.file for file in record.files}) != len(record.files):
+        raise ModelError(f"{section.where} names a file twice; the files of a graph are different")
+    return record
 
 
 def _file(section: Section) -> FileRecord:

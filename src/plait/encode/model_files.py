@@ -39,7 +39,7 @@ def check_hash(folder: Path, record: FileRecord) -> None:
         digest, locations = _digest(path)
         if digest != file.sha256:
             raise ModelError(f"{path} has sha256 {digest}, but {CARD_NAME} records {file.sha256}; {_ADVICE}")
-        listed = {data.file for data in record.files[1:]} if file is record else set()
+        listed = {data.file for data in getattr(record, "data", ())} if file is record else set()
         if not locations <= listed:
             raise ModelError(
                 f"{path} has tensors in other files (external data), which its card does not cover: "

@@ -39,16 +39,17 @@ class Session(Protocol):
 
     def get_inputs(self) -> Sequence[Any]: ...
 
-    def run(
-        self, outputs: list[str], feed: dict[str, NDArray[np.int64]], /, run_options: Any = ...
-    ) -> Sequence[NDArray[np.float32]]: ...
+    def run(self, outputs: list[str], feed: dict[str, NDArray[np.int64]], /) -> Sequence[NDArray[np.float32]]: ...
 
 
 class OnnxEncoder:
     """An encoder with onnxruntime; `plait.encode.load.load_model` makes one from a model folder."""
 
-    def __init__(self, card: ModelCard, tokenizer: ModelTokenizer, session: Session) -> None:
+    def __init__(
+        self, card: ModelCard, tokenizer: ModelTokenizer, session: Session, query_session: Session | None = None
+    ) -> None:
         self._card, self._tokenizer, self._session = card, tokenizer, session
+        self._query_session = query_session or session
         self._inputs = {given.name for given in session.get_inputs()}
         self._fixed = card.multi.fixed if card.multi else None
         self._query_outputs = [name for name in ("dense", "sparse", "multi") if getattr(card, name) is not None]
@@ -56,13 +57,13 @@ class OnnxEncoder:
             self._query_outputs.append(TERMS_OUTPUT)
         multi = "multi" if self._fixed is None else "fixed"
         self._document_outputs = [multi if name == "multi" else name for name in self._query_outputs]
-        self._static_queries = card.sparse is not None and card.sparse.query == STATIC
-        if self._static_queries:
+        if card.sparse is not None and card.sparse.query == STATIC:
             self._query_outputs = [QUERY_OUTPUT if name == "sparse" else name for name in self._query_outputs]
         special = [] if card.multi is None or card.multi.special_rows else tokenizer.special_ids
         skipped = [tokenizer.token_id(token) for token in card.multi.skip] if card.multi else []
         self._first_row = card.multi is None or card.multi.first_row
-        self._query_skip_ids = np.array(sorted(special), np.int64)
+        in_queries = skipped if card.multi is not None and card.multi.skip_queries else []
+        self._query_skip_ids = np.array(sorted({*special, *in_queries}), np.int64)
         self._document_skip_ids = np.array(sorted({*special, *skipped}), np.int64)
         expansion = card.query.expansion
         self._expansion_id = tokenizer.token_id(expansion.token) if expansion else None
@@ -181,10 +182,11 @@ class OnnxEncoder:
         for row, length in enumerate(attended):
             mask[row, length:] = 0
         feed = {"input_ids": padded, "attention_mask": mask}
-        if "token_type_ids" in self._inputs:
+        session = self._query_session if is_query else self._session
+        if "token_type_ids" in self._inputs and session is self._session:
             feed["token_type_ids"] = np.zeros_like(padded)
         outputs = self._query_outputs if is_query else self._document_outputs
-        arrays = dict(zip(outputs, self._run_graph(outputs, feed, is_query=is_query), strict=True))
+        arrays = dict(zip(outputs, session.run(outputs, feed), strict=True))
         if (dense := arrays.get("dense")) is not None and dense.shape != (len(ids), self.spec.dense):
             raise ModelError(
                 f"the graph of {self.name} gives dense vectors of shape {dense.shape}; by its card they are "
@@ -198,18 +200,6 @@ class OnnxEncoder:
             )
         sparse = self._sparse_vectors(ids, arrays, is_query=is_query) if self._card.sparse is not None else None
         return Embeddings(dense=arrays.get("dense"), sparse=sparse, multi=multi)
-
-    def _run_graph(
-        self, outputs: list[str], feed: dict[str, NDArray[np.int64]], *, is_query: bool
-    ) -> Sequence[NDArray[np.float32]]:
-        if not (is_query and self._static_queries):
-            return self._session.run(outputs, feed)
-        import onnxruntime  # type: ignore[import-untyped,unused-ignore]
-
-        # Without this, onnxruntime would run the backbone too, though no output needs it.
-        options = onnxruntime.RunOptions()
-        options.only_execute_path_to_fetches = True
-        return self._session.run(outputs, feed, options)
 
     def _sparse_vectors(
         self, ids: Sequence[NDArray[np.int64]], arrays: Mapping[str, NDArray[np.float32]], *, is_query: bool

@@ -53,6 +53,7 @@ class _Format:
     joined: str  # a prefix that is tokenized together with the text
     n_joined: int  # its number of tokens
     length: int  # the maximum number of ids
+    strip: bool = False  # whitespace at both ends of the text, or of prefix and text, is removed
 
 
 class ModelTokenizer:
@@ -83,7 +84,7 @@ class ModelTokenizer:
         ids: list[NDArray[np.int64]] = []
         truncated: list[bool] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            for body in self._text_ids(texts[start : start + TEXTS_AT_ONCE], start, chosen.joined):
+            for body in self._text_ids(texts[start : start + TEXTS_AT_ONCE], start, chosen):
                 truncated.append(len(body) > max_tokens)
                 ids.append(np.array(chosen.head + self._with_inner_cls(body[:max_tokens], is_query) + tail, np.int64))
         return TokenizedTexts(ids, truncated)
@@ -106,12 +107,15 @@ class ModelTokenizer:
         """(token, span) for each id that `tokenize` gives; special tokens and prefixes have the span (0, 0)."""
         self._check_texts([text], 0)
         chosen = self._formats[is_query]
-        encoding = self._tokenizer.encode(chosen.joined + text, add_special_tokens=False)
+        whole = chosen.joined + text
+        stripped = whole.strip() if chosen.strip else whole
+        encoding = self._tokenizer.encode(stripped, add_special_tokens=False)
         max_tokens, empty = self._max_body(is_query), Span(0, 0)
-        before = len(chosen.joined)
+        # Where the text begins in what is tokenized; negative if whitespace before it was removed.
+        before = len(chosen.joined) - (len(whole) - len(whole.lstrip()) if chosen.strip else 0)
         body = []
         for number, (start, end) in zip(encoding.ids[:max_tokens], encoding.offsets[:max_tokens], strict=True):
-            if before and end <= before:
+            if before > 0 and end <= before:
                 body.append((self.token(number), empty))
             else:
                 span = Span(max(start - before, 0), end - before)
@@ -159,9 +163,11 @@ class ModelTokenizer:
         parts = [body[begin:end] for begin, end in pairwise(bounds)]
         return parts[0] + [id for part in parts[1:] for id in [self._head[0], *part]]
 
-    def _text_ids(self, texts: Sequence[str], first: int, joined: str = "") -> list[list[int]]:
+    def _text_ids(self, texts: Sequence[str], first: int, chosen: _Format | None = None) -> list[list[int]]:
         self._check_texts(texts, first)
-        whole = [joined + text for text in texts] if joined else list(texts)
+        whole = list(texts) if chosen is None else [chosen.joined + text for text in texts]
+        if chosen is not None and chosen.strip:
+            whole = [text.strip() for text in whole]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(whole, add_special_tokens=False)]
 
     def _check_texts(self, texts: Sequence[str], first: int) -> None:
@@ -180,10 +186,10 @@ class ModelTokenizer:
         marker = [self.token_id(given.marker)] if given.marker else []
         head = self._head[:1] + marker + self._head[1:]
         if not given.prefix or not given.joined:
-            return _Format(head + self._ids(given.prefix), "", 0, given.length)
+            return _Format(head + self._ids(given.prefix), "", 0, given.length, given.strip)
         # A tokenizer may join the end of the prefix with the beginning of the text, or add a space before either.
         n_joined = max(len(self._ids(given.prefix)), len(self._ids(f"{given.prefix}a")) - len(self._ids("a")))
-        return _Format(head, given.prefix, n_joined, given.length)
+        return _Format(head, given.prefix, n_joined, given.length, given.strip)
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids) if text else []

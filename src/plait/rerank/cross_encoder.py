@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from plait.checks import as_path
 from plait.encode.batches import by_length, pad
-from plait.encode.load import BUNDLED, CPU, check_device, choose_precision, open_session, open_tokenizer
+from plait.encode.hub_models import cached_model, hub_name
+from plait.encode.load import (
+    BUNDLED,
+    CPU,
+    DEFAULT_PRECISION,
+    check_device,
+    choose_precision,
+    find_hub_model,
+    open_session,
+    open_tokenizer,
+)
 from plait.encode.model_card import CARD_NAME
 from plait.encode.model_files import HashCheck, model_file
 from plait.encode.onnx import Session
@@ -105,7 +115,7 @@ def load_cross(
     """The cross-encoder in a folder, or the bundled one. `precision` is int8 by default if the folder has it, else the
     first of its card. `device` is "cpu", which is the default, or "cuda": see `plait.encode.load.load_model`."""
     check_device(device)
-    folder = find_cross(model)
+    folder = find_cross(model, precision=precision)
     card = read_cross_card(folder)
     record = choose_precision(card.precisions, card.name, folder, precision, device)
     graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
@@ -132,28 +142,36 @@ def shared_cross(
 
 
 def trusted_cross(index: Path, model: object) -> str | None:
-    """The cross-encoder that a CUR index names: a bundled one; None is the default one. ModelError for a folder: an
-    index may come from a stranger, and the caller has to name a folder as well."""
+    """The cross-encoder that a CUR index names: a bundled one, or one of the hub that is in the cache; None is the
+    default one. ModelError for a folder: an index may come from a stranger, and the caller has to name a folder as
+    well. Nothing is fetched because an index names it."""
     if model in (None, ""):
         return None
     if isinstance(model, str) and Path(model).name == model and (BUNDLED / model / CARD_NAME).is_file():
         return model
+    called = hub_name(model)
+    if called is not None and (folder := cached_model(called, None, DEFAULT_PRECISION)) is not None:
+        return str(folder)
     raise ModelError(
         f"the CUR index of {index} names the cross-encoder {model!r:.300}, and plait loads no folder because an index "
         f"names it; pass --model {model!s:.300} (model= of the params) if you trust it"
     )
 
 
-def find_cross(model: str | Path | None = None) -> Path:
-    """The folder of a cross-encoder: a bundled one by name, any other by its path; None is the default one."""
+def find_cross(model: str | Path | None = None, *, precision: str | None = None) -> Path:
+    """The folder of a cross-encoder: a bundled one by name, one of the hub by its name, which is fetched and converted
+    if it is not in the cache, any other by its path; None is the default one."""
     if model is not None:
-        model = as_path("the model of a cross-encoder", model)
+        path = as_path("the model of a cross-encoder", model)
         bundled = BUNDLED / str(model)
-        return bundled if Path(model).name == str(model) and (bundled / CARD_NAME).is_file() else Path(model)
+        if path.name == str(model) and (bundled / CARD_NAME).is_file():
+            return bundled
+        called = hub_name(model)
+        return path if called is None or path.is_dir() else find_hub_model(called, precision, fetch=True)
     if (BUNDLED / DEFAULT_CROSS / CARD_NAME).is_file():
         return BUNDLED / DEFAULT_CROSS
     raise ModelError(
         "this installation of plait has no bundled cross-encoder, and no other was named; name a folder "
         "(--rerank-model FOLDER, or rerank=FOLDER). Train one with `plait train recipes/cross-cls.toml`, or convert a "
-        "transformers reranker with `plait export`: docs/guides/cross-encoders.md shows both"
+        "transformers reranker with `plait convert`: docs/guides/cross-encoders.md shows both"
     )

@@ -130,23 +130,27 @@ def inputs(
     document_marker: str = "",
     expansion: Expansion | None = None,
     mcls: int | None = None,
+    strip: bool = False,
+    has_static_queries: bool = False,
 ) -> tuple[QueryInput, DocumentInput]:
     """How queries and documents become tokens. Each setting comes with its source; the user's come first."""
     given = reader.overrides
-    q_length = _length(reader, config, "query length", given.query_length, query_length)
-    d_length = _length(reader, config, "document length", given.document_length, document_length)
+    limit = positions(config)
+    q_length = _length(reader, None if has_static_queries else limit, "query length", given.query_length, query_length)
+    d_length = _length(reader, limit, "document length", given.document_length, document_length)
     q_prompt = _prompt(reader, "query prompt", given.query_prompt, query_prompt)
     d_prompt = _prompt(reader, "document prompt", given.document_prompt, document_prompt)
     if expansion is not None and given.query_length is not None:
         expansion = Expansion(expansion.token, q_length, expansion.attended)
-    query = QueryInput(length=q_length, prefix=q_prompt, expansion=expansion, marker=query_marker)
+    query = QueryInput(length=q_length, prefix=q_prompt, expansion=expansion, marker=query_marker, strip=strip)
     overlap = min(MAX_OVERLAP, d_length // 8)
-    document = DocumentInput(length=d_length, prefix=d_prompt, overlap=overlap, mcls=mcls, marker=document_marker)
+    document = DocumentInput(
+        length=d_length, prefix=d_prompt, overlap=overlap, mcls=mcls, marker=document_marker, strip=strip
+    )
     return query, document
 
 
-def _length(reader: Reader, config: Mapping[str, Any], what: str, given: int | None, read: tuple[int, str]) -> int:
-    limit = positions(config)
+def _length(reader: Reader, limit: int | None, what: str, given: int | None, read: tuple[int, str]) -> int:
     length, source = (given, USER) if given is not None else read
     if limit is not None and length > limit:
         if given is not None:

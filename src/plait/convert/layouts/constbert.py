@@ -5,8 +5,21 @@ The shape of `doc_project.weight` decides: [C, M] mixes along the M tokens, [C *
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from plait.convert.checkpoint import Checkpoint, Overrides
-from plait.convert.layouts.common import DEFAULT, Reader, about, backbone_config, hidden_size, inputs, matrix
+from plait.convert.layouts.common import (
+    CONFIG,
+    DEFAULT,
+    Reader,
+    about,
+    backbone_config,
+    hidden_size,
+    inputs,
+    matrix,
+    positions,
+)
 from plait.convert.layouts.stanford_colbert import METADATA, PROJECTION
 from plait.convert.source import Source
 from plait.convert.tensors import Tensors
@@ -19,7 +32,6 @@ from plait.graphs.weights import backbone_tensors
 LAYOUT = "constbert"
 MIXER = "doc_project.weight"
 QUERY_LENGTH = 32
-_FLAT_LENGTHS = (250, 220, 180, 256, 300, 512, 128)
 
 
 def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
@@ -36,7 +48,7 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     if projection.shape[1] != hidden_size(config):
         raise ModelError(f"{PROJECTION} has the shape {list(projection.shape)}, and the backbone {hidden_size(config)}")
     dim = int(projection.shape[0])
-    mixture = _mixture(reader, state, dim)
+    mixture = _mixture(reader, config, state, dim)
     tokenizer = reader.tokenizer()
     query_marker = reader.setting("query marker", METADATA, "query_token_id", "[unused0]")
     document_marker = reader.setting("document marker", METADATA, "doc_token_id", "[unused1]")
@@ -44,8 +56,7 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     for token in (query_marker, document_marker, mask_token):
         require_token(tokenizer, token, METADATA)
     attended = reader.setting("attend to [MASK]", METADATA, "attend_to_mask_tokens", False)
-    n_query = reader.source.json_or_empty(METADATA).get("query_maxlen")
-    query_length = (n_query, f"{METADATA}: query_maxlen") if isinstance(n_query, int) else (QUERY_LENGTH, DEFAULT)
+    query_length = _setting(reader, "query_maxlen") or (QUERY_LENGTH, DEFAULT)
     if reader.overrides.document_length not in (None, mixture.n_positions):
         raise ConfigError(f"the documents of {source.name} have {mixture.n_positions} tokens, by the shape of {MIXER}")
     query, document = inputs(
@@ -77,17 +88,27 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     )
 
 
-def _mixture(reader: Reader, state: Tensors, dim: int) -> MixerArrays:
+def _setting(reader: Reader, key: str) -> tuple[int, str] | None:
+    """A number of artifact.metadata or of the config, and its source."""
+    for file in (METADATA, CONFIG):
+        value = reader.source.json_or_empty(file).get(key)
+        if isinstance(value, int):
+            return value, f"{file}: {key}"
+    return None
+
+
+def _mixture(reader: Reader, config: Mapping[str, Any], state: Tensors, dim: int) -> MixerArrays:
     weight = matrix(state, MIXER, reader.source)
     bias = state.get("doc_project.bias")
     n_out, n_in = weight.shape
-    metadata = reader.source.json_or_empty(METADATA)
-    length = metadata.get("doc_maxlen")
-    is_flat = n_in % dim == 0 and n_out % dim == 0 and (n_in // dim == length or n_in // dim in _FLAT_LENGTHS)
+    length = _setting(reader, "doc_maxlen")
+    # A matrix that takes more than the model has positions is for rows that were flattened.
+    limit = positions(config)
+    is_flat = n_in % dim == 0 and n_out % dim == 0 and (limit is not None and n_in > limit)
     n_vectors, n_positions = (n_out // dim, n_in // dim) if is_flat else (n_out, n_in)
-    if isinstance(length, int) and length != n_positions:
+    if length is not None and length[0] != n_positions:
         raise ModelError(
-            f"{MIXER} has the shape {list(weight.shape)}, which is for {n_positions} tokens; {METADATA} says {length}"
+            f"{MIXER} has the shape {list(weight.shape)}, which is for {n_positions} tokens; {length[1]} is {length[0]}"
         )
     form = "flattened rows" if is_flat else "tokens"
     reader.readings.add("document vectors", f"{n_vectors} of {n_positions} {form}", f"shape of {MIXER}")

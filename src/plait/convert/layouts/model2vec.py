@@ -10,7 +10,7 @@ from plait.convert.layouts.common import CONFIG, DEFAULT, Reader, about, inputs
 from plait.convert.layouts.sentence_transformers import MODULES, read_modules
 from plait.convert.source import Source
 from plait.convert.tensors import Floats, Tensors
-from plait.convert.tokenizer_json import tokenizer_text, without_frame
+from plait.convert.tokenizer_json import tokenizer_text, unknown_token, without_frame
 from plait.errors import ConfigError, ModelError
 from plait.graphs.heads import DenseHead, Heads
 
@@ -28,7 +28,8 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     without_frame(tokenizer)
     table = _table(reader, tensors, tokenizer.get_vocab_size())
     if not is_st:
-        _drop_unknown(reader, tokenizer.to_str(), table)
+        unknown = unknown_token(tokenizer)
+        _drop_unknown(reader, None if unknown is None else tokenizer.token_to_id(unknown), table)
     dims = reader.overrides.dims
     if dims is not None and dims > table.shape[1]:
         raise ConfigError(f"the vectors have {table.shape[1]} dimensions; {dims} cannot be kept")
@@ -92,14 +93,8 @@ def _table(reader: Reader, tensors: Tensors, n_tokens: int) -> Floats:
     return table
 
 
-def _drop_unknown(reader: Reader, tokenizer: str, table: Floats) -> None:
+def _drop_unknown(reader: Reader, number: int | None, table: Floats) -> None:
     """model2vec leaves unknown tokens out of the mean; a vector of zeros does the same, because it is normalised."""
-    import json
-
-    model = json.loads(tokenizer).get("model", {})
-    unknown, number = model.get("unk_token"), model.get("unk_id")
-    if isinstance(unknown, str) and isinstance(model.get("vocab"), dict):
-        number = model["vocab"].get(unknown)
-    if isinstance(number, int) and 0 <= number < len(table):
+    if number is not None and number < len(table):
         table[number] = 0
         reader.readings.add("unknown tokens", "left out", DEFAULT)

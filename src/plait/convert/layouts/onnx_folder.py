@@ -9,9 +9,10 @@ from typing import Any
 
 from plait.convert.checkpoint import Checkpoint, ForeignGraph, Overrides
 from plait.convert.layouts.common import CONFIG, DEFAULT, USER, Reader, about, inputs, longest
-from plait.convert.layouts.sentence_transformers import OLD_POOLINGS
+from plait.convert.layouts.pylate import skip_tokens
+from plait.convert.layouts.sentence_transformers import MODULES, OLD_POOLINGS, ST_CONFIG
 from plait.convert.source import Source
-from plait.convert.tokenizer_json import lower_case, require_token, special_names, tokenizer_text
+from plait.convert.tokenizer_json import lower_case, require_token, special_names, tokenizer_text, unknown_token
 from plait.encode.model_card import Expansion, MultiSpec
 from plait.errors import ConfigError, ModelError
 from plait.graphs.heads import Heads
@@ -30,13 +31,23 @@ def find_graph(source: Source) -> str | None:
     return next((file for file in GRAPHS if source.has(file)), None)
 
 
+def colbert_settings(source: Source) -> str | None:
+    """The file with the settings of a ColBERT as a graph: onnx_config.json, or its older name, which other libraries
+    use too; None if there is none."""
+    if source.has(ONNX_CONFIG):
+        return ONNX_CONFIG
+    is_older = source.has("model.onnx") and "embedding_dim" in source.json_or_empty(ST_CONFIG)
+    return ST_CONFIG if is_older and not source.has(MODULES) else None
+
+
 def read_colbert(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     """LightOn's layout: the graph projects and normalises the vectors of tokens."""
     reader = Reader.open(source, overrides)
-    settings = source.json(ONNX_CONFIG)
+    settings_file = colbert_settings(source) or ONNX_CONFIG
+    settings = source.json(settings_file)
     file = next((name for name in ("model.onnx", "model_int8.onnx") if source.has(name)), None)
     if file is None:
-        raise ModelError(f"{source.folder} has {ONNX_CONFIG} and no model.onnx; fetch the checkpoint again")
+        raise ModelError(f"{source.folder} has {settings_file} and no model.onnx; fetch the checkpoint again")
     path = source.path(file)
     outputs = graph_outputs(path)
     output, dim = next(((name, shape[-1]) for name, shape, _ in outputs if len(shape) == 3), ("", None))
@@ -46,28 +57,29 @@ def read_colbert(source: Source, overrides: Overrides | None = None) -> Checkpoi
     tokenizer = reader.tokenizer()
     if settings.get("do_lower_case") and "owercase" not in tokenizer.to_str():
         lower_case(tokenizer)
-        reader.readings.add("lower case", "true", f"{ONNX_CONFIG}: do_lower_case")
-    markers = [_marker(reader, tokenizer, settings, side) for side in ("query", "document")]
-    n_query = reader.setting("query tokens", ONNX_CONFIG, "query_length", 48, config=settings)
-    n_document = reader.setting("document tokens", ONNX_CONFIG, "document_length", 300, config=settings)
+        reader.readings.add("lower case", "true", f"{settings_file}: do_lower_case")
+    markers = [_marker(reader, tokenizer, settings_file, side) for side in ("query", "document")]
+    n_query = reader.setting("query tokens", settings_file, "query_length", 48, config=settings)
+    n_document = reader.setting("document tokens", settings_file, "document_length", 300, config=settings)
     expansion = None
-    if reader.setting("query expansion", ONNX_CONFIG, "do_query_expansion", True, config=settings):
+    if reader.setting("query expansion", settings_file, "do_query_expansion", True, config=settings):
         number = settings.get("mask_token_id")
         token = tokenizer.id_to_token(number) if isinstance(number, int) else special_names(source).get("mask_token")
         if token is None:
-            raise ModelError(f"{source.folder / ONNX_CONFIG} has no 'mask_token_id' for query expansion")
+            raise ModelError(f"{source.folder / settings_file} has no 'mask_token_id' for query expansion")
         expansion = Expansion(token, n_query, bool(settings.get("attend_to_expansion_tokens", False)))
     query, document = inputs(
         reader,
         _config(source),
-        query_length=(n_query, f"{ONNX_CONFIG}: query_length"),
-        document_length=(n_document, f"{ONNX_CONFIG}: document_length"),
+        query_length=(n_query, f"{settings_file}: query_length"),
+        document_length=(n_document, f"{settings_file}: document_length"),
         query_marker=markers[0],
         document_marker=markers[1],
         expansion=expansion,
+        strip=True,  # as PyLate does
     )
-    words = reader.setting("skip list", ONNX_CONFIG, "skiplist_words", list(string.punctuation), config=settings)
-    skip = tuple(word for word in words if isinstance(word, str) and tokenizer.token_to_id(word) is not None)
+    words = reader.setting("skip list", settings_file, "skiplist_words", list(string.punctuation), config=settings)
+    skip = skip_tokens(tokenizer, words, unknown_token(tokenizer))
     reader.readings.add("graph", file, f"output {output!r}")
     precision = "int8" if file == "model_int8.onnx" else "fp32"
     return Checkpoint(
@@ -86,18 +98,20 @@ def read_colbert(source: Source, overrides: Overrides | None = None) -> Checkpoi
     )
 
 
-def _marker(reader: Reader, tokenizer: Any, settings: dict[str, Any], side: str) -> str:
+def _marker(reader: Reader, tokenizer: Any, file: str, side: str) -> str:
+    settings = reader.source.json(file)
     number, prefix = settings.get(f"{side}_prefix_id"), settings.get(f"{side}_prefix")
-    if isinstance(number, int):
-        token = tokenizer.id_to_token(number)
-        if token is None:
-            raise ModelError(f"{ONNX_CONFIG}: {side}_prefix_id is {number}, which is not in the vocabulary")
-        reader.readings.add(f"{side} marker", repr(token), f"{ONNX_CONFIG}: {side}_prefix_id")
-        return str(token)
-    if prefix:
-        require_token(tokenizer, str(prefix), ONNX_CONFIG)
-        reader.readings.add(f"{side} marker", repr(prefix), f"{ONNX_CONFIG}: {side}_prefix")
-    return str(prefix or "")
+    if isinstance(prefix, str) and prefix and number in (None, tokenizer.token_to_id(prefix)):
+        require_token(tokenizer, prefix, file)
+        reader.readings.add(f"{side} marker", repr(prefix), f"{file}: {side}_prefix")
+        return prefix
+    if not isinstance(number, int):
+        return ""
+    token = tokenizer.id_to_token(number)
+    if token is None or tokenizer.token_to_id(token) != number:
+        raise ModelError(f"{file}: {side}_prefix_id is {number}, which is not the id of a token")
+    reader.readings.add(f"{side} marker", repr(token), f"{file}: {side}_prefix_id")
+    return str(token)
 
 
 def read_dense(source: Source, overrides: Overrides | None = None) -> Checkpoint:

@@ -21,7 +21,7 @@ from plait.convert.layouts.common import (
 )
 from plait.convert.layouts.sentence_transformers import MODULES, ST_CONFIG, read_modules
 from plait.convert.source import Source
-from plait.convert.tokenizer_json import require_token, special_names, strip_whitespace, tokenizer_text
+from plait.convert.tokenizer_json import require_token, special_names, tokenizer_text
 from plait.encode.model_card import Expansion, MultiSpec
 from plait.errors import ModelError
 from plait.graphs.heads import Heads, MultiHead
@@ -45,7 +45,6 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     layers = [dense_layer(reader, module.path, default_activation="") for module in dense]
     chain = chained(layers, hidden_size(config), source.name)
     tokenizer = reader.tokenizer(path)
-    strip_whitespace(tokenizer)  # the library does so with every text
     settings = source.json_or_empty(ST_CONFIG)
     markers = [_marker(reader, tokenizer, side, default) for side, default in (("query", "[Q] "), ("document", "[D] "))]
     lengths = [_length(reader, settings, f"{side}_length", n) for side, n in (("query", 32), ("document", 180))]
@@ -59,6 +58,7 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
         query_marker=markers[0],
         document_marker=markers[1],
         expansion=_expansion(reader, tokenizer, path, lengths[0][0]),
+        strip=True,  # the library does so with every text
     )
     size = layers[-1].linear.weight.shape[1]
     dim = reader.overrides.dims
@@ -122,8 +122,12 @@ def _skip_list(reader: Reader, tokenizer: Tokenizer, path: str) -> tuple[str, ..
     """The tokens without a vector in documents. As in PyLate, a word that is not in the vocabulary stands for the
     unknown token, which is then skipped too."""
     words = reader.setting("skip list", ST_CONFIG, "skiplist_words", list(string.punctuation))
+    return skip_tokens(tokenizer, words, special_names(reader.source, path).get("unk_token"))
+
+
+def skip_tokens(tokenizer: Tokenizer, words: list[object], unknown: str | None) -> tuple[str, ...]:
+    """The tokens of a skip list; `unknown` stands for words that are not in the vocabulary."""
     if not all(isinstance(word, str) for word in words):
-        raise ModelError(f"{reader.source.folder / ST_CONFIG}: 'skiplist_words' must be a list of tokens")
-    unknown = special_names(reader.source, path).get("unk_token")
-    tokens = [word if tokenizer.token_to_id(word) is not None else unknown for word in words]
-    return tuple(dict.fromkeys(token for token in tokens if token is not None))
+        raise ModelError(f"'skiplist_words' must be a list of tokens; it is {words!r:.200}")
+    tokens = [word if tokenizer.token_to_id(str(word)) is not None else unknown for word in words]
+    return tuple(dict.fromkeys(str(token) for token in tokens if token is not None))

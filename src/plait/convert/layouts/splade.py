@@ -50,6 +50,7 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
         config,
         query_length=(length[0] + extra, length[1]),
         document_length=length,
+        has_static_queries=static is not None,
         query_prompt=(
             str(prompts.get("query") or ""),
             f"{ST_CONFIG}: prompts, query" if prompts.get("query") else DEFAULT,

@@ -12,6 +12,7 @@ from plait.convert.layouts.common import (
     dense_layer,
     hidden_size,
     inputs,
+    longest,
 )
 from plait.convert.source import Source
 from plait.convert.tokenizer_json import lower_case, tokenizer_text
@@ -22,7 +23,7 @@ from plait.graphs.weights import backbone_tensors
 
 LAYOUT = "xtr"
 PROJECTION = "2_Dense"
-QUERY_LENGTH, DOCUMENT_LENGTH = 32, 512
+QUERY_LENGTH = 32
 
 
 def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
@@ -43,7 +44,7 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
         lower_case(tokenizer)
         reader.readings.add("lower case", "true", DEFAULT)
     query, document = inputs(
-        reader, config, query_length=(QUERY_LENGTH, DEFAULT), document_length=(DOCUMENT_LENGTH, DEFAULT)
+        reader, config, query_length=(QUERY_LENGTH, DEFAULT), document_length=longest(reader, config)
     )
     return Checkpoint(
         layout=LAYOUT,
