@@ -33,13 +33,13 @@ Floats = NDArray[np.float32]
 
 
 def normal(*shape: int, seed: int = 0) -> Floats:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
+    return np.asarray(np.random.default_rng([seed, *shape]).standard_normal(shape), np.float32)
 
 
 class Small:
     """A static model: its states are the rows of a table, so that twins need no transformer."""
 
-    table = normal(N_IDS, HIDDEN)
+    table: Floats = normal(N_IDS, HIDDEN)
     config = {"model_type": "static", "hidden_size": HIDDEN}  # noqa: RUF012
 
     @classmethod
@@ -52,20 +52,21 @@ class Small:
     def states(cls) -> list[Floats]:
         """The states of each text, without padding."""
         ids, _ = batch(LENGTHS)
-        return [cls.table[ids[row, :length]] for row, length in enumerate(LENGTHS)]
+        return [np.asarray(cls.table[ids[row, :length]], np.float32) for row, length in enumerate(LENGTHS)]
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
     """The plain twin of a pooling."""
     number = np.arange(1, len(states) + 1, dtype=np.float32)[:, None]
-    return {
+    twins: dict[str, Floats] = {
         "mean": states.mean(axis=0),
         "cls": states[0],
         "max": states.max(axis=0),
         "mean_sqrt_len_tokens": states.sum(axis=0) / np.sqrt(len(states)),
         "weightedmean": (states * number).sum(axis=0) / number.sum(),
         "lasttoken": states[-1],
-    }[pooling]
+    }
+    return twins[pooling]
 
 
 def unit(rows: Floats) -> Floats:

@@ -296,6 +296,11 @@ def parse_card(raw: object, where: str) -> ModelCard:
             f"{where} has an overlap of {card.document.overlap} tokens in passages of {card.document.length}; "
             "it must be less than half"
         )
+    if card.dense is not None and not card.dense.normalize and card.similarity == COSINE:
+        raise ModelError(
+            f"{where} has dense vectors that are not normalized, and the similarity {COSINE!r}; an index scores by the "
+            f"inner product, so normalize them, or set the similarity {DOT!r}"
+        )
     if card.document.mcls is not None and (card.dense is None or card.dense.pooling != "cls"):
         raise ModelError(f"{where} has 'mcls', which needs a dense vector with pooling 'cls'; remove 'mcls'")
     return card

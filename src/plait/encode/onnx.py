@@ -207,7 +207,10 @@ class OnnxEncoder:
         spec = self._card.sparse
         assert spec is not None
         if is_query and spec.query == STATIC:
-            return sparse_vectors(ids, arrays[QUERY_OUTPUT], is_query=True, query_tf=spec.query_tf)
+            # Special tokens around a query have no weight; the same tokens within its text have theirs.
+            first, last = self._tokenizer.n_around
+            inner = [item[first : len(item) - last] for item in ids]
+            return sparse_vectors(inner, arrays[QUERY_OUTPUT][:, first:], is_query=True, query_tf=spec.query_tf)
         if spec.output == BY_TERM:
             weights = arrays["sparse"]
             if weights.shape != (len(ids), spec.vocabulary):

@@ -138,6 +138,11 @@ class ModelTokenizer:
         return self._tokenizer.id_to_token(number) or ""
 
     @property
+    def n_around(self) -> tuple[int, int]:
+        """The number of special tokens before and after every text."""
+        return len(self._head), len(self._tail)
+
+    @property
     def special_ids(self) -> list[int]:
         """The special tokens that every text begins and ends with."""
         return sorted({*self._head, *self._tail})

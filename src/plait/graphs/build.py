@@ -12,15 +12,16 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from plait.encode.model_card import FileRecord, GraphRecord
+from plait.encode.sparse_terms import QUERY_OUTPUT
 from plait.errors import ModelError
 from plait.graphs.bert import bert_states
 from plait.graphs.builder import ACTIVATIONS, Builder, Inputs, Weights
 from plait.graphs.config import resolve_config
 from plait.graphs.deberta import deberta_states
 from plait.graphs.decoder import decoder_states
-from plait.graphs.heads import Heads
+from plait.graphs.heads import Heads, SparseVocabulary
 from plait.graphs.modernbert import modernbert_states
-from plait.graphs.outputs import Shapes, add_outputs
+from plait.graphs.outputs import Shapes, add_outputs, add_sparse_query
 from plait.graphs.rotary import rotary_states
 from plait.graphs.t5 import t5_states
 
@@ -81,9 +82,25 @@ def write_graph(
     else:
         tensors, record = _write_data(folder, f"{file}.data", builder)
         content, data = builder.model(tensors, shapes, token_types=token_types), (record,)
-    (folder / file).write_bytes(content)
     optimise = "basic" if precision == FP16 else "none" if heads.score is not None else ""
-    return GraphRecord(file, hashlib.sha256(content).hexdigest(), len(content), data, optimise)
+    graph = _write_file(folder, file, content)
+    return GraphRecord(graph.file, graph.sha256, graph.bytes, data, optimise, _write_queries(folder, file, heads))
+
+
+def _write_file(folder: Path, file: str, content: bytes) -> FileRecord:
+    (folder / file).write_bytes(content)
+    return FileRecord(file, hashlib.sha256(content).hexdigest(), len(content))
+
+
+def _write_queries(folder: Path, file: str, heads: Heads) -> FileRecord | None:
+    """The graph of static queries, for a model that gives queries nothing else; None for any other model."""
+    sparse = heads.sparse
+    if not isinstance(sparse, SparseVocabulary) or sparse.query_weights is None or heads.dense or heads.multi:
+        return None
+    builder, inputs = Builder(int8=False), Inputs()
+    add_sparse_query(builder, inputs.ids, inputs.mask, sparse.query_weights)
+    content = builder.serialise({QUERY_OUTPUT: ["n", "length"]})
+    return _write_file(folder, f"{file.removesuffix('.onnx')}.query.onnx", content)
 
 
 def _assemble(

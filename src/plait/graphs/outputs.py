@@ -38,7 +38,7 @@ def add_outputs(builder: Builder, heads: Heads, states: str, ids: str, mask: str
         _sparse_vocabulary(builder, states, mask, heads.sparse)
         shapes["sparse"] = ["n", heads.sparse.head.decoder.weight.shape[1]]
         if heads.sparse.query_weights is not None:
-            _sparse_query(builder, ids, mask, heads.sparse.query_weights)
+            add_sparse_query(builder, ids, mask, heads.sparse.query_weights)
             shapes[QUERY_OUTPUT] = ["n", length]
     if heads.multi is not None:
         dim = heads.multi.dim or layers_dim(heads.multi.layers, hidden)
@@ -125,7 +125,9 @@ def _saturated(builder: Builder, value: str, activation: str) -> str:
     return value
 
 
-def _sparse_query(builder: Builder, ids: str, mask: str, weights: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
+def add_sparse_query(
+    builder: Builder, ids: str, mask: str, weights: np.ndarray[tuple[int], np.dtype[np.float32]]
+) -> None:
     """`sparse_query`, (n, length): the weight of each token of a query, from a table; 0 for padding."""
     looked_up = builder.op("Gather", [builder.constant("weigh.query", weights), ids])
     builder.op("Mul", [looked_up, builder.op("Cast", [mask], to=TensorProto.FLOAT)], out=QUERY_OUTPUT)
