@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, normalizers
+from tokenizers import Tokenizer, normalizers
 
 from plait.convert.source import Source
 from plait.errors import ModelError
@@ -64,11 +64,6 @@ def require_token(tokenizer: Tokenizer, token: str, where: str) -> int:
     return int(number)
 
 
-def make_special(tokenizer: Tokenizer, token: str) -> None:
-    """The tokenizer reads the token as one piece, wherever it stands in a text."""
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True)])
-
-
 def unknown_token(tokenizer: Tokenizer) -> str | None:
     """The token for pieces that are not in the vocabulary, as tokenizer.json names it."""
     model = json.loads(tokenizer.to_str())["model"]
@@ -76,20 +71,6 @@ def unknown_token(tokenizer: Tokenizer) -> str | None:
         return str(model["unk_token"])
     number = model.get("unk_id")
     return tokenizer.id_to_token(number) if isinstance(number, int) else None
-
-
-def special_ids(tokenizer: Tokenizer) -> list[int]:
-    """The ids of all special tokens."""
-    return sorted(number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special)
-
-
-def text_frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The special tokens before and after every text."""
-    encoding = tokenizer.encode("a")
-    inner = [position for position, special in enumerate(encoding.special_tokens_mask) if not special]
-    if not inner:
-        return [], list(encoding.ids)
-    return list(encoding.ids[: inner[0]]), list(encoding.ids[inner[-1] + 1 :])
 
 
 def without_frame(tokenizer: Tokenizer) -> None:

@@ -11,7 +11,7 @@ from plait.convert.checkpoint import Checkpoint, Overrides
 from plait.convert.layouts.common import CONFIG, DEFAULT, Reader, about, backbone_config, inputs, longest
 from plait.convert.layouts.sentence_transformers import MODULES, ST_CONFIG, TRANSFORMER_CONFIGS, Module, read_modules
 from plait.convert.source import Source
-from plait.convert.tokenizer_json import text_frame, tokenizer_text
+from plait.convert.tokenizer_json import tokenizer_text
 from plait.errors import ModelError
 from plait.graphs.builder import Floats
 from plait.graphs.checkpoint_heads import mlm_head
@@ -37,10 +37,8 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
     query_weights, extra = None, 0
     if static is not None:
         query_weights = _query_weights(reader, static, vocabulary)
-        first, last = text_frame(tokenizer)
-        # Queries are tokenized without special tokens there; plait adds them, so they weigh nothing.
-        query_weights[[*first, *last]] = 0
-        extra = len(first) + len(last)
+        # Queries are tokenized without special tokens there; plait adds them, and gives them no weight.
+        extra = tokenizer.num_special_tokens_to_add(False)
         if reader.source.tokenizer(static) != reader.source.tokenizer(transformer):
             _check_same_vocabulary(reader, transformer, static)
     length = _length(reader, config, transformer)
