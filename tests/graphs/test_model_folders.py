@@ -199,7 +199,7 @@ def test_tensors_in_a_file_of_their_own_give_the_same_vectors(source: Source, tm
 
 def external_folder(source: Source, folder: Path) -> dict[str, Any]:
     record = source.write(folder, DENSE, max_inline=0)
-    write_folder(folder, record, "fp32", embeddings=DENSE_SECTION)
+    write_folder(folder, record, "fp32", embeddings=DENSE_SECTION, similarity="dot")
     card: dict[str, Any] = json.loads((folder / "plait.json").read_text())
     return card
 

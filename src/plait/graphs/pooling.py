@@ -45,8 +45,8 @@ def pool(builder: Builder, states: str, ids: str, mask: str, pooling: str) -> st
         return builder.op("GatherND", [states, last], batch_dims=1)
     if pooling == "max":
         is_text = builder.op("Cast", [column(builder, mask)], to=TensorProto.BOOL)
-        kept = builder.op("Where", [is_text, states, builder.constant("no_text", NO_TEXT)])
-        return builder.op("ReduceMax", [kept], axes=[1], keepdims=0)
+        text_states = builder.op("Where", [is_text, states, builder.constant("no_text", NO_TEXT)])
+        return builder.op("ReduceMax", [text_states], axes=[1], keepdims=0)
     if pooling == MCLS:
         mask = _mcls_mask(builder, ids, mask)
     elif pooling == "weightedmean":

@@ -16,7 +16,7 @@ from plait.graphs.config import position_offset, resolve_config
 from plait.graphs.deberta import DISTANCES
 from plait.graphs.tables import deberta_distances, relative_table, rotary_tables_of
 
-# What stands before the names of the backbone in the state dict of a model with a head.
+# The prefixes of the names of the backbone in the state dict of a model with a head.
 _PREFIXES = ("bert", "roberta", "distilbert", "mpnet", "electra", "deberta", "new", "gte", "nomic_bert", "model")
 # Tables that are looked up, not multiplied.
 _LOOKED_UP = re.compile(r"(^|\.)(\w*embeddings?|embed_tokens|shared|relative_attention_bias|rel_embeddings)\.weight$")
