@@ -14,6 +14,7 @@ import random
 import socket
 import ssl
 import time
+import weakref
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,8 +63,9 @@ class JsonClient:
             raise ConfigError(f"{shown(url)} has a port that is no number from 0 to 65535") from None
         self._timeout, self._retries = float(timeout), retries
         self._api_key = _find_key(api_key, api_key_env)
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[http.client.HTTPConnection] = []  # never another list: the finalizer closes what is in it
         self._idle_lock, self._process = ForkSafeLock(), os.getpid()
+        weakref.finalize(self, _close_all, self._idle)
 
     def __repr__(self) -> str:
         return f"JsonClient({self.url!r})"
@@ -77,9 +79,7 @@ class JsonClient:
     def close(self) -> None:
         """Closes idle connections; later requests open new ones."""
         with self._idle_lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+            _close_all(self._idle)
 
     # -- requests
 
@@ -142,7 +142,8 @@ class JsonClient:
                 )
             self._limit_time(connection, end)
         if response.length:
-            raise http.client.IncompleteRead(b"".join(parts)[:0], response.length)
+            raise http.client.IncompleteRead(b"", response.length)
+        response.close()  # the connection is free for the next request
         return b"".join(parts)
 
     def _limit_time(self, connection: http.client.HTTPConnection, end: float) -> None:
@@ -162,7 +163,8 @@ class JsonClient:
         """An idle connection, or a new one; and whether it was idle."""
         with self._idle_lock:
             if self._process != os.getpid():  # a fork: the sockets belong to the parent
-                self._idle, self._process = [], os.getpid()
+                _close_all(self._idle)
+                self._process = os.getpid()
             if self._idle:
                 return self._idle.pop(), True
         kind = http.client.HTTPSConnection if self._is_https else http.client.HTTPConnection
@@ -241,6 +243,11 @@ def retry_after(value: str | None) -> float | None:
         except (ValueError, TypeError):
             return None
     return max(seconds, 0.0) if seconds == seconds else None
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _pause(seconds: float) -> None:
