@@ -11,6 +11,7 @@ from plait.cli.backup import backup
 from plait.cli.check import check
 from plait.cli.compact import compact
 from plait.cli.compare import compare_runs
+from plait.cli.convert import convert
 from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
@@ -21,6 +22,7 @@ from plait.cli.extensions import EXTENSIONS, run_extension
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.mine import mine
+from plait.cli.models import models
 from plait.cli.rerank import rerank
 from plait.cli.search import search
 from plait.cli.train import train
@@ -43,6 +45,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "compare": compare_runs,
     "export": export,
+    "convert": convert,
+    "models": models,
     "demo": demo,
 }
 

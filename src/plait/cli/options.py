@@ -24,7 +24,8 @@ Model = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FOLDER",
-        help="The model; by default the bundled or installed one the index names. A folder must be given each time.",
+        help="The model: a folder, a name of `plait models`, or ORG/NAME of the hub, fetched and converted once. By "
+        "default the one that the index names; a folder must be given each time.",
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.", show_default=False)]

@@ -6,6 +6,7 @@ Only --model, --threads and --mode are read here. A wrong guess costs nothing: t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ def start(arguments: Sequence[str]) -> None:
     """Starts to load the model if the command is a search that needs one."""
     if list(arguments[:1]) != ["search"] or {"bm25", "--mode=bm25", "-h", "--help"} & set(arguments):
         return
+    model = _value(arguments, "--model")
+    if model is not None and "/" in model and not Path(model).is_dir():
+        return  # a model of the hub, which may have to be fetched and converted first
     from plait.encode.preload import ModelPreload
 
     threads = _value(arguments, "--threads")
-    _started[:] = [
-        ModelPreload(_value(arguments, "--model"), n_threads=int(threads) if threads and threads.isdecimal() else None)
-    ]
+    _started[:] = [ModelPreload(model, n_threads=int(threads) if threads and threads.isdecimal() else None)]
 
 
 def take(model: str | None, n_threads: int | None) -> ModelPreload | None:

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 Rerank = Annotated[bool, typer.Option("--rerank", help="Rerank the best hits with a cross-encoder.")]
 RerankModel = Annotated[
     str | None,
-    typer.Option("--rerank-model", metavar="FOLDER", help="The cross-encoder; implies --rerank.", show_default=False),
+    typer.Option(
+        "--rerank-model",
+        metavar="NAME|FOLDER",
+        help="The cross-encoder, a folder or ORG/NAME; implies --rerank.",
+        show_default=False,
+    ),
 ]
 RerankDepth = Annotated[
     int | None,

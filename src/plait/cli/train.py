@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from plait.train.loop import StepReport
     from plait.train.recipe import Recipe
     from plait.train.run import RunCallbacks, RunResult
+    from plait.train.start import Origin, StartingModel
 
-REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors")
+REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors", "onnx")
 _LINE_INTERVAL = 10.0  # seconds between lines if there is no terminal
 
 
@@ -38,11 +40,18 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the recipe, print it with all defaults, and exit.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE", help="cpu or cuda; by default the GPU if torch has one, else the CPU.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Train a model with a recipe.
 
     RUN receives the recipe with all defaults, package versions, curves.jsonl (and curves.png, with matplotlib), a
-    checkpoint for --resume, and the models: best, by the measure of the recipe, and final. Needs pip install
+    checkpoint for --resume, and the models: best, by the measure of the recipe, and final. A recipe with model.start
+    starts from a model of another library, heads included, in any layout that plait convert reads. Needs pip install
     'plait[train]'.
 
     \b
@@ -50,18 +59,30 @@ def train(
       plait train recipes/tiny.toml --to runs/tiny
       plait train recipes/m3.toml --set optimiser.lr=1e-5
       plait train recipes/m3.toml --to runs/m3 --resume
+      plait train my-recipe.toml --set model.start=BAAI/bge-m3
     """
     _check_installed()
-    from plait.train.build import check_plan
+    from plait.train.build import check_plan, start_of
+    from plait.train.devices import check_device
     from plait.train.recipe import read_recipe
 
+    check_device(device)
     read = read_recipe(recipe, change or [])
     check_plan(read)
     if dry_run:
         print(read.toml(), end="")
         return
     folder = to or Path("runs") / recipe.stem
-    _print_result(_trained(read, folder, resumed=resume, command=_resume_command(recipe, folder, change or [])))
+    start = _read_start(start_of(read)) if start_of(read) else None
+    origin = check_plan(read, start)
+    command = _resume_command(recipe, folder, change or [])
+    _print_result(_trained(read, folder, start, origin, device=device, resumed=resume, command=command))
+
+
+def _read_start(name: str) -> StartingModel:
+    from plait.convert.start import read_start
+
+    return read_start(name, on_stage=say)
 
 
 def _check_installed() -> None:
@@ -78,13 +99,26 @@ def _resume_command(recipe: Path, folder: Path, changes: list[str]) -> str:
     return " ".join([*words, "--resume"])
 
 
-def _trained(recipe: Recipe, folder: Path, *, resumed: bool, command: str) -> RunResult:
+def _trained(
+    recipe: Recipe,
+    folder: Path,
+    start: StartingModel | None,
+    origin: Origin | None,
+    *,
+    device: str | None,
+    resumed: bool,
+    command: str,
+) -> RunResult:
     from plait.train.build import build
     from plait.train.run import Run
 
     with _watching() as watch:
         try:
-            return Run(recipe, folder, build, watch, resumed=resumed).train()
+            run = Run(recipe, folder, partial(build, start=start), watch, resumed=resumed, device=device)
+            if origin is not None and run.is_first and not resumed:
+                for line in origin.lines():
+                    say(line)
+            return run.train()
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; the run is saved in {folder}. To continue: {command}") from None
 

@@ -8,16 +8,15 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from plait.convert.convert import INT8, OnStage, check_packages, convert_source
-from plait.convert.hub import fetch
-from plait.convert.source import Source
+from plait.convert.packages import check_packages
 from plait.encode.hub_models import (
     HubName,
     cached_model,
     hub_name,
+    known_commit,
     model_folder,
     models_home,
     remember_commit,
@@ -27,16 +26,23 @@ from plait.errors import ConfigError, ModelError
 
 logger = logging.getLogger("plait.convert")
 LOCK = ".lock"
+DEFAULT_PRECISION = "int8"
+
+OnStage = Callable[[str], None]
 
 
 def convert_named(name: HubName, precision: str | None = None, *, on_stage: OnStage | None = None) -> Path:
     """The folder of a model of the hub: from the cache, or fetched and converted now. Messages go to `on_stage`, by
     default to the log: what takes long as warnings, which Python prints, the rest as information."""
-    chosen = precision or INT8
+    chosen = precision or DEFAULT_PRECISION
     try:
         check_packages()
     except ConfigError as error:
         raise ModelError(f"{name} is a model of the hub, and is not in the cache {models_home()}; {error}") from None
+    from plait.convert.convert import convert_source
+    from plait.convert.hub import fetch
+    from plait.convert.source import Source
+
     say = on_stage or logger.info
     announce = on_stage or logger.warning
     with _lock(repository_folder(name.name), announce):
@@ -68,8 +74,6 @@ def remove_cached(model: str) -> list[Path]:
         if "@" not in model:
             folders = [entry for entry in sorted(repository.iterdir()) if entry.is_dir()]
         else:
-            from plait.encode.hub_models import known_commit
-
             commit = known_commit(name)
             folders = [repository / commit] if commit is not None and (repository / commit).is_dir() else []
             if not folders:

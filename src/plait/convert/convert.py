@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from plait.convert.detect import Detected, choose_layout, read_checkpoint
 from plait.convert.foreign import wrap_graph
 from plait.convert.hub import fetch
 from plait.convert.layouts.plait_run import MODEL_LAYOUT, RUN_LAYOUT
+from plait.convert.packages import check_packages
 from plait.convert.source import TOKENIZER, Source
 from plait.convert.verify import (
     Agreement,
@@ -43,7 +43,6 @@ from plait.rerank.cross_card import CrossCard, parse_cross_card, read_cross_card
 from plait.rerank.cross_encoder import CrossEncoder, load_cross
 from plait.rerank.pairs import Pair, PairTokenizer
 
-REQUIRED_PACKAGES = ("torch", "transformers", "safetensors", "onnx")
 FP32, FP16, INT8 = "fp32", "fp16", "int8"
 FILES = {INT8: "model.int8.onnx", FP16: "model.fp16.onnx", FP32: "model.onnx"}
 SHORTHANDS = {"both": (INT8, FP32), "all": (INT8, FP16, FP32)}
@@ -152,13 +151,6 @@ def parse_precisions(precision: str) -> tuple[str, ...]:
     if unknown:
         raise ConfigError(f"there is no precision {unknown[0]!r}; choose {', '.join((*FILES, *SHORTHANDS))}")
     return chosen
-
-
-def check_packages() -> None:
-    """ConfigError if a package is missing that conversion needs."""
-    missing = [package for package in REQUIRED_PACKAGES if find_spec(package) is None]
-    if missing:
-        raise ConfigError(f"converting a model needs {', '.join(missing)}; install with: pip install 'plait[convert]'")
 
 
 def check_target(folder: Path, *, force: bool) -> None:

@@ -188,7 +188,9 @@ def _cached(library: Any, name: HubName, cache_dir: Path | None) -> Snapshot | N
 
 
 def _check_disk(library: Any, name: HubName, commit: str, sizes: Mapping[str, int], cache_dir: Path | None) -> None:
-    cache = Path(cache_dir or library.constants.HF_HUB_CACHE)
+    from huggingface_hub import constants
+
+    cache = Path(cache_dir or constants.HF_HUB_CACHE)
     missing = sum(
         size
         for file, size in sizes.items()

@@ -258,7 +258,9 @@ def _fixed(rows: Floats, mask: NDArray[np.int64], mixture: MixerArrays) -> Float
 
 
 def _unit(rows: Floats) -> Floats:
-    return (rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)).astype(np.float32)
+    lengths: Floats = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: Floats = (rows / np.maximum(lengths, 1e-12)).astype(np.float32)
+    return unit
 
 
 @dataclass(frozen=True, slots=True)

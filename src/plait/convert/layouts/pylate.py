@@ -4,6 +4,7 @@ config_sentence_transformers.json."""
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -125,7 +126,7 @@ def _skip_list(reader: Reader, tokenizer: Tokenizer, path: str) -> tuple[str, ..
     return skip_tokens(tokenizer, words, special_names(reader.source, path).get("unk_token"))
 
 
-def skip_tokens(tokenizer: Tokenizer, words: list[object], unknown: str | None) -> tuple[str, ...]:
+def skip_tokens(tokenizer: Tokenizer, words: Sequence[object], unknown: str | None) -> tuple[str, ...]:
     """The tokens of a skip list; `unknown` stands for words that are not in the vocabulary."""
     if not all(isinstance(word, str) for word in words):
         raise ModelError(f"'skiplist_words' must be a list of tokens; it is {words!r:.200}")
