@@ -60,6 +60,85 @@ def test_the_graph_of_a_family_equals_torch(family: str) -> None:
     assert gap(graph_states(build_graph(weights, config, STATES, precision="int8"), LENGTHS), expected) < 0.25
 
 
+def older_t5(config: dict[str, Any]) -> None:
+    for key in ("dense_act_fn", "is_gated_act"):
+        config.pop(key, None)
+
+
+def older_modernbert(config: dict[str, Any]) -> None:
+    rope = config.pop("rope_parameters")
+    config.pop("layer_types", None)
+    config["global_attn_every_n_layers"] = 3
+    config["global_rope_theta"] = rope["full_attention"]["rope_theta"]
+    config["local_rope_theta"] = rope["sliding_attention"]["rope_theta"]
+
+
+def older_decoder(config: dict[str, Any]) -> None:
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = rope if rope.get("rope_type", "default") != "default" else None
+
+
+@pytest.mark.parametrize(
+    ("family", "make_older"),
+    [
+        ("gated t5", older_t5),
+        ("t5", older_t5),
+        ("modernbert", older_modernbert),
+        ("llama", older_decoder),
+        ("qwen3", older_decoder),
+    ],
+)
+def test_a_config_of_an_older_release_gives_the_same_states(family: str, make_older: Any) -> None:
+    model = random_model(family)
+    config = stored_config(model)
+    weights = backbone_weights(config, state_of(model), length=LENGTH)
+    expected = graph_states(build_graph(weights, config, STATES), LENGTHS)
+    make_older(config)
+    weights = backbone_weights(config, state_of(model), length=LENGTH)
+    assert gap(graph_states(build_graph(weights, config, STATES), LENGTHS), expected) < 1e-6
+
+
+def test_defaults_are_those_of_the_libraries() -> None:
+    """A checkpoint leaves out what equals the default of its library."""
+    from transformers import AutoConfig
+
+    checked: tuple[str, ...] = (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "hidden_act",
+        "layer_norm_eps",
+        "norm_eps",
+    )
+    checked += (
+        "rms_norm_eps",
+        "num_key_value_heads",
+        "dense_act_fn",
+        "hidden_activation",
+        "local_attention",
+        "layer_types",
+    )
+    checked += ("layer_norm_epsilon", "relative_attention_num_buckets", "relative_attention_max_distance", "head_dim")
+    checked += ("position_buckets", "norm_rel_ebd", "share_att_key", "relative_attention", "conv_kernel_size")
+    for kind in {kind for kind, _ in FAMILIES.values()}:
+        config = AutoConfig.for_model(kind)
+        resolved, full = resolve_config({"model_type": kind}), resolve_config(config.to_dict())
+        for key in checked:
+            if key in full and (key in resolved or key not in ("head_dim", "layer_types")):
+                assert resolved.get(key) == full[key], (kind, key)
+        if kind in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+            assert resolved["pad_token_id"] == full["pad_token_id"], kind
+        if kind == "modernbert":
+            bases = [
+                [config["rope_parameters"][name]["rope_theta"] for name in ("full_attention", "sliding_attention")]
+                for config in (resolved, full)
+            ]
+            assert bases[0] == bases[1]
+        elif "rope_parameters" in resolved:
+            assert resolved["rope_parameters"] == full["rope_parameters"], kind
+
+
 def remote_nomic(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The names of nomic-embed-text-v1.5, and its config."""
     renamed = {}

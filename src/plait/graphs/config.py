@@ -25,16 +25,28 @@ _BERT = {
     "pad_token_id": 0,
 }
 _ROTARY = {**_BERT, "hidden_act": "gelu", "rope_theta": 10000.0}
-_DECODER = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "causal": True, "head_dim": None}
+_DECODER = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "causal": True,
+    "head_dim": None,
+}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "bert": _BERT,
     "electra": {**_BERT, "hidden_size": 256, "num_attention_heads": 4},
-    "distilbert": _BERT,
+    "distilbert": {**_BERT, "num_hidden_layers": 6},
     "roberta": {**_BERT, "pad_token_id": 1},
     "xlm-roberta": {**_BERT, "pad_token_id": 1},
     "mpnet": {**_BERT, "pad_token_id": 1, "relative_attention_num_buckets": 32},
     "deberta-v2": {
         **_BERT,
+        "hidden_size": 1536,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 24,
         "layer_norm_eps": 1e-7,
         "max_position_embeddings": 512,
         "relative_attention": False,
@@ -46,7 +58,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "conv_kernel_size": 0,
     },
     "t5": {"feed_forward_proj": "relu"},
-    "mt5": {"feed_forward_proj": "gated-gelu"},
+    "mt5": {"feed_forward_proj": "gated-gelu", "num_hidden_layers": 8, "num_attention_heads": 6},
     "modernbert": {
         "hidden_size": 768,
         "num_hidden_layers": 22,
@@ -59,11 +71,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "local_rope_theta": 10000.0,
     },
     "nomic_bert": {**_ROTARY, "hidden_act": "silu", "rope_theta": 1000.0},
-    "gte": _ROTARY,
+    "gte": {**_ROTARY, "rope_theta": 160000.0},
     "qwen3": {**_DECODER, "head_dim": 128},
     "qwen2": _DECODER,
     "llama": _DECODER,
-    "eurobert": {**_DECODER, "rms_norm_eps": 1e-5, "rope_theta": 250000.0, "causal": False},
+    "eurobert": {
+        **_DECODER,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "rms_norm_eps": 1e-5,
+        "causal": False,
+    },
     "static": {},
 }
 # The names of a model type for what others call by the second name.
@@ -105,7 +124,10 @@ def resolve_config(config: Mapping[str, Any]) -> dict[str, Any]:
     for theirs, ours in _NAMES.get(family, {}).items():
         if theirs in values:
             values[ours] = values[theirs]
-    resolved = {**(_T5 if family in ("t5", "mt5") else {}), **DEFAULTS[family], **values, "model_type": family}
+    defaults = {**(_T5 if family in ("t5", "mt5") else {}), **DEFAULTS[family]}
+    if kind == "new":
+        defaults["rope_theta"] = 10000.0  # the default of the remote code
+    resolved = {**defaults, **values, "model_type": family}
     _RESOLVERS.get(family, lambda _: None)(resolved)
     _check_positions(resolved)
     return resolved
