@@ -44,13 +44,13 @@ def test_documents_are_found_in_every_mode_and_after_opening_again(name: str, tm
         report = index.add(DOCUMENTS)
         assert report.passages > len(DOCUMENTS)
         assert report.truncated == 0
-        found = {mode: [hit.id for hit in index.search(DOCUMENTS[0]["text"], k=3, mode=mode)] for mode in modes}
-        assert {mode: ids[0] for mode, ids in found.items()} == dict.fromkeys(modes, "heart")
+        ids_by_mode = {mode: [hit.id for hit in index.search(DOCUMENTS[0]["text"], k=3, mode=mode)] for mode in modes}
+        assert {mode: ids[0] for mode, ids in ids_by_mode.items()} == dict.fromkeys(modes, "heart")
         assert index.add(DOCUMENTS).unchanged == len(DOCUMENTS)
     with plait.open(tmp_path / "index", encoder=ENCODERS[name](0)) as index:
         for mode in modes:
             hits = index.search(DOCUMENTS[0]["text"], k=3, mode=mode, explain=True)
-            assert [hit.id for hit in hits] == found[mode]
+            assert [hit.id for hit in hits] == ids_by_mode[mode]
             assert hits[0].explanation is not None
 
 
