@@ -155,7 +155,7 @@ def test_unattended_expansion_is_scored_and_does_not_change_other_rows() -> None
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: DenseHeadConfig(pooling="max"), "mean, cls"),
+        (lambda: DenseHeadConfig(pooling="median"), "mean, cls"),
         (lambda: FixedConfig(mixer="deep"), "positions, flat"),
         (lambda: MultiHeadConfig(fixed=FixedConfig(), skip=(".",)), "leave skip empty"),
         (lambda: ModelConfig(backbone="x"), "no head"),

@@ -18,8 +18,8 @@ def read_start(name: str | Path, *, layout: str | None = None, on_stage: OnStage
     detected = choose_layout(source, layout)
     if detected.layout == RUN_LAYOUT:
         raise ConfigError(
-            f"{name} is a run of plait train; to continue from its weights, copy the section [model] of its recipe.toml "
-            f"and add init_from = '{source.folder / 'final'}'"
+            f"{name} is a run of plait train; to continue from its weights, copy the section [model] of its "
+            f"recipe.toml and add init_from = '{source.folder / 'final'}'"
         )
     if detected.layout == MODEL_LAYOUT:
         raise ConfigError(

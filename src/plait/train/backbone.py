@@ -7,7 +7,8 @@ checks that both give the same states for each family.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Backbone(nn.Module):
 
     @property
     def n_layers(self) -> int:
-        return len(family_of(self.encoder).layers(self.encoder))
+        return len(layer_stack(self.encoder))
 
     def forward(self, tokens: Tokens) -> Tensor:
         states: Tensor = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long()).last_hidden_state
@@ -76,7 +77,7 @@ class Backbone(nn.Module):
 
     def layer_numbers(self) -> dict[int, int]:
         """The layer of each parameter, by the parameter's `id`; parameters of the embeddings are not included."""
-        stack = family_of(self.encoder).layers(self.encoder)
+        stack = layer_stack(self.encoder)
         numbers = {id(parameter): number for number, layer in enumerate(stack) for parameter in layer.parameters()}
         # The norm after the last layer belongs to that layer, not to the embeddings.
         inner = getattr(self.encoder, "encoder", None)
@@ -90,9 +91,26 @@ class Backbone(nn.Module):
             raise ConfigError(f"{name} is {number}; the backbone has {self.n_layers} layers")
 
 
+@contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Without the progress bar of transformers, and without its report of tensors that belong to heads: the caller
+    checks what is missing."""
+    from transformers import logging
+
+    before, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if had_bar:
+            logging.enable_progress_bar()
+
+
 def load_backbone(source: str | Path, *, dropout: float | None = None) -> Backbone:
-    """The encoder of a folder or hub name, in float32; ModelError if there is none. `dropout` replaces every dropout of
-    its config."""
+    """The encoder of a folder or hub name, in float32; ModelError if there is none, or if some of its weights are
+    missing. `dropout` replaces every dropout of its config."""
     from transformers import AutoConfig
 
     try:
@@ -101,10 +119,33 @@ def load_backbone(source: str | Path, *, dropout: float | None = None) -> Backbo
             for name in [name for name, value in config.to_dict().items() if "dropout" in name and value is not None]:
                 setattr(config, name, dropout)
         cls, options = _class_of(config)
-        encoder = cls.from_pretrained(str(source), config=config, dtype=torch.float32, **options)
+        with _quiet_loading():
+            encoder, info = cls.from_pretrained(
+                str(source), config=config, dtype=torch.float32, output_loading_info=True, **options
+            )
     except (OSError, ValueError) as error:
         raise ModelError(f"there is no encoder {str(source)!r}: {error}") from error
+    _refuse_random_weights(source, info["missing_keys"])
+    _separate_storage(encoder)
     return Backbone(encoder)
+
+
+def _separate_storage(encoder: nn.Module) -> None:
+    """Gives each parameter memory of its own: transformers splits matrices of some checkpoints into views of one
+    tensor, and safetensors saves no views."""
+    for parameter in encoder.parameters():
+        if parameter.untyped_storage().nbytes() != parameter.numel() * parameter.element_size():
+            parameter.data = parameter.data.clone()
+
+
+def _refuse_random_weights(source: str | Path, missing: Iterable[str]) -> None:
+    """transformers makes weights up that a folder does not have, and only logs it."""
+    names = sorted(name for name in missing if "pooler" not in name)
+    if names:
+        raise ModelError(
+            f"{source} has no weights for {len(names)} tensors of the encoder, such as {names[0]!r}; transformers "
+            f"would make them random. Fetch the checkpoint again"
+        )
 
 
 def make_backbone(config: Any) -> Backbone:
@@ -131,6 +172,17 @@ def _class_of(config: Any) -> tuple[Any, dict[str, Any]]:
         # AutoModel would load the decoder as well.
         return {"t5": transformers.T5EncoderModel, "mt5": transformers.MT5EncoderModel}[config.model_type], {}
     return transformers.AutoModel, {"add_pooling_layer": False} if config.model_type in _WITH_POOLER else {}
+
+
+def layer_stack(encoder: Any) -> nn.ModuleList:
+    """The layers of a transformers encoder, of any family; ModelError if it has none."""
+    model_type, n_layers = encoder.config.model_type, getattr(encoder.config, "num_hidden_layers", None)
+    if model_type in FAMILIES:
+        return FAMILIES[model_type].layers(encoder)
+    for module in encoder.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == n_layers:
+            return module
+    raise ModelError(f"the layers of a {model_type!r} encoder cannot be found; plait cannot train it")
 
 
 RunLayer = Callable[[int, Tensor], Any]  # the number of a layer and its input states -> its output

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from plait.encode.load import choose_precision, find_model
 from plait.encode.model_card import read_card
 from plait.encode.model_files import model_file
 from plait.errors import ConfigError
+from plait.graphs.builder import Linear
 from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone, random_config
 from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.devices import process
 from plait.train.frozen_layers import DTYPES, CachedModel, GraphStates, StateCache
+from plait.train.head_layers import copy_linear
 from plait.train.idf import inverse_document_frequencies, stemmed_terms
 from plait.train.loop import Trainable
 from plait.train.loss import RetroMaeConfig, make_loss, read_loss
@@ -31,6 +33,7 @@ from plait.train.model_config import ModelConfig
 from plait.train.optimiser import parameter_groups
 from plait.train.recipe import Recipe, SectionLocation, read_section
 from plait.train.retromae import MaskedBatch, MaskingConfig, RetroMae, load_masked_lm, mask_batch, read_words
+from plait.train.start import Origin, StartingModel, copy_heads, encoder_values, start_backbone, start_tokenizer
 from plait.train.tensors import Loss
 from plait.train.tokenization import TOKENIZER_NAME, TextTokenizer, open_tokenizer, with_markers
 
@@ -46,6 +49,7 @@ _INPUT_DEFAULTS: dict[str, dict[str, Any]] = {
 class InitConfig:
     """Keys of the section `model` that matter in training only."""
 
+    start: str = ""  # a checkpoint of another library, whose backbone, heads, tokenizer and settings are taken over
     tokenizer: str = ""  # a folder, a bundled model or a hub name; default: the backbone's
     dropout: float = -1.0  # of the backbone in training; below 0 keeps the backbone's own
     freeze: int = 0  # the number of lower layers that are not trained; embeddings are frozen with them. 0 trains all
@@ -78,17 +82,24 @@ class EncoderPlan:
     init: InitConfig
     random: Mapping[str, Any]  # a transformers config, for a backbone with random weights
     loss: Any
+    start: StartingModel | None = None
+    origin: Origin | None = None  # what was taken over from `start`
 
 
-def check_plan(recipe: Recipe) -> None:
-    """Checks the sections `model` and `loss` of any recipe. Loads nothing."""
+def start_of(recipe: Recipe) -> str:
+    """The checkpoint that a recipe starts from; empty if there is none."""
+    return str(recipe.model.get("start", ""))
+
+
+def check_plan(recipe: Recipe, start: StartingModel | None = None) -> Origin | None:
+    """Checks the sections `model` and `loss` of any recipe. Loads nothing. If the recipe starts from a checkpoint, all
+    is known only with the checkpoint; then what is taken over from it is returned."""
     if is_cross(recipe):
-        read_cross_plan(recipe)
-    else:
-        read_plan(recipe)
+        return read_cross_plan(recipe, start).origin
+    return read_plan(recipe, start).origin
 
 
-def read_plan(recipe: Recipe) -> EncoderPlan:
+def read_plan(recipe: Recipe, start: StartingModel | None = None) -> EncoderPlan:
     """The sections `model` and `loss` of an encoder; ConfigError says what is wrong with them. Loads nothing."""
     location, values = recipe.location("model"), dict(recipe.model)
     random = values.pop("random", {})
@@ -99,9 +110,23 @@ def read_plan(recipe: Recipe) -> EncoderPlan:
         )
     init_keys = [entry.name for entry in fields(InitConfig)]
     init = read_section(InitConfig, {key: values.pop(key) for key in init_keys if key in values}, location)
-    for side, defaults in _INPUT_DEFAULTS.items():
-        values[side] = defaults | dict(values.get(side, {}))
+    origin = None
+    if init.start:
+        check_start_keys(values, asdict(init) | {"random": random}, location)
+    if init.start and start is not None:
+        values, origin = encoder_values(start, values)
+    else:
+        for side, defaults in _INPUT_DEFAULTS.items():
+            values[side] = defaults | dict(values.get(side, {}))
+    if init.start and start is None:  # what the checkpoint has is not known yet
+        values["backbone"] = init.start
+        if not any(kind in values for kind in ("dense", "sparse", "multi")):
+            values["dense"] = {}
     loss = read_loss(recipe.loss, recipe.location("loss"))
+    if isinstance(loss, RetroMaeConfig) and init.start:
+        raise ConfigError(
+            f"{location.where('start')}: RetroMAE trains a backbone without heads; set backbone instead of start"
+        )
     if isinstance(loss, RetroMaeConfig):
         values.setdefault("dense", {"pooling": "cls"})  # RetroMAE trains the first position's vector
     if init.dropout >= 0 and (random or isinstance(loss, RetroMaeConfig)):
@@ -116,8 +141,19 @@ def read_plan(recipe: Recipe) -> EncoderPlan:
             f"{location.where('idf_corpora')}: idf_corpora names {len(init.idf_corpora)} corpora, and the sparse head "
             f"has idf = {str(uses_idf).lower()}; set both, or neither"
         )
-    _check_kind(loss, model, recipe.location("loss"))
-    return EncoderPlan(model, init, random, loss)
+    if start is not None or not init.start:
+        _check_kind(loss, model, recipe.location("loss"))
+    return EncoderPlan(model, init, random, loss, start, origin)
+
+
+def check_start_keys(values: Mapping[str, Any], init: Mapping[str, Any], location: SectionLocation) -> None:
+    """ConfigError for keys that contradict `start`, which gives the backbone and the tokenizer."""
+    for key in ("backbone", "random", "tokenizer", "init_from"):
+        if values.get(key) or init.get(key):
+            raise ConfigError(
+                f"{location.where(key)}: {key} and start are both set; start takes over the backbone, the heads and "
+                f"the tokenizer of a checkpoint. Leave {key} out, or leave start out to begin with new heads"
+            )
 
 
 def _where(location: SectionLocation) -> str:
@@ -132,18 +168,30 @@ def _check_kind(loss: Any, model: ModelConfig, location: SectionLocation) -> Non
         )
 
 
-def build(recipe: Recipe, folder: Path) -> Trainable:
-    """What the recipe trains; `folder` is that of the run."""
+def build(recipe: Recipe, folder: Path, start: StartingModel | None = None) -> Trainable:
+    """What the recipe trains; `folder` is that of the run. `start` is the checkpoint that the recipe starts from, which
+    `plait.convert.start.read_start` reads."""
+    if start_of(recipe) and start is None:
+        raise ConfigError(
+            f"the recipe starts from {start_of(recipe)!r}, which was not read; train with plait train, or pass "
+            f"plait.convert.start.read_start({start_of(recipe)!r}) as start"
+        )
     if is_cross(recipe):
         from plait.train.cross.build import build_cross
 
-        return build_cross(recipe)
-    plan = read_plan(recipe)
+        return build_cross(recipe, folder, start)
+    plan = read_plan(recipe, start)
     tokenizer = _tokenizer(plan)
     if isinstance(plan.loss, RetroMaeConfig):
         return _build_pretraining(plan, plan.loss, tokenizer, seed=recipe.run.seed)
-    config = _with_special_zero_ids(plan.model, recipe, tokenizer)
+    config = plan.model
+    if start is None or start.heads.sparse is None:
+        config = _with_special_zero_ids(config, recipe, tokenizer)
     model, texts = Model(config, _backbone(plan, tokenizer)), TextTokenizer(tokenizer, config)
+    if start is not None:
+        copy_heads(model, start.heads)
+    if plan.origin is not None and process() == 0:
+        plan.origin.write(folder)
     if plan.init.freeze:
         model.backbone.freeze(layers=plan.init.freeze)
     if plan.init.init_from:
@@ -188,16 +236,14 @@ def _copy_projection(model: Model, source: str | Path) -> None:
         for tensor in onnx.load(str(path)).graph.initializer
         if tensor.name in (PROJECTION, SHIFT)
     }
-    weight = arrays.get(PROJECTION)
-    if weight is None or model.multi is None or weight.T.shape != model.multi.project.weight.shape:
+    weight, project = arrays.get(PROJECTION), model.multi.project if model.multi is not None else None
+    if weight is None or not isinstance(project, nn.Linear) or weight.T.shape != project.weight.shape:
         seen = "has no projection" if weight is None else f"has a projection of {weight.shape}"
-        wanted = "has no multi head" if model.multi is None else f"needs {tuple(model.multi.project.weight.T.shape)}"
+        wanted = "has no multi head of one linear map"
+        if isinstance(project, nn.Linear):
+            wanted = f"needs {tuple(project.weight.T.shape)}"
         raise ConfigError(f"init_from is {str(source)!r}, which {seen}; the model {wanted}")
-    with torch.no_grad():
-        model.multi.project.weight.copy_(torch.from_numpy(weight.T.copy()))
-        if model.multi.project.bias is not None:
-            shift = arrays.get(SHIFT)
-            model.multi.project.bias.copy_(torch.zeros(len(weight.T)) if shift is None else torch.from_numpy(shift))
+    copy_linear(project, Linear(weight, arrays.get(SHIFT)))
 
 
 def _fill_sparse_tables(head: SparseHead, tokenizer: Tokenizer, texts: TextTokenizer, plan: EncoderPlan) -> None:
@@ -214,6 +260,8 @@ def _fill_sparse_tables(head: SparseHead, tokenizer: Tokenizer, texts: TextToken
 
 
 def _tokenizer(plan: EncoderPlan) -> Tokenizer:
+    if plan.start is not None:
+        return start_tokenizer(plan.start)
     tokenizer = open_tokenizer(plan.init.tokenizer or plan.model.backbone)
     prefixes = {plan.model.query.prefix.strip(), plan.model.document.prefix.strip()}
     # A prefix that is a token of the vocabulary, such as [unused0], must be read as that token.
@@ -234,7 +282,10 @@ def _with_special_zero_ids(config: ModelConfig, recipe: Recipe, tokenizer: Token
 def _backbone(plan: EncoderPlan, tokenizer: Tokenizer) -> Backbone:
     if plan.random:
         return make_backbone(random_config(plan.random, n_ids=tokenizer.get_vocab_size()))
-    return load_backbone(plan.model.backbone, dropout=None if plan.init.dropout < 0 else plan.init.dropout)
+    dropout = None if plan.init.dropout < 0 else plan.init.dropout
+    if plan.start is not None:
+        return start_backbone(plan.start, dropout=dropout)
+    return load_backbone(plan.model.backbone, dropout=dropout)
 
 
 def _cached_model(model: Model, plan: EncoderPlan, folder: Path) -> nn.Module:

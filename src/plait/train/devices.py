@@ -16,20 +16,46 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from plait.errors import ConfigError
 from plait.train.batching.microbatches import from_tensors, named_tensors, pad_second_axis
 from plait.train.recipe import RunConfig
 from plait.train.tensors import Encoded, Tokens
 
+CPU, CUDA = "cpu", "cuda"
+
+
+def check_device(device: str | None) -> None:
+    """ConfigError for a device that plait does not know, or that torch does not have here. None is no choice: the GPU
+    if torch has one, else the CPU."""
+    if device not in (None, CPU, CUDA):
+        raise ConfigError(f"device is {device!r}; choose {CPU} or {CUDA}, or leave it out")
+    if device == CUDA and not torch.cuda.is_available():
+        built = f"for CUDA {torch.version.cuda}, but sees no GPU" if torch.version.cuda else "without CUDA"
+        raise ConfigError(
+            f"device is 'cuda', and torch {torch.__version__} runs on the CPU only: it is built {built}; install a "
+            f"driver and a torch for it (pytorch.org), or leave device out"
+        )
+
+
+def torch_device(device: str | None) -> torch.device:
+    """The device by its name; for None the GPU if torch has one, else the CPU."""
+    check_device(device)
+    if device is None:
+        device = CUDA if torch.cuda.is_available() else CPU
+    return torch.device(device)
+
 
 class Device:
-    """The device of this process, and the precision in which models run on it."""
+    """The device of this process, and the precision in which models run on it. `device` is "cpu" or "cuda", and comes
+    before the setting `cpu` of the recipe; None takes the GPU if there is one."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, device: str | None = None) -> None:
         from accelerate import PartialState  # not Accelerator: it fixes the precision of the whole process
 
+        check_device(device)
         if config.threads:
             torch.set_num_threads(config.threads)
-        self._state = PartialState(cpu=config.cpu)
+        self._state = PartialState(cpu=config.cpu if device is None else device == CPU)
         self._mixed = config.precision == "bf16"
         self.torch: torch.device = self._state.device
 

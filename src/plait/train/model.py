@@ -6,13 +6,16 @@ precision of the backbone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.errors import InputError
 from plait.train.backbone import Backbone
-from plait.train.model_config import N_ADAPTER_HEADS, FixedConfig, ModelConfig, TokenAdapterConfig
+from plait.train.head_layers import make_layers
+from plait.train.model_config import N_ADAPTER_HEADS, FixedConfig, LayerConfig, ModelConfig, TokenAdapterConfig
 from plait.train.tensors import Encoded, Tokens
 
 
@@ -27,6 +30,10 @@ class Model(nn.Module):
         self.mixer: FixedMixer | None = None
         adapter = config.token_adapter
         self.token_adapter = TokenAdapter(backbone.hidden, adapter) if adapter is not None else None
+        self.dense_layers: nn.Sequential | None = None
+        if config.dense is not None and config.dense.layers:
+            n_pooled = backbone.hidden * len(config.dense.pooling.split("+"))
+            self.dense_layers = make_layers(n_pooled, config.dense.layers)
         if config.sparse is not None:
             self.sparse = SparseHead(
                 backbone.hidden,
@@ -37,7 +44,9 @@ class Model(nn.Module):
                 n_terms=backbone.n_ids if config.sparse.stemming else 0,
             )
         if config.multi is not None:
-            self.multi = MultiHead(backbone.hidden, config.multi.dim, bias=config.multi.bias)
+            self.multi = MultiHead(
+                backbone.hidden, config.multi.dim, bias=config.multi.bias, layers=config.multi.layers
+            )
             if config.multi.fixed is not None:
                 self.mixer = FixedMixer(config.document.length, config.multi.dim, config.multi.fixed)
 
@@ -56,7 +65,7 @@ class Model(nn.Module):
         """The embeddings of last hidden states (items, length, hidden)."""
         dense = sparse = sparse_ids = multi = multi_mask = None
         if self.config.dense is not None:
-            dense = pool(states, tokens.mask, pooling=self.config.dense.pooling)
+            dense = self._dense(states, tokens.mask)
         if self.token_adapter is not None:
             states = self.token_adapter(states, tokens.mask)
         if self.sparse is not None:
@@ -64,19 +73,47 @@ class Model(nn.Module):
         if self.multi is not None and (self.mixer is None or is_query):
             multi, multi_mask = self.multi(states, tokens.rows), tokens.rows
         elif self.multi is not None and self.mixer is not None:
-            multi = self.mixer(states, tokens.mask, self.multi.project)
+            multi = self.mixer(states, tokens.mask, self.multi.rows)
             multi_mask = torch.ones(multi.shape[:2], dtype=torch.bool, device=multi.device)
         return Encoded(dense, sparse, sparse_ids, multi, multi_mask)
 
+    def _dense(self, states: Tensor, mask: Tensor) -> Tensor:
+        config = self.config.dense
+        assert config is not None
+        value = torch.cat([pool_states(states, mask, pooling=one) for one in config.pooling.split("+")], dim=-1)
+        if self.dense_layers is not None:
+            value = self.dense_layers(value).float()
+        if config.dim:
+            value = value[:, : config.dim]
+        return F.normalize(value, dim=-1) if config.normalize else value
+
 
 def pool(states: Tensor, mask: Tensor, *, pooling: str) -> Tensor:
-    """States (items, length, hidden) to unit vectors (items, hidden): the first position for "cls", the mean over
-    attended positions for "mean". A text without attended positions gets zeros."""
+    """States (items, length, hidden) to unit vectors (items, hidden)."""
+    return F.normalize(pool_states(states, mask, pooling=pooling), dim=-1)
+
+
+def pool_states(states: Tensor, mask: Tensor, *, pooling: str) -> Tensor:
+    """States (items, length, hidden) to vectors (items, hidden), by one of the poolings of sentence-transformers: "cls"
+    is the state of the first position, "mean" the mean over attended positions. A text without attended positions
+    gets zeros, except from "cls"."""
     states = states.float()
     if pooling == "cls":
-        return F.normalize(states[:, 0], dim=-1)
-    weights = mask.unsqueeze(-1).to(states.dtype)
-    return F.normalize((states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1), dim=-1)
+        return states[:, 0]
+    counts = mask.sum(dim=1)
+    if pooling == "lasttoken":
+        return states[torch.arange(len(states), device=states.device), (counts - 1).clamp(min=0)]
+    is_attended = mask.unsqueeze(-1)
+    if pooling == "max":
+        best = states.masked_fill(~is_attended, -torch.inf).amax(dim=1)
+        return torch.where(counts.unsqueeze(-1) > 0, best, torch.zeros_like(best))
+    weights = is_attended.to(states.dtype)
+    if pooling == "weightedmean":
+        weights = weights * weights.cumsum(dim=1)  # later tokens weigh more: 1, 2, 3 ...
+    total = weights.sum(dim=1).clamp(min=1)
+    if pooling == "mean_sqrt_len_tokens":
+        total = total.sqrt()
+    return (states * weights).sum(dim=1) / total
 
 
 class SparseHead(nn.Module):
@@ -134,13 +171,19 @@ class SparseHead(nn.Module):
 class MultiHead(nn.Module):
     """A unit vector for each token that gives a row, zeros for the others."""
 
-    def __init__(self, hidden: int, dim: int, *, bias: bool) -> None:
+    def __init__(self, hidden: int, dim: int, *, bias: bool, layers: tuple[LayerConfig, ...] = ()) -> None:
         super().__init__()
-        self.project = nn.Linear(hidden, dim, bias=bias)
+        self.dim = dim
+        self.project: nn.Module = make_layers(hidden, layers) if layers else nn.Linear(hidden, dim, bias=bias)
 
     def forward(self, states: Tensor, rows: Tensor) -> Tensor:
         """States (items, length, hidden) and rows (items, length) to (items, length, dim)."""
-        return F.normalize(self.project(states).float() * rows.unsqueeze(-1), dim=-1)
+        return F.normalize(self.rows(states) * rows.unsqueeze(-1), dim=-1)
+
+    def rows(self, states: Tensor) -> Tensor:
+        """(..., hidden) to (..., dim), before normalisation."""
+        projected: Tensor = self.project(states)
+        return projected.float()[..., : self.dim]
 
 
 def segment_means(n_positions: int, n_vectors: int) -> Tensor:
@@ -154,8 +197,9 @@ class FixedMixer(nn.Module):
     """The states of a document to a fixed number of vectors (ConstBERT). It starts as the mean of each segment plus a
     little noise, which trains much faster than random weights.
 
-    "positions" has one weight for each position and vector, and projects the mixture. "flat" projects first and has a
-    weight for each pair of (position, dimension) and (vector, dimension): for short documents only."""
+    "positions" has one weight for each position and vector, and projects the mixture, or mixes projected rows. "flat"
+    projects first and has a weight for each pair of (position, dimension) and (vector, dimension): for short documents
+    only."""
 
     def __init__(self, n_positions: int, dim: int, config: FixedConfig) -> None:
         super().__init__()
@@ -165,8 +209,10 @@ class FixedMixer(nn.Module):
             means = torch.einsum("tc,ij->citj", means, torch.eye(dim)).reshape(config.n_vectors * dim, -1)
         scale = config.noise * config.n_vectors / n_positions
         self.weight = nn.Parameter(means + scale * torch.randn_like(means))
+        n_biases = config.n_vectors * (dim if config.mixer == "flat" else 1)
+        self.bias = nn.Parameter(torch.zeros(n_biases)) if config.bias else None
 
-    def forward(self, states: Tensor, mask: Tensor, project: nn.Module) -> Tensor:
+    def forward(self, states: Tensor, mask: Tensor, project: Callable[[Tensor], Tensor]) -> Tensor:
         """States (items, length, hidden) to (items, n_vectors, dim) unit vectors."""
         items, length, _ = states.shape
         if length > self.n_positions or (length < self.n_positions and not self.config.zero_pads):
@@ -175,9 +221,17 @@ class FixedMixer(nn.Module):
         if self.config.mixer == "flat":
             flat = (project(states).float() * is_kept).reshape(items, length * self.dim)
             mixed = (flat @ self.weight[:, : length * self.dim].T).reshape(items, -1, self.dim)
+        elif self.config.mixes_rows:
+            mixed = self._mix(project(states).float() * is_kept)
         else:
-            mixed = project(torch.einsum("blh,lc->bch", states.float() * is_kept, self.weight[:length])).float()
+            mixed = project(self._mix(states.float() * is_kept)).float()
+        if self.bias is not None:
+            mixed = mixed + self.bias.view(self.config.n_vectors, -1)
         return F.normalize(mixed, dim=-1)
+
+    def _mix(self, values: Tensor) -> Tensor:
+        """(items, length, dim) to (items, n_vectors, dim)."""
+        return torch.einsum("blh,lc->bch", values, self.weight[: values.shape[1]])
 
 
 class AdapterLayer(nn.Module):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from plait.encode.model_card import DocumentInput, Expansion, QueryInput
+from plait.encode.model_card import COSINE, POOLINGS, SIMILARITIES, DocumentInput, Expansion, QueryInput
 from plait.errors import ConfigError
 from plait.text.stemming import ENGLISH_STEMMER
 from plait.text.stemming import STEMMERS as OTHER_STEMMERS
@@ -16,7 +16,9 @@ from plait.text.stemming import STEMMERS as OTHER_STEMMERS
 STEMMERS = OTHER_STEMMERS | ENGLISH_STEMMER
 MIXERS = ("positions", "flat")
 N_ADAPTER_HEADS = 4  # attention heads of the layers that plait adds above a backbone
-POOLINGS = ("mean", "cls")
+# Names of transformers; plait.graphs.builder can export them all.
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh", "sigmoid", "silu")
+RESIDUALS = NO_RESIDUAL, OF_INPUT, OF_LINEAR = ("", "input", "linear")
 DEFAULT_QUERY = QueryInput(length=32, prefix="", expansion=None)
 DEFAULT_DOCUMENT = DocumentInput(length=180, prefix="", overlap=32)
 
@@ -24,14 +26,48 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DenseHeadConfig:
-    """One vector for each text."""
+class LayerConfig:
+    """A layer of a head: activation(linear(x)), plus a residual if it has one. Or a layer norm."""
 
-    pooling: str = "mean"  # "mean" over attended positions, or "cls": the first position
+    dim: int  # of its output; a norm does not change it
+    bias: bool = True
+    activation: str = ""  # a name of transformers, such as "gelu"; empty: none
+    residual: str = NO_RESIDUAL  # "input": the input is added; "linear": another linear map of the input is added
+    norm: float = 0.0  # above 0: the layer is a layer norm with this epsilon
 
     def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ConfigError(f"pooling is {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
+        if self.dim < 1:
+            raise ConfigError(f"dim of a layer is {self.dim}; it must be at least 1")
+        if self.activation and self.activation not in ACTIVATIONS:
+            raise ConfigError(
+                f"activation of a layer is {self.activation!r}; choose one of {', '.join(ACTIVATIONS)}, or leave it out"
+            )
+        if self.residual not in RESIDUALS:
+            raise ConfigError(f"residual of a layer is {self.residual!r}; choose 'input' or 'linear', or leave it out")
+        if self.norm < 0:
+            raise ConfigError(f"norm of a layer is {self.norm}; it must be 0, or the epsilon of a layer norm")
+
+
+def check_pooling(pooling: str, known: tuple[str, ...] = POOLINGS) -> None:
+    """ConfigError for a pooling that plait does not know."""
+    for one in pooling.split("+"):
+        if one not in known:
+            raise ConfigError(f"pooling is {pooling!r}; choose one of {', '.join(known)}, or several joined with +")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseHeadConfig:
+    """One vector for each text: pooling, layers, truncation, normalisation, in this order."""
+
+    pooling: str = "mean"  # a name of sentence-transformers; several, joined with "+", are concatenated
+    layers: tuple[LayerConfig, ...] = ()  # most models have none
+    dim: int = 0  # keep only the first dimensions (Matryoshka); 0: all
+    normalize: bool = True  # to length 1; without it the similarity is "dot"
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling)
+        if self.dim < 0:
+            raise ConfigError(f"dim is {self.dim}; it must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +104,8 @@ class FixedConfig:
     n_vectors: int = 32
     mixer: str = "positions"  # or "flat": one weight for each pair of (position, dimension) and (vector, dimension)
     zero_pads: bool = True  # whether padding is excluded from the mixture
+    bias: bool = False  # added to the mixture before it is normalised
+    mixes_rows: bool = False  # the mixer "positions" mixes projected rows; else it mixes states, and projects them
     noise: float = 0.01  # of the initial weights, relative to the mean weight of a segment
 
     def __post_init__(self) -> None:
@@ -88,11 +126,17 @@ class MultiHeadConfig:
     special_rows: bool = True  # whether [CLS], [SEP] and other special tokens give a row
     first_row: bool = True  # False drops the first position only, as in M3
     skip: tuple[str, ...] = ()  # tokens that give no row in documents, such as punctuation
+    skip_queries: bool = False  # the tokens of `skip` give no row in queries either
+    # The projection, if it is not one linear map: several layers with activations and residuals, as in PyLate. `dim` is
+    # that of the rows: the first dimensions of the last layer are kept.
+    layers: tuple[LayerConfig, ...] = ()
     fixed: FixedConfig | None = None
 
     def __post_init__(self) -> None:
         if self.dim < 1:
             raise ConfigError(f"dim is {self.dim}; a row needs at least one dimension")
+        if self.layers and self.dim > self.layers[-1].dim:
+            raise ConfigError(f"dim is {self.dim}, and the last layer has {self.layers[-1].dim}; it cannot be more")
         if self.fixed is not None and self.skip:
             raise ConfigError(
                 f"skip names {len(self.skip)} tokens, but with a fixed number of vectors no row belongs to a token; "
@@ -126,8 +170,16 @@ class ModelConfig:
     token_adapter: TokenAdapterConfig | None = None
     query: QueryInput = DEFAULT_QUERY
     document: DocumentInput = DEFAULT_DOCUMENT
+    similarity: str = COSINE  # of dense vectors; "dot" for those that are not normalised
 
     def __post_init__(self) -> None:
+        if self.similarity not in SIMILARITIES:
+            raise ConfigError(f"similarity is {self.similarity!r}; choose one of {', '.join(SIMILARITIES)}")
+        if self.dense is not None and not self.dense.normalize and self.similarity == COSINE:
+            raise ConfigError(
+                "the dense vectors are not normalised, and the similarity is 'cosine'; set similarity to 'dot', or "
+                "normalize to true"
+            )
         if self.dense is None and self.sparse is None and self.multi is None:
             raise ConfigError("the model has no head; add dense, sparse or multi, or several of them")
         if self.token_adapter is not None and self.sparse is None and self.multi is None:
@@ -175,9 +227,18 @@ def _head(kind: type[T], raw: object, where: str) -> T:
     for key in ("skip", "zero_ids"):
         if key in values:
             values[key] = tuple(values[key])
+    if "layers" in values:
+        values["layers"] = read_layers(values["layers"], where)
     if values.get("fixed") is not None:
         values["fixed"] = _construct(FixedConfig, values["fixed"], f"{where}, fixed")
     return _construct(kind, values, where)
+
+
+def read_layers(raw: object, where: str) -> tuple[LayerConfig, ...]:
+    """The layers of a head, from a list of tables."""
+    if not isinstance(raw, list | tuple):
+        raise ConfigError(f"{where}: layers must be a list of tables; got {raw!r:.40}")
+    return tuple(_construct(LayerConfig, one, f"{where}, layers") for one in raw)
 
 
 def _construct(kind: type[T], raw: object, where: str) -> T:

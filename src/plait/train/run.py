@@ -82,9 +82,10 @@ class Run:
         callbacks: RunCallbacks | None = None,
         *,
         resumed: bool = False,
+        device: str | None = None,
     ) -> None:
         self._recipe, self._folder = recipe, folder
-        self._device = Device(recipe.run)
+        self._device = Device(recipe.run, device)
         if self._device.is_first:
             start_folder(folder, recipe, resumed=resumed)
         self._device.wait()
@@ -106,6 +107,11 @@ class Run:
         self._state: RunState | None = None
         self._curves: Curves | None = None
         self._interrupt = InterruptHandler()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and reports progress."""
+        return self._device.is_first
 
     def train(self) -> RunResult:
         """Makes the remaining steps. Ctrl-C during a step lets the step end, saves a checkpoint and raises

@@ -1,4 +1,5 @@
-"""The folder of a run: recipe.toml, versions.json, curves.jsonl and curves.png, checkpoints/, data/, best/, final/."""
+"""The folder of a run: recipe.toml, versions.json, start.json, curves.jsonl and curves.png, checkpoints/, data/, best/,
+final/."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from plait.train.recipe import Recipe, parse_recipe
 
 RECIPE, VERSIONS, CURVES, PLOT = "recipe.toml", "versions.json", "curves.jsonl", "curves.png"
 CHECKPOINTS, BEST, FINAL, DATA = "checkpoints", "best", "final", "data"
+START = "start.json"  # for a run that starts from a checkpoint: what was taken over, what was changed, what is new
 ABOUT = "about.json"  # in best/ and final/: the step, and the measure at that step
 
 
@@ -40,7 +42,7 @@ def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
 
 def undo_start(folder: Path) -> None:
     """Removes the files that `start_folder` wrote, for a run that could not be built: the next try can use the name."""
-    for name in (RECIPE, VERSIONS):
+    for name in (RECIPE, VERSIONS, START):
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

@@ -33,7 +33,11 @@ class TextTokenizer:
         multi, expansion = config.multi, config.query.expansion
         special = [] if multi is None or multi.special_rows else self._reader.special_ids
         skipped = [self._reader.token_id(token) for token in multi.skip] if multi else []
-        self._dropped = {True: np.array(sorted(special), np.int64), False: np.array([*special, *skipped], np.int64)}
+        skipped_in_queries = skipped if multi and multi.skip_queries else []
+        self._dropped = {
+            True: np.array(sorted([*special, *skipped_in_queries]), np.int64),
+            False: np.array([*special, *skipped], np.int64),
+        }
         self._first_row = multi is None or multi.first_row
         self._expansion_id = self._reader.token_id(expansion.token) if expansion else None
 

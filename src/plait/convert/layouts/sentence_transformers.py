@@ -164,8 +164,8 @@ def _dense(parts: _Parts, modules: list[Module]) -> Checkpoint:
     query, document = inputs(
         reader,
         parts.config,
-        query_length=length,
-        document_length=length,
+        query_length=_side_length(parts, "query_length", length),
+        document_length=_side_length(parts, "document_length", length),
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )

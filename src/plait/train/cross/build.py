@@ -25,19 +25,21 @@ from plait.train.cross.scorers import TorchPairScorer, pad_pairs
 from plait.train.devices import process
 from plait.train.evaluation import DevSet
 from plait.train.frozen_layers import GraphStates
+from plait.train.head_layers import copy_layers
 from plait.train.loop import Trainable
 from plait.train.losses.distillation import distillation
 from plait.train.mining.negatives import Bm25Only
 from plait.train.model_config import DenseHeadConfig, ModelConfig
 from plait.train.optimiser import parameter_groups
 from plait.train.recipe import EvaluationConfig, Recipe
+from plait.train.start import StartingModel, start_backbone, start_tokenizer
 from plait.train.tensors import Loss, LossValue
 from plait.train.tokenization import TextTokenizer, open_tokenizer, with_markers
 
 
-def build_cross(recipe: Recipe) -> Trainable:
-    """What the recipe trains."""
-    plan = read_cross_plan(recipe)
+def build_cross(recipe: Recipe, folder: Path, start: StartingModel | None = None) -> Trainable:
+    """What the recipe trains; `folder` is that of the run, and `start` the checkpoint that the recipe starts from."""
+    plan = read_cross_plan(recipe, start)
     config, tokenizer = plan.model, _tokenizer(plan)
     pair_tokenizer = PairTokenizer(tokenizer, config.pair_input)
     backbone = _backbone(plan, tokenizer)
@@ -45,6 +47,10 @@ def build_cross(recipe: Recipe) -> Trainable:
         GraphStates(plan.graph, hidden=backbone.hidden, n_threads=recipe.run.threads or None) if plan.graph else None
     )
     model = CrossModel(config, backbone, pair_tokenizer.marker_ids, graph=graph)
+    if start is not None and model.classifier is not None and start.heads.score is not None:
+        copy_layers(model.classifier, start.heads.score.layers)
+    if plan.origin is not None and process() == 0:
+        plan.origin.write(folder)
     scorer = TorchPairScorer(model, pair_tokenizer)
 
     def losses(batch: TextBatch) -> Iterator[tuple[Loss, float]]:
@@ -116,6 +122,8 @@ def evaluate_reranking(scorer: TorchPairScorer, dev_set: DevSet, config: Evaluat
 
 
 def _tokenizer(plan: CrossPlan) -> Tokenizer:
+    if plan.start is not None:
+        return start_tokenizer(plan.start)
     tokenizer = open_tokenizer(plan.tokenizer or plan.model.backbone)
     # As a special token a marker is one token everywhere, and a text that contains its name cannot pass for it.
     return with_markers(tokenizer, plan.model.markers if plan.model.head == "emb" else ())
@@ -124,8 +132,10 @@ def _tokenizer(plan: CrossPlan) -> Tokenizer:
 def _backbone(plan: CrossPlan, tokenizer: Tokenizer) -> Backbone:
     if plan.random:
         return make_backbone(random_config(plan.random, n_ids=tokenizer.get_vocab_size()))
-    dropout = plan.model.backbone_dropout
-    return load_backbone(plan.model.backbone, dropout=None if dropout < 0 else dropout)
+    dropout = None if plan.model.backbone_dropout < 0 else plan.model.backbone_dropout
+    if plan.start is not None:
+        return start_backbone(plan.start, dropout=dropout)
+    return load_backbone(plan.model.backbone, dropout=dropout)
 
 
 def _encoder_config(config: CrossConfig) -> ModelConfig:

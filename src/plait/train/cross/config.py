@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from plait.encode.model_card import CROSS_KIND
 from plait.errors import ConfigError
-from plait.rerank.cross_card import Markers, PairFormat
-from plait.train.model_config import N_ADAPTER_HEADS
+from plait.rerank.cross_card import ACTIVATIONS, Markers, PairFormat
+from plait.train.head_layers import layer_configs
+from plait.train.model_config import N_ADAPTER_HEADS, LayerConfig, read_layers
 from plait.train.recipe import Recipe, read_section
+from plait.train.start import Origin, StartingModel, check_can_start, origin_of, start_tokenizer
 
 HEADS = ("cls", "emb", "maxsim")
+CLASSIFIER = "classifier"  # the head of a sequence classifier that training starts from
+# What a recipe may set for a model that starts from a checkpoint; everything else is decided by its weights.
+START_KEYS = (
+    "kind",
+    "name",
+    "start",
+    "length",
+    "query_length",
+    "document_length",
+    "query_prefix",
+    "document_prefix",
+    "dropout",
+    "backbone_dropout",
+    "activation",
+)
 LOSS_NAME = "cross-entropy"
 
 
@@ -38,11 +55,19 @@ class CrossConfig:
     length: int = 256  # tokens of a pair, special tokens included
     query_length: int = 64  # tokens that a query may have even if the document is long
     document_length: int = 0  # the maximum tokens of a document, whatever the query; 0: what the query leaves
+    query_prefix: str = ""
     document_prefix: str = ""  # before the document, such as "[CLS]"
     markers: tuple[str, ...] = ("[unused0]", "[unused1]")  # of emb: after the query, after the document
+    # Of the head "classifier", which is that of the checkpoint: pooling, then layers to one number.
+    pooling: str = "cls"
+    classifier_layers: tuple[LayerConfig, ...] = ()
+    token_types: bool = True  # the model is given the type of each token, if it has types
+    activation: str = ""  # of the score in search, "sigmoid" or none; training uses the score without it
 
     def __post_init__(self) -> None:
-        if self.head not in HEADS:
+        if self.activation not in ACTIVATIONS:
+            raise ConfigError(f"activation is {self.activation!r}; choose 'sigmoid', or leave it out")
+        if self.head not in HEADS and not (self.head == CLASSIFIER and self.classifier_layers):
             raise ConfigError(f"head is {self.head!r}; choose one of {', '.join(HEADS)}")
         if self.layers < 0 or self.split_layers < 0 or not 0 <= self.dropout < 1 or self.scale <= 0:
             raise ConfigError(
@@ -74,7 +99,7 @@ class CrossConfig:
     @property
     def pair_input(self) -> PairInput:
         markers = Markers(*self.markers) if self.head == "emb" else None
-        pair = PairFormat(self.length, self.query_length, "", self.document_prefix, self.document_length)
+        pair = PairFormat(self.length, self.query_length, self.query_prefix, self.document_prefix, self.document_length)
         return PairInput(self.name, pair, markers)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +107,8 @@ class CrossConfig:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> CrossConfig:
-        return cls(**{**raw, "markers": tuple(raw["markers"])})
+        layers = read_layers(raw.get("classifier_layers", ()), "the config of the cross-encoder")
+        return cls(**{**raw, "markers": tuple(raw["markers"]), "classifier_layers": layers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +146,15 @@ class CrossPlan:
     tokenizer: str = ""
     graph: str = ""  # a model folder or bundled model whose ONNX graph computes the states of texts in training
     random: Mapping[str, Any] = field(default_factory=dict)
+    start: StartingModel | None = None
+    origin: Origin | None = None  # what was taken over from `start`
 
 
 def is_cross(recipe: Recipe) -> bool:
     return recipe.model.get("kind") == CROSS_KIND
 
 
-def read_cross_plan(recipe: Recipe) -> CrossPlan:
+def read_cross_plan(recipe: Recipe, start: StartingModel | None = None) -> CrossPlan:
     """The sections `model` and `loss` of a cross-encoder; ConfigError says what is wrong with them. Loads nothing."""
     location, values = recipe.location("model"), dict(recipe.model)
     random, tokenizer, graph = values.pop("random", {}), values.pop("tokenizer", ""), values.pop("graph", "")
@@ -142,6 +170,15 @@ def read_cross_plan(recipe: Recipe) -> CrossPlan:
         )
     loss = read_section(CrossEntropyConfig, recipe.loss, recipe.location("loss"))
     _check_data(recipe, loss)
+    if values.get("start"):
+        _check_start_keys(recipe, values)
+        begin = str(values.pop("start"))
+        plain = read_section(CrossConfig, {**values, "backbone": begin}, location)
+        if start is None:  # what the checkpoint has is not known yet
+            return CrossPlan(plain, loss)
+        started, origin = cross_config(start, plain, values)
+        return CrossPlan(started, loss, start=start, origin=origin)
+    values.pop("start", None)
     model = read_section(CrossConfig, values, location)
     if graph and not model.split_layers:
         raise ConfigError(f"{location.where('graph')}: graph needs split_layers; set it, or leave graph out")
@@ -151,6 +188,50 @@ def read_cross_plan(recipe: Recipe) -> CrossPlan:
             f"backbone set the dropout in [model.random]"
         )
     return CrossPlan(model, loss, str(tokenizer), str(graph), random)
+
+
+def _check_start_keys(recipe: Recipe, values: Mapping[str, Any]) -> None:
+    for key in recipe.model:
+        if key not in START_KEYS:
+            raise ConfigError(
+                f"{recipe.location('model').where(key)}: {key} and start are both set; start takes over the whole "
+                f"cross-encoder {values['start']!r}. Beside it a recipe may set {', '.join(START_KEYS)}"
+            )
+
+
+def cross_config(start: StartingModel, plain: CrossConfig, given: Mapping[str, Any]) -> tuple[CrossConfig, Origin]:
+    """The config of a cross-encoder that starts from a checkpoint; `given` are the keys that the recipe sets, and
+    `plain` is the config with these keys alone."""
+    check_can_start(start)
+    if start.pair is None or start.heads.score is None:
+        raise ConfigError(f"{start.name} ({start.layout}) gives vectors, and is no cross-encoder; leave out kind")
+    pair = start.pair
+    taken: dict[str, Any] = {
+        "length": pair.length,
+        "query_length": pair.query_length,
+        "document_length": pair.document_length,
+        "query_prefix": pair.query_prefix,
+        "document_prefix": pair.document_prefix,
+        "activation": start.activation,
+    }
+    if "length" in given and "query_length" not in given:
+        # The query keeps half of the room, as in transformers.
+        n_special = start_tokenizer(start).num_special_tokens_to_add(True)
+        taken["query_length"] = max(1, (plain.length - n_special) // 2)
+    changed = [
+        f"{key} is {given[key]!r}, was {value!r}" for key, value in taken.items() if given.get(key, value) != value
+    ]
+    config = replace(
+        plain,
+        **{key: value for key, value in taken.items() if key not in given},
+        name=given.get("name", start.name.rstrip("/").rsplit("/", 1)[-1]),
+        head=CLASSIFIER,
+        backbone=start.name,
+        pooling=start.heads.score.pooling,
+        classifier_layers=layer_configs(start.heads.score.layers),
+        token_types=start.token_types,
+    )
+    return config, origin_of(start, changed)
 
 
 def _check_data(recipe: Recipe, loss: CrossEntropyConfig) -> None:

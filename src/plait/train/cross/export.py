@@ -1,4 +1,5 @@
-"""Export of a cross-encoder to the folder that search reads: one ONNX graph, checked against the torch model.
+"""Export of a cross-encoder to the folder that search reads: one ONNX graph, checked against the torch model. Graphs of
+classifiers that training started from are built node by node, those of other heads are exported by torch.
 
 Takes a model that `plait train` saved, or any transformers sequence classifier with one output.
 """
@@ -21,15 +22,26 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from plait.encode.model_card import CARD_NAME, FileRecord
+from plait.encode.model_card import CARD_NAME, FileRecord, GraphRecord
 from plait.errors import ConfigError, ModelError
+from plait.graphs.build import write_graph
+from plait.graphs.builder import Weights
+from plait.graphs.heads import Heads, ScoreHead
+from plait.graphs.weights import backbone_weights
 from plait.rerank.cross_card import CrossCard, PairFormat
 from plait.rerank.cross_encoder import OUTPUT, load_cross
 from plait.rerank.pairs import Pair, PairTokenizer
 from plait.train.checkpoint import draft_folder, weights_digest
 from plait.train.cross.config import PairInput
-from plait.train.cross.model import PairTokens, is_cross_checkpoint, load_cross_checkpoint, takes_token_types
+from plait.train.cross.model import (
+    CrossModel,
+    PairTokens,
+    is_cross_checkpoint,
+    load_cross_checkpoint,
+    takes_token_types,
+)
 from plait.train.cross.scorers import pad_pairs
+from plait.train.head_layers import array_of, layer_arrays
 from plait.train.tokenization import TOKENIZER_NAME, load_tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -84,6 +96,12 @@ class _LoadedModel:
     with_token_types: bool
     card: dict[str, Any]  # fields of CrossCard
 
+    @property
+    def classifier(self) -> CrossModel | None:
+        """The model, if plait.graphs has its head: the graph is then built node by node, as `plait convert` does."""
+        is_built = isinstance(self.model, CrossModel) and self.model.classifier is not None
+        return self.model if is_built and isinstance(self.model, CrossModel) else None
+
 
 def export_cross(
     source: str | Path,
@@ -109,15 +127,13 @@ def export_cross(
     loaded = _load_trained(source) if is_cross_checkpoint(source) else _load_classifier(source, length, query_length)
     with draft_folder(folder) as draft:
         loaded.tokenizer.save(str(draft / TOKENIZER_NAME), pretty=False)
-        _write_graph(loaded, draft / FILES["fp32"])
-        if int8:
-            _quantise(draft / FILES["fp32"], draft / FILES["int8"])
         precisions = [precision for precision, wanted in (("int8", int8), ("fp32", fp32)) if wanted]
+        records = _write_graphs(loaded, draft, precisions)
         card = CrossCard(
             **{**loaded.card, "name": name or loaded.card["name"], "licence": licence, "attribution": attribution},
             languages=tuple(languages),
             tokenizer=_file_record(draft / TOKENIZER_NAME),
-            precisions={precision: _file_record(draft / FILES[precision]) for precision in precisions},
+            precisions={precision: records[precision] for precision in precisions},
         )
         (draft / CARD_NAME).write_text(json.dumps(card.to_json(), indent=2) + "\n", encoding="utf-8")
         differences = _compare(loaded, draft, precisions)
@@ -145,6 +161,7 @@ def _load_trained(source: Path) -> _LoadedModel:
     model, tokenizer = load_cross_checkpoint(source)
     pair_input = model.config.pair_input
     card = _card_fields(pair_input.name, model.config.head, pair_input.pair, source) | {"markers": pair_input.markers}
+    card["activation"] = model.config.activation
     return _LoadedModel(model, tokenizer, model.takes_token_types, card)
 
 
@@ -173,6 +190,42 @@ def _card_fields(name: str, head: str, pair: PairFormat, source: Path) -> dict[s
         "source": source.name,
         "made": "by plait export",
     }
+
+
+def _write_graphs(loaded: _LoadedModel, draft: Path, precisions: Sequence[str]) -> dict[str, GraphRecord]:
+    """Writes the graphs of these precisions, and fp32 in any case; returns their records."""
+    if loaded.classifier is not None:
+        weights, config = _backbone_arrays(loaded.classifier)
+        heads = score_heads(loaded.classifier)
+        return {
+            precision: write_graph(
+                draft,
+                FILES[precision],
+                weights,
+                config,
+                heads,
+                precision=precision,
+                token_types=loaded.with_token_types,
+            )
+            for precision in dict.fromkeys((*precisions, "fp32"))
+        }
+    _write_graph(loaded, draft / FILES["fp32"])
+    if "int8" in precisions:
+        _quantise(draft / FILES["fp32"], draft / FILES["int8"])
+    return {precision: _graph_record(draft / FILES[precision]) for precision in dict.fromkeys((*precisions, "fp32"))}
+
+
+def score_heads(model: CrossModel) -> Heads:
+    """The head of a classifier as arrays."""
+    assert model.classifier is not None
+    return Heads(score=ScoreHead(model.config.pooling, layer_arrays(model.classifier)))
+
+
+def _backbone_arrays(model: CrossModel) -> tuple[Weights, dict[str, Any]]:
+    encoder = model.backbone.encoder
+    config: dict[str, Any] = encoder.config.to_dict()
+    tensors = {name: array_of(value) for name, value in encoder.state_dict().items()}
+    return backbone_weights(config, tensors, length=model.config.length), config
 
 
 def _write_graph(loaded: _LoadedModel, path: Path) -> None:
@@ -209,7 +262,8 @@ def _is_useful(record: Any) -> bool:
 
 def _compare(loaded: _LoadedModel, folder: Path, precisions: Sequence[str]) -> dict[str, float]:
     with torch.no_grad():
-        expected: NDArray[np.float32] = loaded.model(_tokenize(loaded, PROBES)).numpy()
+        scores = loaded.model(_tokenize(loaded, PROBES))
+        expected: NDArray[np.float32] = (torch.sigmoid(scores) if loaded.card.get("activation") else scores).numpy()
     spread = float(expected.std()) or 1.0
     differences = {
         precision: float(np.abs(load_cross(folder, precision=precision).score(PROBES) - expected).max()) / spread
@@ -231,3 +285,8 @@ def _tokenize(loaded: _LoadedModel, pairs: Sequence[Pair]) -> PairTokens:
 def _file_record(path: Path) -> FileRecord:
     data = path.read_bytes()
     return FileRecord(path.name, hashlib.sha256(data).hexdigest(), len(data))
+
+
+def _graph_record(path: Path) -> GraphRecord:
+    record = _file_record(path)
+    return GraphRecord(record.file, record.sha256, record.bytes)

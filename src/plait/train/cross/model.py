@@ -1,8 +1,9 @@
-"""`CrossModel`: a backbone that reads a query and a document together, and one of three heads; and its checkpoints.
+"""`CrossModel`: a backbone that reads a query and a document together, and one of four heads; and its checkpoints.
 
 `cls` ([CLS]-CE) computes the score from the first token. `emb` ([EMB]-CE) multiplies the states at two markers, one
 after each text; both come from reading the pair, so nothing can be cached across pairs, but a matrix of such scores is
-closer to low rank. `maxsim` compares each query token with its most similar document token.
+closer to low rank. `maxsim` compares each query token with its most similar document token. `classifier` is the
+head of a sequence classifier that training starts from.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from plait.errors import ConfigError, ModelError
 from plait.rerank.pairs import PairTokenizer
 from plait.train.backbone import Backbone, family_of, make_backbone
 from plait.train.checkpoint import BACKBONE, MODEL_FILE, WEIGHTS, save_checkpoint
-from plait.train.cross.config import CrossConfig
+from plait.train.cross.config import CLASSIFIER, CrossConfig
 from plait.train.cross.split_encoder import SplitEncoder
 from plait.train.frozen_layers import StateSource
-from plait.train.model import AdapterLayer, gather_rows
+from plait.train.head_layers import make_layers
+from plait.train.model import AdapterLayer, gather_rows, pool_states
 from plait.train.tokenization import load_tokenizer
 
 
@@ -64,17 +66,18 @@ class CrossModel(nn.Module):
         self._split = None
         if config.split_layers:
             self._split = SplitEncoder(backbone, config.split_layers, bias=config.cross_attention_bias, graph=graph)
+        self._gives_token_types = takes_token_types(backbone.encoder) and config.token_types
         self._takes_token_types = (
-            self._split is not None
-            or config.head == "maxsim"
-            or config.joint_dim > 0
-            or takes_token_types(backbone.encoder)
+            self._split is not None or config.head == "maxsim" or config.joint_dim > 0 or self._gives_token_types
         )
         self.pooler: nn.Linear | None = None
         self.output: nn.Linear | None = None
         self.dropout = nn.Dropout(config.dropout)
         if config.head == "cls":
             self.pooler, self.output = nn.Linear(backbone.hidden, backbone.hidden), nn.Linear(backbone.hidden, 1)
+        self.classifier: nn.Sequential | None = None
+        if config.head == CLASSIFIER:
+            self.classifier = make_layers(backbone.hidden, config.classifier_layers)
         self.joint = JointBlock(backbone.hidden, config.joint_dim, config.joint_layers) if config.joint_dim else None
         self.weigh: nn.Linear | None = None
         if config.head == "maxsim":
@@ -91,6 +94,10 @@ class CrossModel(nn.Module):
 
     def from_states(self, states: Tensor, tokens: PairTokens) -> Tensor:
         """Scores (pairs,) of the backbone's states (pairs, length, hidden)."""
+        if self.classifier is not None:
+            pooled = pool_states(states, tokens.mask.bool(), pooling=self.config.pooling)
+            scores: Tensor = self.classifier[-1](self.dropout(self.classifier[:-1](pooled)))
+            return scores[:, 0]
         at = self.head_positions(tokens.ids)
         if self.joint is not None:
             states = self.joint(states, tokens.mask, tokens.type_ids, at)
@@ -128,7 +135,7 @@ class CrossModel(nn.Module):
             lower = self._split.cached_states if self.training or self.always_caches else self._split.states
             states = lower(tokens.ids, tokens.mask, tokens.type_ids)
             return self._split.upper_states(states, tokens.mask, tokens.type_ids)
-        token_types = {"token_type_ids": tokens.type_ids} if takes_token_types(self.backbone.encoder) else {}
+        token_types = {"token_type_ids": tokens.type_ids} if self._gives_token_types else {}
         last: Tensor = self.backbone.encoder(
             input_ids=tokens.ids, attention_mask=tokens.mask, **token_types
         ).last_hidden_state

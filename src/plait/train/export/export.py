@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer
 
 from plait.encode.load import load_model
@@ -21,6 +22,7 @@ from plait.evaluate import Dataset
 from plait.graphs.build import build_graph, check_family
 from plait.graphs.heads import MCLS
 from plait.train.checkpoint import draft_folder
+from plait.train.devices import CPU, check_device, torch_device
 from plait.train.export.page import UNSTATED, Checks, model_page
 from plait.train.export.parity import (
     QUERIES,
@@ -35,6 +37,7 @@ from plait.train.export.trained import (
     Trained,
     backbone_arrays,
     check_positions,
+    dense_dim,
     head_arrays,
     read_trained,
     vocabulary_size,
@@ -97,6 +100,7 @@ class ExportConfig:
     exclude_sparse_from_hybrid: bool = False  # unless the caller gives the sparse vectors a weight
     force: bool = False  # replace an existing model folder
     n_threads: int | None = None
+    device: str | None = None  # "cpu" or "cuda", for the comparison with torch; default: the GPU if torch has one
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -124,6 +128,7 @@ def export_run(
     is called with the name of each stage."""
     config, folder = config or ExportConfig(), Path(to)
     check_target(folder, force=config.force)
+    check_device(config.device)
     dataset = read_dataset(Path(config.data), config.split) if config.data else None
     on_stage(f"reading {run}")
     trained = read_trained(Path(run), config.weights)
@@ -163,7 +168,7 @@ def _write_files(
         "embeddings": card_embeddings(trained.model, exclude_sparse_from_hybrid=config.exclude_sparse_from_hybrid),
         "query": asdict(model.query),
         "document": {**asdict(model.document), "overlap": _card_overlap(trained.model, on_stage)},
-        "similarity": "cosine",
+        "similarity": model.similarity,
         "weights": weights_hash(trained.model),
         "tokenizer": write_file(draft, TOKENIZER, tokenizer_bytes(trained.tokenizer)),
         "precisions": precisions,
@@ -192,7 +197,8 @@ def card_embeddings(model: Model, *, exclude_sparse_from_hybrid: bool = False) -
     config = model.config
     embeddings: dict[str, Any] = {}
     if config.dense is not None:
-        embeddings["dense"] = {"dim": model.backbone.hidden, "pooling": config.dense.pooling}
+        embeddings["dense"] = {"dim": dense_dim(model), "pooling": config.dense.pooling}
+        embeddings["dense"] |= {} if config.dense.normalize else {"normalize": False}
     if config.sparse is not None:
         embeddings["sparse"] = {"vocabulary": vocabulary_size(model)}
         embeddings["sparse"] |= {"forms": True} if config.sparse.stemming else {}
@@ -204,17 +210,21 @@ def card_embeddings(model: Model, *, exclude_sparse_from_hybrid: bool = False) -
         multi["skip"] = list(config.multi.skip)
         if not config.multi.first_row:
             multi["first_row"] = False
+        if config.multi.skip_queries:
+            multi["skip_queries"] = True
         if config.multi.fixed is not None:
             multi["fixed"] = config.multi.fixed.n_vectors
         embeddings["multi"] = multi
     return embeddings
 
 
-def torch_encoder(trained: Trained, fingerprint: str = "in torch") -> TorchEncoder:
+def torch_encoder(trained: Trained, fingerprint: str = "in torch", device: torch.device | str = "cpu") -> TorchEncoder:
     """The torch model as an encoder, with which graphs are compared."""
     texts = TextTokenizer(trained.tokenizer, trained.model.config)
     vocabulary, sparse = vocabulary_size(trained.model), trained.model.config.sparse
-    return TorchEncoder(trained.model, texts, fingerprint=fingerprint, vocabulary=vocabulary, sparse=sparse)
+    return TorchEncoder(
+        trained.model, texts, fingerprint=fingerprint, device=device, vocabulary=vocabulary, sparse=sparse
+    )
 
 
 def _run_checks(
@@ -228,8 +238,10 @@ def _run_checks(
     encoders: dict[str, OnnxEncoder] = {}
     for precision in dict.fromkeys((*PRECISIONS[config.precision], FP32)):
         encoders[precision] = load_model(draft, precision=precision, n_threads=config.n_threads)
-    on_stage("comparing with torch")
-    fp32_parity = compare(torch_encoder(trained), encoders[FP32], queries, documents)
+    device = torch_device(config.device)
+    on_stage("comparing with torch" + ("" if device.type == CPU else f" on {device.type}"))
+    trained.model.to(device)
+    fp32_parity = compare(torch_encoder(trained, device=device), encoders[FP32], queries, documents)
     check_fp32(fp32_parity)
     int8_parity = None
     if INT8 in encoders:

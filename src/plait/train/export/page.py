@@ -34,7 +34,8 @@ def model_page(card: ModelCard, trained: Trained, checks: Checks, *, date: str) 
 def _embeddings(card: ModelCard) -> str:
     lines = ["One pass gives these embeddings:", ""]
     if card.dense:
-        pooled = {"mean": "the mean of the token states", "cls": "the state of the first token"}[card.dense.pooling]
+        known = {"mean": "the mean of the token states", "cls": "the state of the first token"}
+        pooled = known.get(card.dense.pooling, f"pooling {card.dense.pooling}")
         lines.append(f"- `dense`: {card.dense.dim} dimensions, {pooled};")
     if card.sparse:
         more = ", where words with one stem are one term" if card.sparse.forms else ""

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import nn
 
 from plait.errors import ConfigError, ModelError
 from plait.graphs.adapter import AdapterArrays, AdapterLayerArrays
-from plait.graphs.builder import DenseLayer, Floats, Linear, Norm, Weights
+from plait.graphs.builder import DenseLayer, Norm, Weights
 from plait.graphs.heads import DenseHead, Heads, MixerArrays, MultiHead, SparseTokens
 from plait.graphs.weights import backbone_weights, n_positions_of
 from plait.train import checkpoint
-from plait.train.backbone import family_of
+from plait.train.head_layers import array_of, layer_arrays, linear_arrays
 from plait.train.model import AdapterLayer, Model, SparseHead, TokenAdapter
+from plait.train.model import MultiHead as TorchMultiHead
 from plait.train.model_config import N_ADAPTER_HEADS
 from plait.train.recipe import Recipe, parse_recipe
 from plait.train.run_folder import ABOUT, BEST, CURVES, FINAL, RECIPE, VERSIONS, read_curves
@@ -32,7 +33,7 @@ def backbone_arrays(model: Model) -> tuple[Weights, Mapping[str, Any]]:
     relative position biases, and rotary angles."""
     encoder = model.backbone.encoder
     config: Mapping[str, Any] = encoder.config.to_dict()
-    tensors = {name: _array(value) for name, value in encoder.state_dict().items()}
+    tensors = {name: array_of(value) for name, value in encoder.state_dict().items()}
     length, n_positions = max_length(model), n_positions_of(config, tensors)
     return backbone_weights(config, tensors, length=min(length, n_positions or length)), config
 
@@ -47,45 +48,73 @@ def head_arrays(model: Model, n_ids: int) -> Heads:
     if model.mixer is not None:
         settings = model.mixer.config
         mixture = MixerArrays(
-            _array(model.mixer.weight),
+            array_of(model.mixer.weight),
             settings.n_vectors,
             model.mixer.n_positions,
             settings.mixer == "flat",
             settings.zero_pads,
+            None if model.mixer.bias is None else array_of(model.mixer.bias),
+            settings.mixes_rows,
         )
     return Heads(
-        dense=DenseHead((config.dense.pooling,)) if config.dense else None,
+        dense=_dense_arrays(model) if config.dense else None,
         sparse=sparse,
-        multi=MultiHead((DenseLayer(_linear(model.multi.project)),)) if model.multi is not None else None,
+        multi=_multi_arrays(model.multi) if model.multi is not None else None,
         mixture=mixture,
         token_adapter=_adapter_arrays(model.token_adapter) if model.token_adapter is not None else None,
     )
 
 
+def _dense_arrays(model: Model) -> DenseHead:
+    config = model.config.dense
+    assert config is not None
+    layers = () if model.dense_layers is None else layer_arrays(model.dense_layers)
+    return DenseHead(tuple(config.pooling.split("+")), layers, config.dim or None, config.normalize)
+
+
+def _multi_arrays(head: TorchMultiHead) -> MultiHead:
+    if isinstance(head.project, nn.Linear):
+        return MultiHead((DenseLayer(linear_arrays(head.project)),))
+    assert isinstance(head.project, nn.Sequential)
+    layers = layer_arrays(head.project)
+    last = layers[-1]
+    size = last.linear.weight.shape[1] if isinstance(last, DenseLayer) else len(last.gain)
+    return MultiHead(layers, head.dim if head.dim < size else None)
+
+
 def _sparse_arrays(head: SparseHead, is_kept: NDArray[np.bool_]) -> SparseTokens:
-    idf = None if head.idf is None or head.idf_gain is None else _array(head.idf_gain * head.idf)
-    up, down = (None if layer is None else _linear(layer) for layer in (head.up, head.down))
+    idf = None if head.idf is None or head.idf_gain is None else array_of(head.idf_gain * head.idf)
+    up, down = (None if layer is None else linear_arrays(layer) for layer in (head.up, head.down))
     term_ids = None if head.term_ids is None else head.term_ids.cpu().numpy()
-    return SparseTokens(_linear(head.weigh), is_kept, idf, up, down, term_ids)
+    return SparseTokens(linear_arrays(head.weigh), is_kept, idf, up, down, term_ids)
 
 
 def _adapter_arrays(adapter: TokenAdapter) -> AdapterArrays:
     layers = tuple(_adapter_layer_arrays(layer) for layer in adapter.layers if isinstance(layer, AdapterLayer))
-    return AdapterArrays(_norm(adapter.norm), _linear(adapter.down), layers, _linear(adapter.up), N_ADAPTER_HEADS)
+    return AdapterArrays(
+        _norm(adapter.norm), linear_arrays(adapter.down), layers, linear_arrays(adapter.up), N_ADAPTER_HEADS
+    )
 
 
 def _adapter_layer_arrays(layer: AdapterLayer) -> AdapterLayerArrays:
     first, second = _norm(layer.first), _norm(layer.second)
     return AdapterLayerArrays(
-        first, _linear(layer.mixed), _linear(layer.out), second, _linear(layer.wide), _linear(layer.narrow)
+        first,
+        linear_arrays(layer.mixed),
+        linear_arrays(layer.out),
+        second,
+        linear_arrays(layer.wide),
+        linear_arrays(layer.narrow),
     )
 
 
 def check_positions(model: Model) -> None:
     """ModelError if the model reads more tokens than its backbone has positions: long texts would fail."""
     encoder = model.backbone.encoder
-    if (positions := family_of(encoder).positions) is not None:
-        positions(encoder, max_length(model))
+    tensors = {name: array_of(value) for name, value in encoder.state_dict().items() if "position" in name}
+    n_positions, length = n_positions_of(encoder.config.to_dict(), tensors), max_length(model)
+    if n_positions is not None and length > n_positions:
+        raise ModelError(f"the encoder has {n_positions} positions, and a text has {length} tokens; lower the length")
 
 
 def max_length(model: Model) -> int:
@@ -99,28 +128,27 @@ def vocabulary_size(model: Model) -> int:
     return model.backbone.n_ids
 
 
+def dense_dim(model: Model) -> int:
+    """The number of dimensions of dense vectors."""
+    config = model.config.dense
+    assert config is not None
+    n_pooled = model.backbone.hidden * len(config.pooling.split("+"))
+    return config.dim or (config.layers[-1].dim if config.layers else n_pooled)
+
+
 def weights_hash(model: Model) -> str:
     """A hash of all weights, the same for every precision of the graph."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)}".encode())
-        digest.update(np.ascontiguousarray(_array(value)).tobytes())
+        digest.update(np.ascontiguousarray(array_of(value)).tobytes())
     zeros = model.config.sparse.zero_ids if model.config.sparse else ()
     digest.update(f"zero_ids {sorted(set(zeros))}".encode())
     return digest.hexdigest()
 
 
-def _linear(module: nn.Linear) -> Linear:
-    bias: Tensor | None = module.bias
-    return Linear(np.ascontiguousarray(_array(module.weight).T), None if bias is None else _array(bias))
-
-
 def _norm(module: nn.LayerNorm) -> Norm:
-    return Norm(_array(module.weight), _array(module.bias), module.eps)
-
-
-def _array(value: Tensor) -> Floats:
-    return value.detach().float().cpu().numpy()
+    return Norm(array_of(module.weight), array_of(module.bias), module.eps)
 
 
 WEIGHTS = (BEST, FINAL)
