@@ -150,6 +150,16 @@ def test_prompts_and_the_default_prompt(copy: Copy) -> None:
     assert read(folder, query_prompt="", document_prompt="doc: ").document.prefix == "doc: "
 
 
+def test_prompts_that_are_left_out_of_the_mean_are_refused_until_they_are_removed(copy: Copy) -> None:
+    folder = copy("st-bert-prompts")
+    edit(folder / "1_Pooling" / "config.json", include_prompt=False)
+    with pytest.raises(ModelError, match="include_prompt is false"):
+        read(folder)
+    with pytest.raises(ModelError, match="include_prompt is false"):
+        read(folder, query_prompt="")
+    assert read(folder, query_prompt="", document_prompt="").document.prefix == ""
+
+
 def test_lengths_come_from_the_first_file_that_has_them(copy: Copy) -> None:
     folder = copy("st-bert-mean")
     assert readings(read(folder))["document length"][1] == "config.json: max_position_embeddings"

@@ -195,7 +195,9 @@ def _poolings(reader: Reader, module: Module, prompts: tuple[tuple[str, str], tu
     known = set(OLD_POOLINGS.values())
     if not isinstance(modes, list) or not modes or not set(map(str, modes)) <= known | {"mcls"}:
         raise ModelError(f"{reader.source.folder / file} has the pooling {modes!r:.100}; plait knows {sorted(known)}")
-    if not config.get("include_prompt", True) and any(prompt for prompt, _ in prompts):
+    given = (reader.overrides.query_prompt, reader.overrides.document_prompt)
+    used = [read[0] if chosen is None else chosen for chosen, read in zip(given, prompts, strict=True)]
+    if not config.get("include_prompt", True) and any(used):
         raise ModelError(
             f"{reader.source.folder / file} leaves the prompt out of the mean (include_prompt is false), which plait "
             f"cannot do; convert with --query-prompt '' --document-prompt '' to use the model without prompts"
