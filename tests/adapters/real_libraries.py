@@ -41,7 +41,7 @@ def load(folder: Path) -> Any:
     name = folder.name
     if name.startswith("pylate"):
         return _pylate(folder) if _has("pylate") else None
-    if name.startswith(("flag", "bge-m3")):
+    if name.startswith("bge-"):
         return _flag(folder) if _has("FlagEmbedding") else None
     if name.startswith("st-") and _has("sentence_transformers") and not _has("pylate"):
         return _sentence_transformer(folder)
@@ -157,9 +157,10 @@ def check_refusals(folder: Path, adapter: Any) -> list[str]:
     prompted = load(folder)
     if isinstance(getattr(prompted, "prompts", None), dict):
         prompted.prompts = {**prompted.prompts, "query": "find: "}
-        refused.append("another prompt")
         if "ColBERT" in [cls.__name__ for cls in type(prompted).__mro__]:
-            prompted.query_length += 1  # PyLate uses no named prompt by itself
+            assert wrap(prompted).matches(adapter.fingerprint), "PyLate uses the default prompt only"
+            prompted.default_prompt_name = "query"
+        refused.append("another prompt")
         assert not wrap(prompted).matches(adapter.fingerprint)
     if hasattr(prompted, "query_instruction_for_retrieval"):
         prompted.query_instruction_for_retrieval = "find: "
@@ -208,7 +209,11 @@ def _flag(folder: Path) -> Any:
     from FlagEmbedding import BGEM3FlagModel, FlagReranker  # type: ignore[import-not-found,unused-ignore]
 
     if (folder / "sparse_linear.pt").exists():
-        return BGEM3FlagModel(str(folder), use_fp16=False, devices=["cpu"], query_max_length=64, passage_max_length=64)
+        import torch
+
+        dim = len(torch.load(folder / "colbert_linear.pt", weights_only=True)["weight"])
+        lengths = {"query_max_length": 64, "passage_max_length": 64}
+        return BGEM3FlagModel(str(folder), use_fp16=False, devices=["cpu"], colbert_dim=dim, **lengths)
     return FlagReranker(str(folder), use_fp16=False, devices=["cpu"])
 
 

@@ -74,7 +74,7 @@ def test_passages_have_the_length_of_the_model() -> None:
     text = "bread " * 60
     encoder = BGEM3Encoder(fakes.BGEM3FlagModel())
     passages = [text[span.start : span.end] for span in encoder.chunker.split("", text)]
-    assert max(len(passage.split()) for passage in passages) == 14
+    assert max(len(passage.split()) for passage in passages) == 12
 
 
 def test_an_answer_without_a_kind_is_refused() -> None:

@@ -63,6 +63,7 @@ def test_the_length_that_the_last_call_left_behind_is_no_part_of_the_fingerprint
     ("setting", "value"),
     [
         ("query_prefix", "[Query] "),
+        ("default_prompt_name", "named"),
         ("document_length", 15),
         ("query_length", 11),
         ("skiplist_words", []),
@@ -72,6 +73,8 @@ def test_the_length_that_the_last_call_left_behind_is_no_part_of_the_fingerprint
 )
 def test_the_settings_of_the_model_change_the_fingerprint(setting: str, value: object) -> None:
     changed = fakes.ColBERT()
+    changed.prompts["named"] = "find : "  # not used without default_prompt_name
+    assert PyLateEncoder(changed).fingerprint == PyLateEncoder(fakes.ColBERT()).fingerprint
     setattr(changed, setting, value)
     assert PyLateEncoder(changed).fingerprint != PyLateEncoder(fakes.ColBERT()).fingerprint
     assert PyLateEncoder(fakes.ColBERT(seed=1)).fingerprint != PyLateEncoder(fakes.ColBERT()).fingerprint
@@ -81,10 +84,12 @@ def test_passages_leave_room_for_the_marker() -> None:
     text = "bread " * 60
     encoder = PyLateEncoder(fakes.ColBERT())
     passages = [text[span.start : span.end] for span in encoder.chunker.split("", text)]
-    assert max(len(passage.split()) for passage in passages) == 13  # of 16: [CLS], [D] and [SEP]
+    assert (
+        max(len(passage.split()) for passage in passages) == 11
+    )  # of 16: without [CLS], [D], [SEP] and two for the seams
     multi = encoder.encode_documents(passages).multi
     assert multi is not None
-    assert len(multi[0]) == 16
+    assert len(multi[0]) == 14
     assert encoder.encode_documents(passages).truncated == 0
     assert encoder.encode_documents(["bread " * 14]).truncated == 1
 

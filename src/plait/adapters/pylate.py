@@ -7,7 +7,7 @@ from typing import Any
 from plait.adapters.fingerprints import module_settings, sketch_fingerprint, weights_digest, weights_fingerprint
 from plait.adapters.function import read_output
 from plait.adapters.live import GuardedModel, LiveEncoder
-from plait.adapters.sentence_transformer import MODULE_SETTINGS, input_limits, prompt_of, scored_tokens
+from plait.adapters.sentence_transformer import MODULE_SETTINGS, input_limits, scored_tokens
 from plait.adapters.token_rows import fitting_reader, model_name
 from plait.adapters.tokenizer import find_tokenizer, passage_chunker
 from plait.checks import shown
@@ -58,15 +58,17 @@ class PyLateEncoder(LiveEncoder):
         probe = guarded.probe()
         tokenizer = find_tokenizer(model)
         weights = weights_digest(model)
+        # PyLate puts the default prompt before queries and documents, and no other.
+        prompt = str((getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None)) or "")
         settings = {
             # Not max_seq_length: it is what the last call set.
             "model": {setting: getattr(model, setting, None) for setting in SETTINGS},
-            "prompt": prompt_of(model, is_query=True),
+            "prompt": prompt,
             "modules": module_settings(model, MODULE_SETTINGS, ("sentence_transformers", "pylate")),
             "tokenizer": None if tokenizer is None else tokenizer.digest(),
         }
         lengths: dict[bool, object] = {True: model.query_length, False: model.document_length}
-        added = dict.fromkeys((True, False), 0 if tokenizer is None else tokenizer.n_special + 1)
+        n_added = 0 if tokenizer is None else tokenizer.n_special + 1 + tokenizer.count(prompt)  # one marker
 
         def read_tokens(text: str, is_query: bool) -> list[tuple[str, Span]]:
             assert tokenizer is not None
@@ -82,9 +84,9 @@ class PyLateEncoder(LiveEncoder):
             if weights is None
             else weights_fingerprint(LIBRARY, weights, settings),
             chunker=passage_chunker(
-                tokenizer, length=model.document_length, n_added=added[False], passage_tokens=passage_tokens
+                tokenizer, length=model.document_length, n_added=n_added, passage_tokens=passage_tokens
             ),
             batch_size=batch_size,
-            limits=input_limits(tokenizer, lengths, added),
+            limits=input_limits(tokenizer, lengths, {True: n_added, False: n_added}),
             read_tokens=None if tokenizer is None else fitting_reader(read_tokens, probe),
         )

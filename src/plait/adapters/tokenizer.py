@@ -25,6 +25,8 @@ DEFAULT_LENGTH = 512
 MAX_LENGTH = 1 << 20
 # Tokens of English for each word or punctuation mark, rounded up: for models whose tokenizer is not at hand.
 TOKENS_PER_WORD = 1.6
+# A passage alone may give a token more at each end than within its text, where a word or a space was cut.
+SEAM_TOKENS = 2
 OVERLAP_PART, MAX_OVERLAP = 8, 32  # passages share an eighth of their tokens, at most 32
 NO_SPAN = Span(0, 0)
 
@@ -131,6 +133,8 @@ def passage_chunker(
             raise ConfigError(f"passage_tokens is {passage_tokens}; the model reads 1 to {room} tokens of a text")
         room = passage_tokens
     if tokenizer is not None:
+        if passage_tokens is None:
+            room = max(room - SEAM_TOKENS, 1)
         return WindowChunker(tokenizer, size=room, overlap=min(room // OVERLAP_PART, MAX_OVERLAP))
     if passage_tokens is None and usable_length(length, default=0) == 0:
         return WindowChunker(WordTokenizer(), size=DEFAULT_WORDS, overlap=DEFAULT_WORD_OVERLAP)
