@@ -13,9 +13,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from adapters import fakes
 from plait.adapters import FunctionEncoder
+from plait.adapters.tokenizer import LiveTokenizer
 from plait.encode.chunking import chunker_for
 from plait.encode.protocol import TermReader, TokenReader
 from plait.errors import ConfigError, InputError, ModelError
+from plait.records import Span
 
 TEXTS = ["one", "a text that is much longer than the others are", "two", "", "tiny text", "ten"]
 
@@ -187,6 +189,25 @@ def test_passages_are_counted_in_words_without_a_tokenizer() -> None:
     assert default.chunker.split("", text) == chunker_for(object()).split("", text)
     longest = max(len(text[span.start : span.end].split()) for span in short.chunker.split("", text))
     assert 10 <= longest <= 20
+
+
+def test_tokens_are_located_after_a_prompt_that_changes_how_the_text_begins() -> None:
+    spaced = Tokenizer(
+        models.WordLevel({"[UNK]": 0, "find": 1, ":": 2, "Ġbread": 3, "bread": 4, "Ġis": 5, "Q": 6}, "[UNK]")
+    )
+    spaced.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    counter = LiveTokenizer(spaced)
+    assert counter.locate([9, 1, 2, 3, 5, 9], "bread is", "find: ") == [
+        Span(0, 0),
+        Span(0, 0),
+        Span(0, 0),
+        Span(0, 5),
+        Span(5, 8),
+        Span(0, 0),
+    ]
+    assert counter.locate([9, 6, 4, 5, 9], "bread is", "find: ")[2:4] == [Span(0, 5), Span(5, 8)]
+    assert counter.locate([9, 9], "bread is") == [Span(0, 0)] * 2
+    assert counter.locate([], "") == []
 
 
 def test_the_tokenizer_of_a_live_model_is_not_changed() -> None:

@@ -74,7 +74,7 @@ class PyLateEncoder(LiveEncoder):
             assert tokenizer is not None
             with guarded.lock:
                 rows = model.encode([text], is_query=is_query, show_progress_bar=False, output_value=None)
-            return scored_tokens(rows["input_ids"][0], rows["masks"][0], text, tokenizer)
+            return scored_tokens(rows["input_ids"][0], rows["masks"][0], text, tokenizer, prompt=prompt)
 
         super().__init__(
             guarded,

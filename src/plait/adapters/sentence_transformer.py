@@ -95,7 +95,9 @@ class SentenceTransformerEncoder(LiveEncoder):
             assert tokenizer is not None
             with guarded.lock:
                 (features,) = _call(model, [text], is_query=is_query, output_value=None)
-            return scored_tokens(features["input_ids"], features["attention_mask"], text, tokenizer)
+            return scored_tokens(
+                features["input_ids"], features["attention_mask"], text, tokenizer, prompt=prompts[is_query]
+            )
 
         super().__init__(
             guarded,
@@ -140,10 +142,12 @@ def prompt_of(model: Any, *, is_query: bool) -> str:
     return str(prompts.get(name) or "")
 
 
-def scored_tokens(ids: object, mask: object, text: str, tokenizer: LiveTokenizer) -> list[tuple[str, Span]]:
+def scored_tokens(
+    ids: object, mask: object, text: str, tokenizer: LiveTokenizer, *, prompt: str
+) -> list[tuple[str, Span]]:
     """The token and span of each id that the mask keeps."""
     numbers, is_scored = plain_numbers(ids).tolist(), plain_numbers(mask).tolist()
-    spans = tokenizer.locate(numbers, text)
+    spans = tokenizer.locate(numbers, text, prompt)
     rows = zip(numbers, spans, is_scored, strict=True)
     return [(text[span.start : span.end] or tokenizer.token(id), span) for id, span, scored in rows if scored]
 

@@ -89,16 +89,23 @@ class LiveTokenizer:
         spans = [NO_SPAN if skip else Span(*at) for at, skip in zip(encoding.offsets, special, strict=True)]
         return list(encoding.ids), spans
 
-    def locate(self, ids: Sequence[int], text: str) -> list[Span]:
-        """The span in `text` of each token of a model's input: special tokens, the beginning of the text, and more.
+    def locate(self, ids: Sequence[int], text: str, prompt: str = "") -> list[Span]:
+        """The span in `text` of each token of a model's input: special tokens, prompt, the beginning of the text, more.
 
-        The tokens of the text are found as the run of ids that they give alone. Without such a run, all spans are
-        empty.
+        The tokens of the text are found as the run of ids that it gives alone or after its prompt, whichever is longer:
+        a marker is inserted by its id, a prompt is joined with the text. Without such a run, all spans are empty.
         """
-        body, offsets = self.ids(text), self.spans(text)
-        start, length = _longest_prefix_run(ids, body)
+        best: tuple[int, int] = (0, 0)
+        offsets, shift = self.spans(""), 0
+        for before in dict.fromkeys(("", prompt)):
+            run = _longest_prefix_run(ids, self.ids(before + text))
+            if run[1] > best[1] or not len(offsets):
+                best, offsets, shift = run, self.spans(before + text), len(before)
+        start, length = best
         spans = [NO_SPAN] * len(ids)
-        spans[start : start + length] = [Span(int(begin), int(end)) for begin, end in offsets[:length]]
+        for number, (begin, end) in enumerate(offsets[:length] - shift, start):
+            if end > 0:
+                spans[number] = Span(max(int(begin), 0), int(end))
         return spans
 
     def digest(self) -> str:
