@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.convert.checkpoint import Checkpoint, ForeignGraph
+from plait.convert.layouts.common import BUILT_IN_REMOTE
 from plait.embeddings import Embeddings
 from plait.encode.load import session_options
 from plait.encode.protocol import Encoder
@@ -44,8 +45,8 @@ class Unverified:
 class TorchSession:
     """Runs the source model, in the place of onnxruntime's session."""
 
-    def __init__(self, model: Any, checkpoint: Checkpoint) -> None:
-        self._model, self._checkpoint = model, checkpoint
+    def __init__(self, model: Any, checkpoint: Checkpoint, device: str | None = None) -> None:
+        self._model, self._checkpoint, self._device = model, checkpoint, device or "cpu"
 
     def get_inputs(self) -> Sequence[Any]:
         types = ["token_type_ids"] if self._checkpoint.token_types else []
@@ -55,12 +56,12 @@ class TorchSession:
         del options  # of onnxruntime
         heads, mask = self._checkpoint.heads, feed["attention_mask"]
         if "score" in outputs:
-            return [self._forward(feed).logits[:, 0].numpy()]
+            return [self._forward(feed).logits[:, 0].cpu().numpy()]
         if outputs == ["sparse_query"]:
             return [_static_query(heads.sparse, feed["input_ids"], mask)]
         values: dict[str, Floats] = {}
         if isinstance(heads.sparse, SparseVocabulary):
-            values["sparse"] = _splade(self._forward(feed).logits.numpy(), mask, heads.sparse)
+            values["sparse"] = _splade(self._forward(feed).logits.cpu().numpy(), mask, heads.sparse)
         else:
             states: Floats = self._states(feed)
             values = _heads(states, feed["input_ids"], mask, self._checkpoint)
@@ -69,14 +70,14 @@ class TorchSession:
     def _states(self, feed: Feed) -> Floats:
         if self._checkpoint.config["model_type"] == "static":
             return np.asarray(self._checkpoint.tensors["embedding.weight"][feed["input_ids"]], np.float32)
-        states: Floats = self._forward(feed).last_hidden_state.numpy()
+        states: Floats = self._forward(feed).last_hidden_state.cpu().numpy()
         return states
 
     def _forward(self, feed: Feed) -> Any:
         import torch
 
         with torch.no_grad():
-            return self._model(**{name: torch.from_numpy(value) for name, value in feed.items()})
+            return self._model(**{name: torch.from_numpy(value).to(self._device) for name, value in feed.items()})
 
 
 class GraphSession:
@@ -107,8 +108,9 @@ class GraphSession:
         return [_unit(value)] if self._graph.normalize else [value]
 
 
-def source_session(checkpoint: Checkpoint) -> TorchSession | GraphSession | Unverified:
-    """The source model; `Unverified` if transformers is missing or does not know the architecture."""
+def source_session(checkpoint: Checkpoint, device: str | None = None) -> TorchSession | GraphSession | Unverified:
+    """The source model, on a device of torch; `Unverified` if transformers is missing or does not know the
+    architecture."""
     if checkpoint.graph is not None:
         return GraphSession(checkpoint.graph)
     if checkpoint.config["model_type"] == "static":
@@ -119,7 +121,14 @@ def source_session(checkpoint: Checkpoint) -> TorchSession | GraphSession | Unve
         return Unverified("transformers is not installed")
     if checkpoint.config["model_type"] not in transformers.CONFIG_MAPPING:
         return Unverified(f"transformers has no {checkpoint.config['model_type']!r} without code of the checkpoint")
-    return TorchSession(_load(transformers, checkpoint), checkpoint)
+    try:
+        model = _load(transformers, checkpoint)
+    except ModelError:
+        if checkpoint.config["model_type"] not in BUILT_IN_REMOTE:
+            raise
+        # Such checkpoints have the config and the names of tensors of their own code, which transformers may not read.
+        return Unverified(f"transformers cannot read {checkpoint.name} without the code of the checkpoint")
+    return TorchSession(model.to(device or "cpu"), checkpoint, device)
 
 
 def _load(transformers: Any, checkpoint: Checkpoint) -> Any:
