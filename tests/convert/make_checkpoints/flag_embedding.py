@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from FlagEmbedding import BGEM3FlagModel, FlagReranker
+from transformers import XLMRobertaTokenizerFast
 
 from convert.make_checkpoints.backbones import DIM, HIDDEN, LENGTH, randomise, save_backbone
 from convert.make_checkpoints.golden import Golden, all_texts, checkpoint_folder
@@ -82,6 +83,11 @@ def make_reranker(name: str) -> None:
         id2label={0: "LABEL_0"},
         label2id={"LABEL_0": 0},
     )
+    # The general class of transformers 4 would put no special tokens around a pair of token ids.
+    tokenizer = XLMRobertaTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), model_max_length=RERANKER_POSITIONS
+    )
+    tokenizer.save_pretrained(folder)
     model = FlagReranker(str(folder), use_fp16=False, devices=["cpu"], max_length=RERANKER_POSITIONS)
     note = "scores after Sigmoid (normalize=True)"
     golden = Golden(name, "reranker", "FlagEmbedding", "score", batch=32, note=note)
