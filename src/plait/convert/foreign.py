@@ -14,8 +14,9 @@ from plait.errors import ModelError
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MAX_GRAPH = 2_000_000_000  # bytes; protobuf has no more
 MIN_NORM = 1e-12
-_AXES_OF_REDUCE_L2 = 18  # from this opset on, axes are an input of ReduceL2
-MIN_OPSET = 13  # from this opset on, axes are an input of ReduceSum and Unsqueeze
+MIN_OPSET = 9  # older graphs have no dynamic shapes
+# From these opsets on, the axes of an operator are an input and not an attribute.
+_AXES_ARE_AN_INPUT = {"ReduceSum": 13, "Unsqueeze": 13, "ReduceL2": 18}
 
 
 def wrap_graph(graph: ForeignGraph, to: Path, *, int8: bool = False) -> None:
@@ -105,20 +106,21 @@ def _append_head(model: Any, graph: ForeignGraph, opset: int) -> None:
         model.graph.initializer.append(numpy_helper.from_array(value, f"plait_{name}"))
         return f"plait_{name}"
 
+    def along(kind: str, value: str, axis: int, **attributes: Any) -> str:
+        if opset < _AXES_ARE_AN_INPUT[kind]:
+            return op(kind, [value], axes=[axis], **attributes)
+        return op(kind, [value, constant(f"axis_{len(nodes)}", np.array([axis], np.int64))], **attributes)
+
     value = op("Cast", [graph.output], to=TensorProto.FLOAT)
-    length_axis, last_axis = (constant(name, np.array([axis], np.int64)) for name, axis in (("one", 1), ("last", -1)))
     if graph.pooling == "cls":
         value = op("Gather", [value, constant("first", np.int64(0))], axis=1)
     elif graph.pooling == "mean":
-        mask = op("Unsqueeze", [op("Cast", ["attention_mask"], to=TensorProto.FLOAT), last_axis])
-        total = op("ReduceSum", [op("Mul", [value, mask]), length_axis], keepdims=0)
-        count = op("ReduceSum", [mask, length_axis], keepdims=0)
+        mask = along("Unsqueeze", op("Cast", ["attention_mask"], to=TensorProto.FLOAT), 2)
+        total = along("ReduceSum", op("Mul", [value, mask]), 1, keepdims=0)
+        count = along("ReduceSum", mask, 1, keepdims=0)
         value = op("Div", [total, op("Max", [count, constant("few", np.float32(1e-9))])])
     if graph.normalize:
-        if opset >= _AXES_OF_REDUCE_L2:
-            norm = op("ReduceL2", [value, last_axis], keepdims=1)
-        else:
-            norm = op("ReduceL2", [value], axes=[-1], keepdims=1)
+        norm = along("ReduceL2", value, len(shape) - 1 if graph.kind == "multi" else 1, keepdims=1)
         value = op("Div", [value, op("Max", [norm, constant("tiny", np.float32(MIN_NORM))])])
     nodes.append(helper.make_node("Identity", [value], [graph.kind], name=f"plait_{graph.kind}"))
     model.graph.node.extend(nodes)
