@@ -10,10 +10,13 @@ import onnx
 import onnxruntime  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer
 
 from plait.convert.checkpoint import ForeignGraph
+from plait.convert.convert import convert
 from plait.convert.foreign import wrap_graph
 from plait.errors import ModelError
+from plait.rerank.cross_encoder import load_cross
 
 TABLE = np.random.default_rng(3).normal(size=(20, 6)).astype(np.float32)
 IDS = np.array([[3, 4, 5, 0], [7, 0, 0, 0]], np.int64)
@@ -50,6 +53,39 @@ def test_a_graph_of_any_opset_is_pooled_and_normalised(tmp_path: Path, opset: in
         np.testing.assert_allclose(run(tmp_path / "dense.onnx", "dense"), unit(rows), atol=1e-6)
     wrap_graph(ForeignGraph(source, "states", "multi"), tmp_path / "multi.onnx")
     np.testing.assert_allclose(run(tmp_path / "multi.onnx", "multi"), unit(TABLE[IDS]), atol=1e-6)
+
+
+def write_score_graph(folder: Path) -> Path:
+    """A folder with a reranker: the score of a pair is the sum of the first column of its tokens' rows."""
+    folder.mkdir()
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    given = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "m"]) for name in inputs]
+    score = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 1])
+    nodes = [
+        helper.make_node("Gather", ["column", "input_ids"], ["rows"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["rows", "mask"], ["attended"]),
+        helper.make_node("ReduceSum", ["attended"], ["logits"], axes=[1], keepdims=1),
+    ]
+    column = np.arange(2000, dtype=np.float32) / 7
+    graph = helper.make_graph(nodes, "tiny", given, [score], [numpy_helper.from_array(column, "column")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    onnx.save(model, str(folder / "model.onnx"))
+    checkpoint = Path(__file__).parent / "checkpoints" / "st-cross-bert"
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((checkpoint / name).read_bytes())
+    return folder
+
+
+def test_a_graph_with_one_number_for_each_pair_is_a_reranker(tmp_path: Path) -> None:
+    converted = convert(write_score_graph(tmp_path / "source"), tmp_path / "model", precision="fp32")
+    assert converted.layout == "onnx-reranker"
+    reranker = load_cross(tmp_path / "model")
+    short, long = reranker.score([("the cell", "a protein"), ("the cell", "a protein of the cell and of the water")])
+    assert 0 < short < long
+    tokenizer = Tokenizer.from_file(str(tmp_path / "source" / "tokenizer.json"))
+    tokenizer.no_padding()
+    assert short == pytest.approx(sum(tokenizer.encode("the cell", "a protein").ids) / 7, rel=1e-5)
 
 
 def test_a_graph_that_is_too_old_is_refused(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class ForeignGraph:
 
     path: Path
     output: str  # of the graph: token states, or the finished vectors
-    kind: str  # "dense" or "multi"
+    kind: str  # "dense", "multi", or "score" of a reranker
     pooling: str = ""  # of token states to a dense vector; empty if the output is finished
     normalize: bool = True
     precision: str = "fp32"  # of the graph

@@ -123,6 +123,8 @@ def _xtr(facts: _Facts) -> str | None:
         return None
     if "Pooling" in facts.kinds and "Normalize" in facts.kinds:
         return None  # sentence-t5: one vector for each text
+    if facts.st.get("model_type") == "MultiVectorEncoder":
+        return None  # of sentence-transformers, which has a reader of its own
     if facts.source.has(f"{xtr.PROJECTION}/{CONFIG}") and not facts.modules:
         return f"a T5 with {xtr.PROJECTION}"
     is_named = "xtr" in facts.source.name.lower().rsplit("/", 1)[-1].replace("-", " ").split()
@@ -147,15 +149,20 @@ def _model2vec(facts: _Facts) -> str | None:
 
 
 def _reranker(facts: _Facts) -> str | None:
-    if facts.st.get("model_type") == "CrossEncoder":
+    if facts.st.get("model_type") == "CrossEncoder" and facts.source.has_weights():
         return f"{ST_CONFIG}: model_type"
-    if any(name.endswith(reranker.ARCHITECTURE) for name in facts.architectures) and "Pooling" not in facts.kinds:
+    is_classifier = any(name.endswith(reranker.ARCHITECTURE) for name in facts.architectures)
+    if is_classifier and "Pooling" not in facts.kinds and facts.source.has_weights():
         return f"{CONFIG}: architectures"
     return None
 
 
 def _sentence_transformers(facts: _Facts) -> str | None:
     return MODULES if facts.modules else None
+
+
+def _onnx_reranker(facts: _Facts) -> str | None:
+    return None if facts.source.has_weights() else onnx_folder.score_output(facts.source)
 
 
 def _onnx(facts: _Facts) -> str | None:
@@ -184,6 +191,7 @@ LAYOUTS = (
         _sentence_transformers,
         sentence_transformers.read,
     ),
+    Layout(onnx_folder.RERANKER_LAYOUT, "a reranker as ONNX", _onnx_reranker, onnx_folder.read_reranker),
     Layout(onnx_folder.DENSE_LAYOUT, "a dense model as ONNX, as fastembed has it", _onnx, onnx_folder.read_dense),
     Layout(transformers.LAYOUT, "a plain transformers encoder", _transformers, transformers.read),
 )

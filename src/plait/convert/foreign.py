@@ -20,7 +20,8 @@ _AXES_ARE_AN_INPUT = {"ReduceSum": 13, "Unsqueeze": 13, "ReduceL2": 18}
 
 
 def wrap_graph(graph: ForeignGraph, to: Path, *, int8: bool = False) -> None:
-    """Writes the graph with the output `dense` or `multi`, in int8 if this is set; ModelError if it cannot be used."""
+    """Writes the graph with the output `dense`, `multi` or `score`, in int8 if this is set; ModelError if it cannot be
+    used."""
     import onnx
 
     try:
@@ -122,9 +123,11 @@ def _append_head(model: Any, graph: ForeignGraph, opset: int) -> None:
     if graph.normalize:
         norm = along("ReduceL2", value, len(shape) - 1 if graph.kind == "multi" else 1, keepdims=1)
         value = op("Div", [value, op("Max", [norm, constant("tiny", np.float32(MIN_NORM))])])
+    if graph.kind == "score":
+        value = op("Reshape", [value, constant("flat", np.array([-1], np.int64))])
     nodes.append(helper.make_node("Identity", [value], [graph.kind], name=f"plait_{graph.kind}"))
     model.graph.node.extend(nodes)
-    dims = ["n", shape[-1]] if graph.kind == "dense" else ["n", "length", shape[-1]]
+    dims = {"dense": ["n", shape[-1]], "multi": ["n", "length", shape[-1]], "score": ["n"]}[graph.kind]
     del model.graph.output[:]
     model.graph.output.append(helper.make_tensor_value_info(graph.kind, TensorProto.FLOAT, dims))
 

@@ -103,6 +103,8 @@ class GraphSession:
         names = {given.name for given in self.get_inputs()}
         fed = {name: value for name, value in feed.items() if name in names}
         value = np.asarray(self._session.run([self._graph.output], fed)[0], np.float32)
+        if self._graph.kind == "score":
+            return [value.reshape(-1)]
         if self._graph.pooling:
             value = _pool(value, feed["input_ids"], feed["attention_mask"], self._graph.pooling)
         return [_unit(value)] if self._graph.normalize else [value]

@@ -1,8 +1,9 @@
-"""Folders with an ONNX graph instead of weights: LightOn's ColBERT (onnx_config.json), and dense models as fastembed
-and the exporters of the hub write them."""
+"""Folders with an ONNX graph instead of weights: LightOn's ColBERT (onnx_config.json), dense models and rerankers as
+fastembed and the exporters of the hub write them."""
 
 from __future__ import annotations
 
+import math
 import string
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,21 @@ from typing import Any
 from plait.convert.checkpoint import Checkpoint, ForeignGraph, Overrides
 from plait.convert.layouts.common import CONFIG, DEFAULT, USER, Reader, about, inputs, longest
 from plait.convert.layouts.pylate import skip_tokens
+from plait.convert.layouts.reranker import DEFAULT_ACTIVATION, pair_activation, pair_format
 from plait.convert.layouts.sentence_transformers import MODULES, OLD_POOLINGS, ST_CONFIG
 from plait.convert.source import Source
 from plait.convert.tokenizer_json import lower_case, require_token, special_names, tokenizer_text, unknown_token
-from plait.encode.model_card import Expansion, MultiSpec
+from plait.encode.model_card import DocumentInput, Expansion, MultiSpec, QueryInput
 from plait.errors import ConfigError, ModelError
 from plait.graphs.heads import Heads
 
-COLBERT_LAYOUT, DENSE_LAYOUT = "onnx-colbert", "onnx"
+COLBERT_LAYOUT, DENSE_LAYOUT, RERANKER_LAYOUT = "onnx-colbert", "onnx", "onnx-reranker"
 ONNX_CONFIG = "onnx_config.json"
 GRAPHS = ("model_optimized.onnx", "model.onnx", "onnx/model.onnx")
 POOLING_CONFIG = "1_Pooling/config.json"
 # Families whose dense vector is that of the first token; their ONNX folders do not say so.
 CLS_FAMILIES = ("bge-", "snowflake-arctic-embed", "mxbai-embed", "gte-modernbert", "gte-multilingual")
-_FLOAT, _FLOAT16 = 1, 10  # types of ONNX
+_FLOAT, _UINT8, _INT8, _FLOAT16 = 1, 2, 3, 10  # types of ONNX
 
 
 def find_graph(source: Source) -> str | None:
@@ -149,7 +151,7 @@ def read_dense(source: Source, overrides: Overrides | None = None) -> Checkpoint
         heads=Heads(),
         query=query,
         document=document,
-        graph=ForeignGraph(path, output, "dense", pooling, precision="fp16" if _is_half(path) else "fp32"),
+        graph=ForeignGraph(path, output, "dense", pooling, precision=graph_precision(path)),
         readings=tuple(reader.readings.entries),
         warnings=tuple(reader.warnings),
         **about(source),
@@ -206,13 +208,53 @@ def graph_outputs(path: Path) -> list[tuple[str, list[int | str], int]]:
     ]
 
 
-def _is_half(path: Path) -> bool:
-    """Whether most weights are stored in half precision."""
+def graph_precision(path: Path) -> str:
+    """int8, fp16 or fp32: the type of most values among the weights."""
     import onnx
 
     model = onnx.load(str(path), load_external_data=False)
-    sizes = {_FLOAT: 0, _FLOAT16: 0}
+    names = {_FLOAT: "fp32", _FLOAT16: "fp16", _UINT8: "int8", _INT8: "int8"}
+    sizes = dict.fromkeys(names.values(), 0)
     for tensor in model.graph.initializer:
-        if tensor.data_type in sizes:
-            sizes[tensor.data_type] += 1
-    return sizes[_FLOAT16] > sizes[_FLOAT]
+        if tensor.data_type in names:
+            sizes[names[tensor.data_type]] += math.prod(tensor.dims)
+    return max(sizes, key=lambda name: sizes[name])
+
+
+def score_output(source: Source) -> str | None:
+    """The output of a reranker's graph, as evidence of one: its only output is one number for each pair. None for any
+    other graph."""
+    file = find_graph(source)
+    if file is None:
+        return None
+    outputs = graph_outputs(source.path(file))
+    is_score = len(outputs) == 1 and len(outputs[0][1]) == 2 and outputs[0][1][-1] == 1
+    return f"{file}: one output of one number, {outputs[0][0]!r}" if is_score else None
+
+
+def read_reranker(source: Source, overrides: Overrides | None = None) -> Checkpoint:
+    """A reranker: the graph gives one number for each pair."""
+    reader = Reader.open(source, overrides)
+    file = find_graph(source)
+    if file is None or score_output(source) is None:
+        raise ModelError(f"{source.folder} has no graph with one output of one number for each pair")
+    path = source.path(file)
+    tokenizer, config = reader.tokenizer(), _config(source)
+    pair = pair_format(reader, config, tokenizer)
+    output = graph_outputs(path)[0][0]
+    reader.readings.add("graph", file, f"output {output!r}")
+    return Checkpoint(
+        layout=RERANKER_LAYOUT,
+        name=source.name,
+        config=config,
+        tensors={},
+        tokenizer=tokenizer_text(tokenizer),
+        heads=Heads(),
+        query=QueryInput(length=pair.query_length, prefix="", expansion=None),
+        document=DocumentInput(length=pair.length, prefix="", overlap=0),
+        pair=pair,
+        activation=pair_activation(reader, DEFAULT_ACTIVATION if source.has(CONFIG) else ""),
+        graph=ForeignGraph(path, output, "score", normalize=False, precision=graph_precision(path)),
+        readings=tuple(reader.readings.entries),
+        **about(source),
+    )

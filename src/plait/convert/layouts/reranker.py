@@ -41,18 +41,8 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
         raise ModelError(f"{source.folder} has {n_labels} outputs ({CONFIG}: id2label); a reranker has one")
     state = source.tensors()
     tokenizer = reader.tokenizer()
-    activation = _activation(reader)
-    length = _length(reader, config)
-    room = length - tokenizer.num_special_tokens_to_add(True)
-    if room < 2:
-        raise ConfigError(f"a pair of {length} tokens has no room for the texts; it needs more")
-    # As in transformers (longest_first), the longer text is truncated first: each gets half, or what the other leaves.
-    pair = PairFormat(
-        length=length,
-        query_length=room // 2,
-        query_prefix=reader.overrides.query_prompt or "",
-        document_prefix=reader.overrides.document_prompt or "",
-    )
+    activation = pair_activation(reader, DEFAULT_ACTIVATION)
+    pair = pair_format(reader, config, tokenizer)
     return Checkpoint(
         layout=LAYOUT,
         folder=source.folder,
@@ -62,12 +52,27 @@ def read(source: Source, overrides: Overrides | None = None) -> Checkpoint:
         tokenizer=tokenizer_text(tokenizer),
         heads=Heads(score=score_head(config, state)),
         query=QueryInput(length=pair.query_length, prefix="", expansion=None),
-        document=DocumentInput(length=length, prefix="", overlap=0),
+        document=DocumentInput(length=pair.length, prefix="", overlap=0),
         pair=pair,
         activation=activation,
         token_types=_has_token_types(reader, config),
         readings=tuple(reader.readings.entries),
         **about(source),
+    )
+
+
+def pair_format(reader: Reader, config: dict[str, Any], tokenizer: Any) -> PairFormat:
+    """How a pair becomes the input of the model. As in transformers (longest_first), the longer text is truncated
+    first: each gets half, or what the other leaves."""
+    length = _length(reader, config)
+    room = length - tokenizer.num_special_tokens_to_add(True)
+    if room < 2:
+        raise ConfigError(f"a pair of {length} tokens has no room for the texts; it needs more")
+    return PairFormat(
+        length=length,
+        query_length=room // 2,
+        query_prefix=reader.overrides.query_prompt or "",
+        document_prefix=reader.overrides.document_prompt or "",
     )
 
 
@@ -88,8 +93,9 @@ def n_outputs(config: dict[str, Any]) -> int:
     return number if isinstance(number, int) else 2
 
 
-def _activation(reader: Reader) -> str:
-    config = reader.source.json(CONFIG)
+def pair_activation(reader: Reader, default: str) -> str:
+    """The activation of the scores: empty for none, or sigmoid."""
+    config = reader.source.json_or_empty(CONFIG)
     newer = config.get("sentence_transformers")
     places = [
         (reader.source.json_or_empty(ST_CONFIG).get("activation_fn"), f"{ST_CONFIG}: activation_fn"),
@@ -97,7 +103,7 @@ def _activation(reader: Reader) -> str:
         (config.get("sbert_ce_default_activation_function"), f"{CONFIG}: sbert_ce_default_activation_function"),
     ]
     value, source = next(((value, source) for value, source in places if value is not None), (None, DEFAULT))
-    activation = activation_of(value, source, DEFAULT_ACTIVATION)
+    activation = activation_of(value, source, default)
     if activation not in ("", "sigmoid"):
         raise ModelError(f"{source} is {value!r:.100}; a reranker of plait has no activation, or Sigmoid")
     reader.readings.add("activation", activation or "none", source)
