@@ -151,6 +151,7 @@ def recipes_page() -> str:
         ("[model.sparse]", model_config.SparseHeadConfig),
         ("[model.multi]", model_config.MultiHeadConfig),
         ("[model.multi.fixed]", model_config.FixedConfig),
+        ("[[model.dense.layers]] and [[model.multi.layers]]", model_config.LayerConfig),
         ("[model.token_adapter]", model_config.TokenAdapterConfig),
         ("[model] of a cross-encoder", CrossConfig),
         *((f"[loss] {name}", config) for name, config in losses.CONFIGS.items()),

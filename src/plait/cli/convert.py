@@ -71,6 +71,14 @@ def convert(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace MODEL if it exists.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="Run the source model on cpu or cuda; by default on the GPU if torch has one, else on the CPU.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Convert a checkpoint of another library to a model folder.
 
@@ -116,6 +124,7 @@ def convert(
             force=force,
             verify=verify,
             n_threads=threads,
+            device=device,
             on_stage=say,
         )
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from plait.cli.errors import say
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
+    from plait.convert.formats.export import ExportedCheckpoint
     from plait.train.export.export import ExportConfig, Exported
 
 REQUIRED_PACKAGES = ("torch", "transformers", "safetensors", "onnx")
@@ -19,7 +21,21 @@ REQUIRED_PACKAGES = ("torch", "transformers", "safetensors", "onnx")
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.", show_default=False)],
-    to: Annotated[Path, typer.Option(metavar="MODEL", help="The model folder to write.")],
+    to: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="plait, or that of another library: sentence-transformers, pylate, stanford, flagembedding.",
+        ),
+    ] = "plait",
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND", help="Leave out dense, sparse or multi, which FORMAT cannot hold; may be repeated."
+        ),
+    ] = None,
     precision: Annotated[str, typer.Option(help="int8, fp32, or both.")] = "int8",
     weights: Annotated[
         str, typer.Option(help="best or final; by default the best, or the final if none was measured.")
@@ -43,26 +59,46 @@ def export(
     length: Annotated[int, typer.Option(min=8, help="Tokens of a pair, for a reranker from transformers.")] = 256,
     query_length: Annotated[int, typer.Option(min=1, help="Tokens reserved for its query.")] = 64,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="Run torch on cpu or cuda; by default on the GPU if torch has one, else on the CPU.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Export a trained model to a model folder.
 
     The graph is compared with torch on real text, and int8 with fp32; MODEL is written only if they agree. It holds the
     graph, the tokenizer, plait.json and a model page. Needs pip install 'plait[train]'; searching with MODEL does not.
     RUN may also be a run of a cross-encoder, or a reranker from transformers: a sequence classifier with one output.
+    With --format, MODEL is a checkpoint that another library loads; it is read back and compared with torch as well.
 
     \b
     Examples:
       plait export runs/tiny --to tiny-model
       plait export runs/cross-cls --to my-cross-encoder
       plait export runs/m3 --to m3 --precision both --data scifact
+      plait export runs/colbert --to colbert --format pylate
+      plait export runs/m3 --to m3-dense --format sentence-transformers --drop sparse --drop multi
       plait index documents.jsonl --to index --model m3
     """
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export needs {', '.join(missing)}; install with: pip install 'plait[train]'")
     from plait.train.cross.export import cross_source
+    from plait.train.devices import check_device
     from plait.train.export.export import ExportConfig, export_run
 
+    check_device(device)
+    if form != "plait":
+        graph_options = {"--data": data, "--mcls": mcls, "--exclude-sparse-from-hybrid": exclude_sparse_from_hybrid}
+        _refuse_graph_options(form, {**graph_options, "--precision": "" if precision == "int8" else precision})
+        _export_checkpoint(run, to, form, weights, tuple(drop or ()), licence, force=force, device=device)
+        return
+    if drop:
+        raise ConfigError("--drop is for formats of other libraries; a model folder of plait holds every kind")
     config = ExportConfig(
         precision=precision,
         weights=weights,
@@ -76,12 +112,43 @@ def export(
         exclude_sparse_from_hybrid=exclude_sparse_from_hybrid,
         force=force,
         n_threads=threads,
+        device=device,
     )
     pairs = cross_source(run, weights)
     if pairs is None:
         _print_exported(export_run(run, to, config, on_stage=say))
     else:
         _export_cross(pairs, to, config, length, query_length)
+
+
+def _refuse_graph_options(form: str, options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"{name} is for the graphs of plait; the format {form} has the weights as they are")
+
+
+def _export_checkpoint(
+    run: Path,
+    to: Path,
+    form: str,
+    weights: str,
+    drop: tuple[str, ...],
+    licence: str,
+    *,
+    force: bool,
+    device: str | None,
+) -> None:
+    from plait.convert.formats.export import export_checkpoint
+
+    stated = "" if licence == "not stated" else licence
+    made: ExportedCheckpoint = export_checkpoint(
+        run, to, form, weights=weights, drop=drop, licence=stated, force=force, device=device, on_stage=say
+    )
+    print(f"{made.folder}: format {made.form}, read back as {made.layout}")
+    for kind, difference in made.differences.items():
+        print(f"  {kind}: {difference:.1e} off torch at most")
+    for note in made.notes:
+        print(f"  {note}")
 
 
 def _export_cross(source: Path, to: Path, config: ExportConfig, length: int, query_length: int) -> None:

@@ -93,16 +93,19 @@ def convert(
     force: bool = False,
     verify: bool = False,
     n_threads: int | None = None,
+    device: str | None = None,
     on_stage: OnStage = lambda _: None,
 ) -> Converted:
     """Converts a checkpoint in a folder, or a model of the hub, to the new model folder `to`.
 
     `layout` overrides what the files say. `precision` is int8, fp32, fp16, several with commas, both (int8 and fp32) or
     all. The fp32 graph is compared with the source model in torch, and the other precisions with it; `verify` compares
-    rankings of real text as well. On any failure nothing is written.
+    rankings of real text as well. `device` is "cpu" or "cuda", for the source model; by default the GPU if torch has
+    one. On any failure nothing is written.
     """
     parse_precisions(precision)
     check_packages()
+    _check_device(device)
     check_target(Path(to), force=force)
     if dims is not None:
         overrides = replace(overrides or Overrides(), dims=dims)
@@ -115,8 +118,16 @@ def convert(
         overrides=overrides,
         verify=verify,
         n_threads=n_threads,
+        device=device,
         on_stage=on_stage,
     )
+
+
+def _check_device(device: str | None) -> None:
+    if device is not None:
+        from plait.train.devices import check_device
+
+        check_device(device)
 
 
 def convert_source(
@@ -129,6 +140,7 @@ def convert_source(
     overrides: Overrides | None = None,
     verify: bool = False,
     n_threads: int | None = None,
+    device: str | None = None,
     on_stage: OnStage = lambda _: None,
 ) -> Converted:
     """As `convert`, for a checkpoint that is on disk; replaces `folder` if it exists."""
@@ -141,7 +153,9 @@ def convert_source(
         if detected.layout == RUN_LAYOUT:
             return _export_run(source, folder, detected, precisions, name, n_threads, on_stage)
         checkpoint = read_checkpoint(source, detected, overrides)
-        return _Conversion(source, checkpoint, detected, folder, precisions, name, verify, n_threads, on_stage).run()
+        return _Conversion(
+            source, checkpoint, detected, folder, precisions, name, verify, n_threads, device, on_stage
+        ).run()
 
 
 def parse_precisions(precision: str) -> tuple[str, ...]:
@@ -214,6 +228,7 @@ class _Conversion:
     name: str | None
     verify: bool
     n_threads: int | None
+    device: str | None
     on_stage: OnStage
 
     def run(self) -> Converted:
@@ -293,7 +308,9 @@ class _Conversion:
         return card
 
     def _compare(self, draft: Path, written: Mapping[str, GraphRecord]) -> tuple[dict[str, Parity], str]:
-        session = source_session(self.checkpoint)
+        from plait.train.devices import torch_device
+
+        session = source_session(self.checkpoint, torch_device(self.device).type)
         if isinstance(session, Unverified):
             self.on_stage(f"warning: the graph is not compared with the source model: {session.reason}")
             if self.verify:

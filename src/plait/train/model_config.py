@@ -127,9 +127,7 @@ class MultiHeadConfig:
     first_row: bool = True  # False drops the first position only, as in M3
     skip: tuple[str, ...] = ()  # tokens that give no row in documents, such as punctuation
     skip_queries: bool = False  # the tokens of `skip` give no row in queries either
-    # The projection, if it is not one linear map: several layers with activations and residuals, as in PyLate. `dim` is
-    # that of the rows: the first dimensions of the last layer are kept.
-    layers: tuple[LayerConfig, ...] = ()
+    layers: tuple[LayerConfig, ...] = ()  # the projection if it is several layers; the first `dim` dimensions are kept
     fixed: FixedConfig | None = None
 
     def __post_init__(self) -> None:

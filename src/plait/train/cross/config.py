@@ -173,7 +173,8 @@ def read_cross_plan(recipe: Recipe, start: StartingModel | None = None) -> Cross
     if values.get("start"):
         _check_start_keys(recipe, values)
         begin = str(values.pop("start"))
-        plain = read_section(CrossConfig, {**values, "backbone": begin}, location)
+        # The length of queries, if the recipe has none, is that of the checkpoint; 1 fits any length of pairs.
+        plain = read_section(CrossConfig, {"query_length": 1, **values, "backbone": begin}, location)
         if start is None:  # what the checkpoint has is not known yet
             return CrossPlan(plain, loss)
         started, origin = cross_config(start, plain, values)
