@@ -43,6 +43,23 @@ def test_options_reach_the_model(runner: CliRunner, tmp_path: Path) -> None:
     assert (card.name, card.query.prefix, card.document.length, card.spec.dense) == ("mine", "q: ", 40, 8)
 
 
+def test_the_price_of_rounding_is_measured_on_a_dataset(runner: CliRunner, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "qrels").mkdir(parents=True)
+    texts = {"1": "The cell divides.", "2": "The river floods the land.", "3": "Bread is baked."}
+    lines = [json.dumps({"_id": id, "title": "", "text": text}) for id, text in texts.items()]
+    (data / "corpus.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (data / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "Bread is baked."}) + "\n", encoding="utf-8")
+    (data / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t3\t1\n", encoding="utf-8")
+    source, to = str(CHECKPOINTS / "st-bert-mean"), str(tmp_path / "model")
+    answer = runner.invoke(app, ["convert", source, "--to", to, "--precision", "both", "--data", str(data)])
+    assert answer.exit_code == 0, answer.stderr
+    assert "nDCG@10 on data, int8: dense 1.0000\n  nDCG@10 on data, fp32: dense 1.0000\n" in answer.stdout
+    wrong = runner.invoke(app, ["convert", source, "--to", str(tmp_path / "other"), "--data", str(tmp_path / "none")])
+    assert wrong.exit_code == 2
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -33,6 +33,10 @@ PAIR_DOCUMENTS = 5  # pairs are made of every query and every fifth document, as
 TIE = 1e-5
 MIN_WEIGHT = 1e-5  # smaller weights of sparse terms are rounding, on one side of zero or the other
 
+# Differences of weights are relative to the weight, or to this one if it is smaller: a weight near zero is the
+# difference of large numbers, and its last digits are rounding.
+WEIGHT_FLOOR = 0.1
+
 Floats = NDArray[np.float32]
 Terms = Mapping[int, float]
 
@@ -62,7 +66,7 @@ class Parity:
     kind: str
     n: int  # vectors, texts with sparse terms, or pairs
     cosine: float  # the smallest; of pairs, between all scores of a query
-    difference: float  # the largest, relative to the length of the vector or to the largest score
+    difference: float  # the largest, relative to the length of the vector; of weights and scores, to each of them
     same_counts: bool  # as many vectors for every text; the same terms
     same_top: int  # queries with the same best documents
     n_queries: int
@@ -150,7 +154,11 @@ def _compare_sparse(golden: Golden, outputs: Outputs) -> Parity:
     is_same = all(set(one) == set(other) for one, other in zip(expected, given, strict=True))
     size = 1 + max((term for item in expected + given for term in item), default=0)
     scores = [_matrix(sides[0][number], size) @ _matrix(sides[1][number], size).T for number in (0, 1)]
-    return _parity("sparse", _matrix(expected, size), _matrix(given, size), is_same, scores[0], scores[1])
+    both = _matrix(expected, size), _matrix(given, size)
+    parity = _parity("sparse", *both, is_same, scores[0], scores[1])
+    # Of each weight, not of whole vectors: a large weight must not hide a wrong small one.
+    difference = float((np.abs(both[1] - both[0]) / np.maximum(both[0], WEIGHT_FLOOR)).max())
+    return Parity("sparse", parity.n, parity.cosine, difference, is_same, parity.same_top, parity.n_queries)
 
 
 def _compare_pairs(golden: Golden, outputs: Outputs) -> Parity:

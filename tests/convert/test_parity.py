@@ -95,7 +95,8 @@ def test_every_golden_file_has_its_checkpoint_and_its_versions() -> None:
 
 def test_every_layout_has_a_checkpoint() -> None:
     covered = {golden_of(name).about["layout"] for name in NAMES}
-    assert {layout.name for layout in LAYOUTS if layout.read is not None} - covered == {"transformers"}
+    unsaved = {"transformers", "onnx-reranker"}  # layouts that no library saves; other tests write them
+    assert {layout.name for layout in LAYOUTS if layout.read is not None} - covered == unsaved
 
 
 def test_pooling_without_the_prompt_is_refused(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_the_initial_idf_gain_scales_the_idf() -> None:
 
 def test_masked_rows_stay_zero_even_with_a_bias() -> None:
     head = MultiHead(2, 2, bias=True)
+    assert isinstance(head.project, torch.nn.Linear)
     head.project.bias.data.fill_(5.0)
     rows = head(STATES, MASK)
     assert rows[0, 2].tolist() == [0.0, 0.0]

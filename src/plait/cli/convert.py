@@ -11,6 +11,7 @@ from plait.cli.errors import StoppedError, say
 
 if TYPE_CHECKING:
     from plait.convert.convert import Converted
+    from plait.evaluate import Dataset
 
 
 def convert(
@@ -69,6 +70,13 @@ def convert(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare rankings of real text with the source model, too.")
     ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="A BEIR folder: print nDCG@10 on it for every precision.", show_default=False
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which judgements of FOLDER to use.")] = "test",
     force: Annotated[bool, typer.Option("--force", help="Replace MODEL if it exists.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
     device: Annotated[
@@ -112,6 +120,11 @@ def convert(
         document_length=length,
         mcls=mcls,
     )
+    dataset = None
+    if data is not None:
+        from plait.train.export.parity import read_dataset
+
+        dataset = read_dataset(data, split)  # before the work: a wrong folder should be said at once
     try:
         converted = run_conversion(
             source,
@@ -132,6 +145,25 @@ def convert(
             f"stopped; {to} was not written. Files that were fetched are kept for the next run"
         ) from None
     _print_converted(converted)
+    if dataset is not None:
+        _print_ranking(converted, dataset, threads)
+
+
+def _print_ranking(converted: Converted, dataset: Dataset, threads: int | None) -> None:
+    """nDCG@10 of each kind of embedding: what rounding costs. Texts are truncated to the model's length, as the
+    published figures are."""
+    from plait.encode.load import load_model
+    from plait.rerank.cross_card import CrossCard
+    from plait.train.export.parity import measure_ranks
+
+    if isinstance(converted.card, CrossCard):
+        print(f"  a reranker ranks nothing alone; measure it with: plait eval INDEX --rerank-model {converted.folder}")
+        return
+    for precision in converted.card.precisions:
+        encoder = load_model(converted.folder, precision=precision, n_threads=threads)
+        for values in measure_ranks({precision: encoder}, dataset, say).values.values():
+            shown = "  ".join(f"{kind} {value:.4f}" for kind, value in values.items())
+            print(f"  nDCG@10 on {dataset.name}, {precision}: {shown}")
 
 
 def _print_converted(converted: Converted) -> None:

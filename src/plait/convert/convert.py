@@ -360,7 +360,7 @@ class _Conversion:
         card = read_cross_card(draft)
         encoders = {one: load_cross(draft, precision=one, n_threads=self.n_threads) for one in written}
         unverified = session.reason if isinstance(session, Unverified) else ""
-        reference = encoders[FP32]
+        reference = encoders.get(FP32) or next(iter(encoders.values()))
         if not unverified:
             reference = CrossEncoder(card, PairTokenizer(open_tokenizer(draft / TOKENIZER), card), session)
         pairs = _pairs(verification_texts() if self.verify else (QUERIES, sample_documents()))

@@ -22,6 +22,8 @@ from plait.convert.formats.export import FORMATS, RECORD, export_checkpoint
 from plait.convert.start import read_start
 from plait.errors import ConfigError, ModelError
 from plait.graphs.heads import DenseLayer, Linear
+from plait.train.build import build
+from plait.train.recipe import read_recipe
 
 ROUND_TRIPS = [
     ("stanford", "stanford"),
@@ -42,6 +44,7 @@ ROUND_TRIPS = [
     ("st-cross-modernbert", "sentence-transformers"),
     ("st-cross-xlm-roberta", "flagembedding"),
 ]
+RECIPES = CHECKPOINTS.parents[2] / "recipes"
 EXPANSION = "{token = '[MASK]', length = 24, attended = false}"
 
 
@@ -222,3 +225,22 @@ def test_a_projection_is_truncated_where_a_format_cannot_keep_a_part() -> None:
 
 def test_every_format_is_checked_with_its_library() -> None:
     assert set(CASES) == set(FORMATS)
+
+
+def test_a_recipe_of_plait_with_markers_as_prefixes_becomes_a_colbert(tmp_path: Path) -> None:
+    changes = [
+        "model.random={model_type = 'bert', hidden_size = 16, num_hidden_layers = 1, num_attention_heads = 2}",
+        "model.multi={dim = 8}",
+        f"model.query={{length = 24, prefix = '[unused0] ', expansion = {EXPANSION}}}",
+        "model.document={length = 40, prefix = '[unused1] ', overlap = 8}",
+        "loss={name = 'contrastive', kind = 'multi'}",
+    ]
+    recipe = read_recipe(RECIPES / "tiny.toml", changes)
+    model = {key: value for key, value in recipe.model.items() if key not in ("dense", "sparse")}
+    build(replace(recipe, model=model), tmp_path).save(tmp_path / "saved")
+    made = export_checkpoint(tmp_path / "saved", tmp_path / "out", "stanford")
+    assert made.differences["multi"] < 1e-4
+    metadata = json.loads((made.folder / "artifact.metadata").read_text())
+    assert (metadata["query_token_id"], metadata["doc_token_id"]) == ("[unused0]", "[unused1]")
+    assert metadata["mask_punctuation"] is False
+    assert export_checkpoint(tmp_path / "saved", tmp_path / "pylate", "pylate").differences["multi"] < 1e-4
