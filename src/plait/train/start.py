@@ -243,8 +243,8 @@ def _merged(
             new.append(f"{key} {name}")
         elif name in taken and taken[name] != value:
             changed.append(f"{key} {name} is {value!r}, was {taken[name]!r}")
-    kept = {name: value for name, value in given.items() if name != "fixed" or taken.get(name) is None}
-    merged = {**taken, **kept}
+    changes = {name: value for name, value in given.items() if name != "fixed" or taken.get(name) is None}
+    merged = {**taken, **changes}
     if key in INPUTS:
         _follow_length(key, taken, given, merged, changed)
     return merged
