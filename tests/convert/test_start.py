@@ -154,6 +154,7 @@ def test_what_cannot_be_trained_is_refused_with_what_can(name: str, said: str) -
         ("st-bert-dense", "dense = {layers = [{dim = 8}]}\n", "layers are those of st-bert-dense"),
         ("constbert", "multi = {fixed = {n_vectors = 3}}\n", "fixed differs in n_vectors from the mixer of constbert"),
         ("stanford", "query = 'long'\n", "must be a table"),
+        ("stanford", "query = {fixed = 3}\n", "unknown key 'fixed'"),
         ("st-cross-bert", "head = 'emb'\n", "takes over the whole cross-encoder"),
         ("st-cross-bert", "layers = 1\n", "Beside it a recipe may set kind, name, start"),
     ],

@@ -236,7 +236,7 @@ def _merged(
             )
         if key == "dense" and name == "layers" and value:
             raise ConfigError(f"[model.dense] layers are those of {start.name}; leave them out")
-        if name == "fixed" and taken[name] is not None:
+        if name == "fixed" and taken.get(name) is not None:
             _check_mixer(start, taken[name], value)
             continue
         if name == "fixed" or (key == "sparse" and name in ("hidden", "idf") and value):
