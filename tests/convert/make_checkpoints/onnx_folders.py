@@ -23,8 +23,9 @@ import torch
 from colbert_export.export import export_model
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
+from fastembed.rerank.cross_encoder import TextCrossEncoder
 from pylate import models
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from convert.make_checkpoints.backbones import HIDDEN, save_backbone
 from convert.make_checkpoints.golden import Golden, all_texts, checkpoint_folder
@@ -61,38 +62,47 @@ def make_colbert(name: str, *, is_new: bool) -> None:
     golden.write()
 
 
-class States(torch.nn.Module):
-    """The states of tokens, as the graphs of fastembed give them."""
+class FirstOutput(torch.nn.Module):
+    """The output of a model that the graphs of fastembed give: states of tokens, or logits of pairs."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, output: str) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.output = model, output
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         named = {"token_type_ids": rest[0]} if rest else {}
-        states: torch.Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **named).last_hidden_state
-        return states
+        answer: torch.Tensor = getattr(
+            self.model(input_ids=input_ids, attention_mask=attention_mask, **named), self.output
+        )
+        return answer
+
+
+def export_graph(folder: Path, backbone: str, file: str, output: str, *, auto: Any, **config: Any) -> None:
+    """A folder of fastembed: a graph, the tokenizer and the config, without weights."""
+    with tempfile.TemporaryDirectory() as scratch:
+        save_backbone(backbone, Path(scratch), all_texts(), auto=auto.__name__, **config)
+        tokenizer, model = AutoTokenizer.from_pretrained(scratch), auto.from_pretrained(scratch).eval()
+    tokenizer.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    inputs = tokenizer(["one text", "another one"], ["a pair", "of texts"], return_tensors="pt", padding=True)
+    names = [key for key in ("input_ids", "attention_mask", "token_type_ids") if key in inputs]
+    axes = {key: {0: "batch_size", 1: "sequence_length"} for key in names}
+    axes[output] = {0: "batch_size"} if output == "logits" else {0: "batch_size", 1: "sequence_length"}
+    (folder / file).parent.mkdir(exist_ok=True)
+    old_exporter(
+        FirstOutput(model, output),
+        tuple(inputs[key] for key in names),
+        str(folder / file),
+        input_names=names,
+        output_names=[output],
+        dynamic_axes=axes,
+        opset_version=17,
+    )
 
 
 def make_fastembed(name: str, backbone: str, file: str, pooling: PoolingType) -> None:
     folder = checkpoint_folder(name)
-    with tempfile.TemporaryDirectory() as scratch:
-        save_backbone(backbone, Path(scratch), all_texts())
-        tokenizer, model = AutoTokenizer.from_pretrained(scratch), AutoModel.from_pretrained(scratch).eval()
-    tokenizer.save_pretrained(folder)
-    model.config.save_pretrained(folder)
-    inputs = tokenizer(["one text", "another one"], return_tensors="pt", padding=True)
-    axes = {key: {0: "batch_size", 1: "sequence_length"} for key in [*inputs, "last_hidden_state"]}
-    names = [key for key in ("input_ids", "attention_mask", "token_type_ids") if key in inputs]
-    old_exporter(
-        States(model),
-        tuple(inputs[key] for key in names),
-        str(folder / file),
-        input_names=names,
-        output_names=["last_hidden_state"],
-        dynamic_axes=axes,
-        opset_version=17,
-    )
+    export_graph(folder, backbone, file, "last_hidden_state", auto=AutoModel)
     TextEmbedding.add_custom_model(
         model=name,
         pooling=pooling,
@@ -107,6 +117,23 @@ def make_fastembed(name: str, backbone: str, file: str, pooling: PoolingType) ->
     golden.write()
 
 
+def make_reranker(name: str, backbone: str, file: str) -> None:
+    folder = checkpoint_folder(name)
+    labels = {"id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    export_graph(folder, backbone, file, "logits", auto=AutoModelForSequenceClassification, **labels)
+    TextCrossEncoder.add_custom_model(model=name, sources=ModelSource(hf=f"tiny/{name}"), model_file=file)
+    encoder = TextCrossEncoder(name, specific_model_path=str(folder), threads=1)
+    # plait follows CrossEncoder, which applies Sigmoid where a folder says nothing; fastembed returns logits.
+    note = "Sigmoid of the library's scores, which are logits"
+    golden = Golden(name, "onnx-reranker", "fastembed", "score", batch=32, note=note)
+
+    def score(pairs: Sequence[tuple[str, str]], size: int) -> Any:
+        return torch.sigmoid(torch.tensor(list(encoder.rerank_pairs(list(pairs), batch_size=size)))).numpy()
+
+    golden.pairs(score)
+    golden.write()
+
+
 CASES = {
     "onnx-colbert": partial(make_colbert, is_new=True),
     "onnx-colbert-2025": partial(make_colbert, is_new=False),
@@ -117,6 +144,7 @@ CASES = {
     "fastembed-xlm-roberta": partial(
         make_fastembed, backbone="xlm-roberta", file="model.onnx", pooling=PoolingType.MEAN
     ),
+    "fastembed-reranker": partial(make_reranker, backbone="bert", file="onnx/model.onnx"),
 }
 
 

@@ -111,6 +111,18 @@ def make(name: str, case: Case) -> None:
     golden.write()
 
 
+def make_plain(name: str) -> None:
+    """A folder of transformers alone, for which the library takes the mean of the tokens."""
+    folder = save_backbone("bert", checkpoint_folder(name), all_texts())
+    model = SentenceTransformer(str(folder), device="cpu")
+    golden = Golden(name, "transformers", "sentence-transformers", "cosine", batch=32)
+    golden.dense(*[lambda texts, size: model.encode(list(texts), batch_size=size)] * 2)
+    golden.write()
+
+
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or CASES:
-        make(chosen, CASES[chosen])
+    for chosen in sys.argv[1:] or [*CASES, "transformers-bert"]:
+        if chosen == "transformers-bert":
+            make_plain(chosen)
+        else:
+            make(chosen, CASES[chosen])
