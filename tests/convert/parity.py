@@ -33,8 +33,8 @@ PAIR_DOCUMENTS = 5  # pairs are made of every query and every fifth document, as
 TIE = 1e-5
 MIN_WEIGHT = 1e-5  # smaller weights of sparse terms are rounding, on one side of zero or the other
 
-# Differences of weights are relative to the weight, or to this one if it is smaller: a weight near zero is the
-# difference of large numbers, and its last digits are rounding.
+# Differences of weights are relative to the weight, or to this one if it is smaller: a weight near zero is a difference
+# of large numbers, and its last digits are rounding.
 WEIGHT_FLOOR = 0.1
 
 Floats = NDArray[np.float32]
