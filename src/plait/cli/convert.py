@@ -99,7 +99,7 @@ def convert(
     \b
     Examples:
       plait convert BAAI/bge-m3 --to bge-m3
-      plait convert colbert-ir/colbertv2.0 --to colbertv2 --precision both --verify
+      plait convert colbert-ir/colbertv2.0 --to colbertv2 --verify
       plait convert ./my-checkpoint --to my-model --as pylate
       plait convert nomic-ai/nomic-embed-text-v1.5 --to nomic --dims 256
       plait convert cross-encoder/ms-marco-MiniLM-L6-v2 --to reranker

@@ -81,7 +81,7 @@ def export(
       plait export runs/cross-cls --to my-cross-encoder
       plait export runs/m3 --to m3 --precision both --data scifact
       plait export runs/colbert --to colbert --format pylate
-      plait export runs/m3 --to m3-dense --format sentence-transformers --drop sparse --drop multi
+      plait export runs/m3 --to m3-st --format sentence-transformers --drop sparse
       plait index documents.jsonl --to index --model m3
     """
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
