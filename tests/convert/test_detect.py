@@ -16,7 +16,6 @@ from plait.convert.source import Source
 from plait.errors import ConfigError, ModelError
 
 NAMES = sorted(path.stem for path in CHECKPOINTS.glob("*.json") if (CHECKPOINTS / path.stem).is_dir())
-UNSAVED = {"transformers", "onnx-reranker"}  # layouts that no library saves; other tests write them
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,7 +28,7 @@ def test_the_layout_of_every_checkpoint_is_detected(name: str) -> None:
 
 def test_there_are_checkpoints_of_every_foreign_layout() -> None:
     layouts = {detect(Source.open(CHECKPOINTS / name)).layout for name in NAMES}
-    assert {layout.name for layout in BY_NAME.values() if layout.read is not None} - layouts == UNSAVED
+    assert {layout.name for layout in BY_NAME.values() if layout.read is not None} - layouts == set()
 
 
 def test_stanford_colbert_without_its_architecture_is_known_by_its_projection(copy: Copy) -> None:
