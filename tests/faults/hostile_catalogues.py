@@ -189,7 +189,7 @@ class Harm:
     def _once(self, harm: Callable[[Path], str], index: Path) -> str:
         try:
             return harm(index)
-        except OSError as error:  # an earlier harm stands in the way, such as a folder in the place of a file
+        except OSError as error:  # an earlier change blocks this one: a folder has the name of the file
             return f"nothing ({error.strerror})"
 
     def _row(self, index: Path) -> str:

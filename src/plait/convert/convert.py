@@ -4,7 +4,6 @@ appears whole or not at all."""
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from plait.convert.verify import (
 from plait.encode.hub_models import parse_hub_name
 from plait.encode.load import load_model, open_tokenizer
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, FileRecord, GraphRecord, ModelCard, parse_card, read_json
-from plait.encode.model_files import check_hash
+from plait.encode.model_files import check_hash, check_target, record_of
 from plait.encode.onnx import OnnxEncoder
 from plait.encode.tokenizer import ModelTokenizer
 from plait.errors import ConfigError, ModelError
@@ -167,18 +166,6 @@ def parse_precisions(precision: str) -> tuple[str, ...]:
     return chosen
 
 
-def check_target(folder: Path, *, force: bool) -> None:
-    """ConfigError if the folder exists, unless it is a model folder and `force` is set."""
-    if not folder.exists() and not folder.is_symlink():
-        return
-    is_model = (folder / CARD_NAME).is_file()
-    if not force:
-        hint = "name another folder, or replace it with --force" if is_model else "name another folder"
-        raise ConfigError(f"{folder} exists; {hint}")
-    if not is_model:
-        raise ConfigError(f"{folder} exists and has no {CARD_NAME}; --force replaces only model folders")
-
-
 def open_source(source: str | Path, revision: str = "", *, say: OnStage = lambda _: None) -> Source:
     """The checkpoint in a folder, or the model of the hub that is downloaded now or is in the cache."""
     path = Path(source)
@@ -208,12 +195,6 @@ def _complete_or_nothing(folder: Path) -> Iterator[None]:
                 f"the disk is full: {folder} was not written; make room, or name another folder"
             ) from error
         raise
-
-
-def file_record(path: Path) -> FileRecord:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileRecord(path.name, digest, path.stat().st_size)
 
 
 @dataclass(slots=True)
@@ -297,13 +278,13 @@ class _Conversion:
             self.on_stage(f"the graph of {self.source.name} is in {graph.precision}, and stays so")
         records = {}
         for precision, path in written.items():
-            record = file_record(path)
+            record = record_of(path)
             records[precision] = GraphRecord(record.file, record.sha256, record.bytes, optimise="basic")
         return records
 
     def _write_card(self, draft: Path, precisions: Mapping[str, GraphRecord]) -> dict[str, Any]:
         name = self.name or self.source.name
-        card = card_of(self.checkpoint, self.source, name, file_record(draft / TOKENIZER), precisions)
+        card = card_of(self.checkpoint, self.source, name, record_of(draft / TOKENIZER), precisions)
         (draft / CARD_NAME).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return card
 

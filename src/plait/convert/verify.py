@@ -43,7 +43,7 @@ class Unverified:
 
 
 class TorchSession:
-    """Runs the source model, in the place of onnxruntime's session."""
+    """Runs the source model, with the interface of an onnxruntime session."""
 
     def __init__(self, model: Any, checkpoint: Checkpoint, device: str | None = None) -> None:
         self._model, self._checkpoint, self._device = model, checkpoint, device or "cpu"

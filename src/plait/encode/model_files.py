@@ -10,11 +10,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plait.encode.model_card import CARD_NAME, FileRecord
-from plait.errors import ModelError
+from plait.errors import ConfigError, ModelError
 
 _ADVICE = "fetch or build the model again"
 # The hash of a file, and the names of the files with its tensors; by its path and state, for the life of the process.
 _digests: dict[tuple[object, ...], tuple[str, frozenset[str]]] = {}
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """ConfigError if the folder exists, unless it is a model folder and `force` is set."""
+    if not folder.exists() and not folder.is_symlink():
+        return
+    is_model = (folder / CARD_NAME).is_file()
+    if not force:
+        hint = "name another folder, or replace it with --force" if is_model else "name another folder"
+        raise ConfigError(f"{folder} exists; {hint}")
+    if not is_model:
+        raise ConfigError(f"{folder} exists and has no {CARD_NAME}; --force replaces only model folders")
+
+
+def record_of(path: Path) -> FileRecord:
+    """The record of a file for the card."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRecord(path.name, digest, path.stat().st_size)
 
 
 def model_file(folder: Path, record: FileRecord) -> Path:

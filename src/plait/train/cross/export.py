@@ -6,7 +6,6 @@ Takes a model that `plait train` saved, or any transformers sequence classifier 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import warnings
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from plait.encode.model_card import CARD_NAME, FileRecord, GraphRecord
+from plait.encode.model_card import CARD_NAME, GraphRecord
+from plait.encode.model_files import record_of
 from plait.errors import ConfigError, ModelError
 from plait.graphs.build import write_graph
 from plait.graphs.builder import Weights
@@ -132,7 +132,7 @@ def export_cross(
         card = CrossCard(
             **{**loaded.card, "name": name or loaded.card["name"], "licence": licence, "attribution": attribution},
             languages=tuple(languages),
-            tokenizer=_file_record(draft / TOKENIZER_NAME),
+            tokenizer=record_of(draft / TOKENIZER_NAME),
             precisions={precision: records[precision] for precision in precisions},
         )
         (draft / CARD_NAME).write_text(json.dumps(card.to_json(), indent=2) + "\n", encoding="utf-8")
@@ -282,11 +282,6 @@ def _tokenize(loaded: _LoadedModel, pairs: Sequence[Pair]) -> PairTokens:
     return pad_pairs(PairTokenizer(loaded.tokenizer, pair_input).tokenize(pairs), range(len(pairs)))
 
 
-def _file_record(path: Path) -> FileRecord:
-    data = path.read_bytes()
-    return FileRecord(path.name, hashlib.sha256(data).hexdigest(), len(data))
-
-
 def _graph_record(path: Path) -> GraphRecord:
-    record = _file_record(path)
+    record = record_of(path)
     return GraphRecord(record.file, record.sha256, record.bytes)

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from plait.encode.load import load_model
 from plait.encode.model_card import CARD_NAME, FORMAT, ModelCard, parse_card
+from plait.encode.model_files import check_target
 from plait.encode.onnx import OnnxEncoder
 from plait.errors import ConfigError
 from plait.evaluate import Dataset
@@ -46,18 +47,6 @@ from plait.train.export.trained import (
 from plait.train.model import Model
 from plait.train.tokenization import TextTokenizer
 from plait.train.torch_encoder import TorchEncoder
-
-
-def check_target(folder: Path, *, force: bool) -> None:
-    """ConfigError if the folder exists, unless it is a model folder and `force` is set."""
-    if not folder.exists():
-        return
-    is_model = (folder / CARD_NAME).is_file()
-    if not force:
-        hint = "name another folder, or replace it with --force" if is_model else "name another folder"
-        raise ConfigError(f"{folder} exists; {hint}")
-    if not is_model:
-        raise ConfigError(f"{folder} exists and has no {CARD_NAME}; --force replaces only model folders")
 
 
 def write_file(folder: Path, name: str, content: bytes) -> dict[str, Any]:
