@@ -113,7 +113,6 @@ def test_models_lists_bundled_and_cached_models(runner: CliRunner) -> None:
     rows = {line.split()[0]: line for line in answer.stdout.splitlines()[2:]}
     assert "bundled" in rows["plait-small"]
     assert "dense 384, sparse 30522, multi 128" in rows["plait-small"]
-    assert "reranker" in rows["plait-cross-small"]
     assert "cached" in rows["org/tiny"]
     assert "int8" in rows["org/tiny"]
 

@@ -55,6 +55,42 @@ def test_a_graph_of_any_opset_is_pooled_and_normalised(tmp_path: Path, opset: in
     np.testing.assert_allclose(run(tmp_path / "multi.onnx", "multi"), unit(TABLE[IDS]), atol=1e-6)
 
 
+def write_product_graph(path: Path, opset: int) -> Path:
+    """A graph whose token states are rows of a table times a matrix. Token 9 is a thousand times as large as others."""
+    random = np.random.default_rng(5)
+    table = random.normal(size=(20, 64)).astype(np.float32)
+    table[9] *= 1000
+    weight = random.normal(size=(64, 32)).astype(np.float32)
+    given = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "m"]) for name in ("input_ids", "attention_mask")
+    ]
+    states = helper.make_tensor_value_info("states", TensorProto.FLOAT, ["n", "m", 32])
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "weight"], ["states"]),
+    ]
+    constants = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(weight, "weight")]
+    graph = helper.make_graph(nodes, "tiny", given, [states], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), str(path))
+    return path
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 18])
+def test_an_int8_vector_does_not_depend_on_the_texts_beside_it(tmp_path: Path, opset: int) -> None:
+    source = ForeignGraph(write_product_graph(tmp_path / "source.onnx", opset), "states", "dense", "mean")
+    wrap_graph(source, tmp_path / "fp32.onnx")
+    wrap_graph(source, tmp_path / "int8.onnx", int8=True)
+
+    def vectors(precision: str, ids: list[list[int]]) -> Any:
+        session = onnxruntime.InferenceSession(str(tmp_path / f"{precision}.onnx"), providers=["CPUExecutionProvider"])
+        given = {"input_ids": np.array(ids, np.int64), "attention_mask": np.ones((len(ids), len(ids[0])), np.int64)}
+        return session.run(["dense"], given)[0]
+
+    alone, beside = vectors("int8", [[1, 2, 3]]), vectors("int8", [[1, 2, 3], [9, 9, 9]])
+    np.testing.assert_array_equal(alone[0], beside[0])
+    assert (beside * vectors("fp32", [[1, 2, 3], [9, 9, 9]])).sum(axis=1).min() > 0.999
+
+
 def write_score_graph(folder: Path) -> Path:
     """A folder with a reranker: the score of a pair is the sum of the first column of its tokens' rows."""
     folder.mkdir()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from plait.convert.checkpoint import ForeignGraph
+from plait.convert.foreign_int8 import quantise
 from plait.errors import ModelError
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -40,39 +41,11 @@ def wrap_graph(graph: ForeignGraph, to: Path, *, int8: bool = False) -> None:
     draft.write_bytes(content)
     try:
         if int8:
-            _quantise(draft, rounded)
+            quantise(draft, rounded, opset)
         _optimise(rounded if int8 else draft, to)
     finally:
         draft.unlink()
         rounded.unlink(missing_ok=True)
-
-
-def _quantise(graph: Path, to: Path) -> None:
-    """Writes the graph in int8: weights with one scale for each channel, activations quantised as they come."""
-    import logging
-
-    from onnx import TensorProto
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped,unused-ignore]
-
-    logger = logging.getLogger()
-    logger.addFilter(_is_useful)
-    try:
-        quantize_dynamic(
-            str(graph),
-            str(to),
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-            # Fused nodes have outputs whose type onnx cannot infer.
-            extra_options={"DefaultTensorType": TensorProto.FLOAT},
-        )
-    finally:
-        logger.removeFilter(_is_useful)
-
-
-def _is_useful(record: Any) -> bool:
-    """False for onnxruntime's advice on pre-processing, which is for convolutions."""
-    return "pre-processing" not in record.getMessage()
 
 
 def _check_inputs(model: Any, path: Path) -> None:

@@ -234,6 +234,7 @@ def test_a_recipe_of_plait_with_markers_as_prefixes_becomes_a_colbert(tmp_path: 
         f"model.query={{length = 24, prefix = '[unused0] ', expansion = {EXPANSION}}}",
         "model.document={length = 40, prefix = '[unused1] ', overlap = 8}",
         "loss={name = 'contrastive', kind = 'multi'}",
+        "mining.mode='multi'",
     ]
     recipe = read_recipe(RECIPES / "tiny.toml", changes)
     model = {key: value for key, value in recipe.model.items() if key not in ("dense", "sparse")}
