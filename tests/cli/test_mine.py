@@ -43,3 +43,12 @@ def test_a_missing_dataset_is_one_message(runner: CliRunner, tmp_path: Path) -> 
     ended = runner.invoke(app, ["mine", str(tmp_path / "none"), "--to", str(tmp_path / "lists.jsonl")])
     assert ended.exit_code != 0
     assert not (tmp_path / "lists.jsonl").exists()
+
+
+def test_mining_without_torch_says_what_to_install(
+    runner: CliRunner, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.cli.mine.find_spec", lambda name: None if name == "torch" else True)
+    ended = runner.invoke(app, ["mine", str(data), "--to", str(tmp_path / "lists.jsonl")])
+    assert ended.exit_code == 2
+    assert ended.stderr == "plait: mine needs torch; install with: pip install 'plait[train]'\n"

@@ -18,5 +18,5 @@ def test_the_dev_set_has_all_judged_documents_and_is_searched(tmp_path: Path) ->
     assert {id for of_query in dev_set.qrels.values() for id in of_query} <= {
         document.id for document in dev_set.documents
     }
-    assert evaluate(WordEncoder(), dev_set, config, tmp_path / "index") > 0.6
+    assert evaluate(WordEncoder(), dev_set, config, tmp_path / "index", mode="hybrid") > 0.6
     assert not (tmp_path / "index").exists()

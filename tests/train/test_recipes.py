@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,12 +83,15 @@ def ran(folder: Path, recipe: Recipe) -> Path:
 
 def test_the_tiny_recipe_learns_and_leaves_a_model_that_loads(tmp_path: Path) -> None:
     corpus = RECIPES / "tiny-data"
-    folder = trained(tmp_path, "run", f"mining.corpus={corpus}", "optimiser.steps=16", "evaluation.every=8")
+    folder = trained(
+        tmp_path, "run", f"mining.corpus={corpus}", "optimiser.steps=16", "evaluation.every=8", "evaluation.mode=dense"
+    )
     model, _ = checkpoint.load(folder / "best")
     assert model.config.name == "tiny"
-    lines = [parse for parse in (folder / "curves.jsonl").read_text().splitlines() if "value" in parse]
+    lines = [line for line in map(json.loads, (folder / "curves.jsonl").read_text().splitlines()) if "value" in line]
     assert len(lines) == 2
-    assert float(lines[-1].split('"value": ')[1].rstrip("}")) >= 0.3
+    assert lines[-1]["value"] >= 0.3
+    assert lines[-1]["mode"] == "dense"
 
 
 LOSSES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 
 from plait.cli.errors import say
 from plait.cli.progress import progress
+from plait.errors import ConfigError
+
+REQUIRED_PACKAGES = ("torch", "transformers", "safetensors")
 
 
 def mine(
@@ -44,6 +48,9 @@ def mine(
       plait mine data/boolq --to boolq.jsonl
       plait mine data/boolq --by my-model --first-rank 10 --to boolq.jsonl
     """
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"mine needs {', '.join(missing)}; install with: pip install 'plait[train]'")
     from plait.train.data.nway import write_flag
     from plait.train.data.sources import SourceConfig, read_source
     from plait.train.mining.config import MiningConfig

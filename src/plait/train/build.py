@@ -23,16 +23,18 @@ from plait.train import checkpoint
 from plait.train.backbone import Backbone, load_backbone, make_backbone, random_config
 from plait.train.cross.config import is_cross, read_cross_plan
 from plait.train.devices import process
+from plait.train.evaluation import check_modes
 from plait.train.frozen_layers import DTYPES, CachedModel, GraphStates, StateCache
 from plait.train.head_layers import copy_linear
 from plait.train.idf import inverse_document_frequencies, stemmed_terms
 from plait.train.loop import Trainable
-from plait.train.loss import RetroMaeConfig, make_loss, read_loss
+from plait.train.loss import RetroMaeConfig, XtrConfig, make_loss, read_loss
 from plait.train.model import Model, SparseHead
 from plait.train.model_config import ModelConfig
 from plait.train.optimiser import parameter_groups
 from plait.train.recipe import Recipe, SectionLocation, read_section
 from plait.train.retromae import MaskedBatch, MaskingConfig, RetroMae, load_masked_lm, mask_batch, read_words
+from plait.train.search_modes import default_mode
 from plait.train.start import Origin, StartingModel, copy_heads, encoder_values, start_backbone, start_tokenizer
 from plait.train.tensors import Loss
 from plait.train.tokenization import TOKENIZER_NAME, TextTokenizer, open_tokenizer, with_markers
@@ -143,6 +145,7 @@ def read_plan(recipe: Recipe, start: StartingModel | None = None) -> EncoderPlan
         )
     if start is not None or not init.start:
         _check_kind(loss, model, recipe.location("loss"))
+        check_modes(recipe, model.heads)
     return EncoderPlan(model, init, random, loss, start, origin)
 
 
@@ -158,6 +161,14 @@ def check_start_keys(values: Mapping[str, Any], init: Mapping[str, Any], locatio
 
 def _where(location: SectionLocation) -> str:
     return f"{location.file}, line {location.line}, [model]" if location.line else f"{location.file}, [model]"
+
+
+def search_mode(plan: EncoderPlan) -> str:
+    """How the model is searched in evaluation if the recipe names no mode."""
+    if isinstance(plan.loss, RetroMaeConfig):
+        return default_mode(plan.model.heads, trained="dense")
+    kind = getattr(plan.loss, "kind", None)
+    return default_mode(plan.model.heads, trained=kind, imputed=isinstance(plan.loss, XtrConfig))
 
 
 def _check_kind(loss: Any, model: ModelConfig, location: SectionLocation) -> None:
@@ -205,6 +216,9 @@ def build(recipe: Recipe, folder: Path, start: StartingModel | None = None) -> T
         save=lambda to: checkpoint.save(model, tokenizer, to),
         loss_function=make_loss(plan.loss),
         encode=_cached_model(model, plan, folder / FROZEN_STATES) if plan.init.cache else None,
+        vocabulary=model.backbone.n_ids,
+        sparse=config.sparse,
+        search_mode=search_mode(plan),
     )
 
 
@@ -356,6 +370,7 @@ def _build_pretraining(plan: EncoderPlan, config: RetroMaeConfig, tokenizer: Tok
         save=save,
         pretraining_loss=loss,
         encode=Model(plan.model, retromae.backbone),
+        search_mode=search_mode(plan),
     )
 
 

@@ -1,21 +1,24 @@
 """Evaluation of a model in training: part of a corpus is indexed with it, and judged queries are searched. The index is
-plait's own and is searched exactly, so the number is the one that a user would get."""
+plait's own and is searched with the mode that a user would choose, exactly if the mode can."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from plait.encode.protocol import Encoder
-from plait.errors import InputError
+from plait.errors import ConfigError, InputError
 from plait.evaluate import load_beir, measure, rank_queries
 from plait.index import open_index
 from plait.readers import documents_from
 from plait.records import Document
-from plait.train.recipe import EvaluationConfig
+from plait.search.modes import find_mode
+from plait.train.recipe import EvaluationConfig, Recipe
+from plait.train.search_modes import IMPUTED, check_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,22 @@ class DevSet:
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
     documents: list[Document]
+
+
+def check_modes(recipe: Recipe, heads: Collection[str]) -> None:
+    """ConfigError if the model in training would be searched, in evaluation or mining, with a mode for which it has no
+    head."""
+    mining = recipe.mining
+    searchers = [mining.first_searcher, *([mining.later_searcher] if mining.rounds > 1 else [])]
+    modes = {"evaluation": recipe.evaluation.mode if recipe.evaluation.data else ""}
+    if mining.corpus and "model" in searchers:
+        modes["mining"] = mining.mode
+    for section, mode in modes.items():
+        try:
+            if mode:
+                check_heads(mode, heads)
+        except ConfigError as error:
+            raise ConfigError(f"{recipe.location(section).where('mode')}: {error}") from None
 
 
 def load_dev_set(config: EvaluationConfig, *, seed: int) -> DevSet:
@@ -43,13 +62,17 @@ def load_dev_set(config: EvaluationConfig, *, seed: int) -> DevSet:
     return DevSet({id: beir.queries[id] for id in ids}, qrels, documents)
 
 
-def evaluate(encoder: Encoder, dev_set: DevSet, config: EvaluationConfig, folder: Path) -> float:
-    """The recipe's measure. `folder` is for a temporary index and is removed."""
+def evaluate(encoder: Encoder, dev_set: DevSet, config: EvaluationConfig, folder: Path, *, mode: str) -> float:
+    """The recipe's measure of a search with `mode`. `folder` is for a temporary index and is removed. A mode that does
+    not score every passage, such as `xtr`, is searched with its default parameters."""
+    exact = find_mode(mode).exact
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with open_index(folder, create=True, encoder=encoder) as index:
             index.add(dev_set.documents)
-            ranked = rank_queries(index, list(dev_set.queries.values()), config.k, mode=config.mode, exact=True)
+            if mode in IMPUTED:
+                index.compact()
+            ranked = rank_queries(index, list(dev_set.queries.values()), config.k, mode=mode, exact=exact)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     run = dict(zip(dev_set.queries, ranked, strict=True))

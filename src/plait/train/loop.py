@@ -18,6 +18,7 @@ from plait.errors import PlaitError
 from plait.train.batching.stream import Stream, TextBatch
 from plait.train.devices import n_processes, sum_gradients
 from plait.train.evaluation import DevSet
+from plait.train.model_config import SparseHeadConfig
 from plait.train.optimiser import OptimiserConfig
 from plait.train.recipe import EvaluationConfig
 from plait.train.tensors import Loss, LossFunction
@@ -45,6 +46,9 @@ class Trainable:
     pair_losses: PairLosses | None = None
     evaluate: Evaluate | None = None  # default: by searching with the embeddings of `encoder`
     encode: nn.Module | None = None  # what encodes texts, if not `model`
+    vocabulary: int | None = None  # the number of terms of sparse vectors; None: the model has none
+    sparse: SparseHeadConfig | None = None  # how sparse vectors are weighted
+    search_mode: str = "hybrid"  # how the model is searched in evaluation if the recipe does not say
 
     @property
     def encoder(self) -> nn.Module:

@@ -192,6 +192,11 @@ class ModelConfig:
                 "n_vectors, or raise the document's length"
             )
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The kinds of embeddings that the model gives."""
+        return tuple(kind for kind in ("dense", "sparse", "multi") if getattr(self, kind) is not None)
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; `from_json` reads them back."""
         return asdict(self)

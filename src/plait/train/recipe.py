@@ -17,9 +17,9 @@ from plait.train.batching.plan import BatchingConfig
 from plait.train.data.sources import SourceConfig
 from plait.train.mining.config import MiningConfig
 from plait.train.optimiser import OptimiserConfig
+from plait.train.search_modes import check_mode
 
 PRECISIONS = ("fp32", "bf16")
-MODES = ("hybrid", "dense", "multi")
 SYNONYMS = {"objective": "loss", "optimizer": "optimiser", "eval": "evaluation", "dataset": "data"}  # for suggestions
 
 Config = TypeVar("Config")
@@ -36,7 +36,7 @@ class EvaluationConfig:
     split: str = "dev"
     every: int = 100  # steps between evaluations; there is one after the last step as well
     measure: str = "nDCG@10"
-    mode: str = "hybrid"
+    mode: str = ""  # the search mode; empty: xtr for the loss xtr, the kind of a head trained alone, else hybrid
     n_documents: int = 2000  # size of the corpus: all judged documents, filled up with random others; 0: all
     n_queries: int = 200  # the first queries of the split; 0: all
     k: int = 100
@@ -44,8 +44,8 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         if self.every < 1 or self.k < 1:
             raise ConfigError(f"every is {self.every} and k is {self.k}; both must be at least 1")
-        if self.mode not in MODES:
-            raise ConfigError(f"mode is {self.mode!r}; choose one of {', '.join(MODES)}")
+        if self.mode:
+            check_mode(self.mode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def parse_recipe(text: str, *, name: str = "the recipe", changes: Sequence[str] 
         model=values["model"],
         loss=values["loss"],
         data=_read_sources(values.get("data"), file),
-        locations={section: file.location(section) for section in ("model", "loss")},
+        locations={section: file.location(section) for section in ("model", "loss", "mining", "evaluation")},
         **{
             section: read_section(cls, values.get(section, {}), file.location(section))
             for section, cls in _CONFIGS.items()

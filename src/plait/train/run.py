@@ -224,22 +224,23 @@ class Run:
         """Evaluates the model on the dev set, and saves it if it is the best so far."""
         assert self._state is not None
         config, value = self._recipe.evaluation, 0.0
+        mode = config.mode or self._trainable.search_mode
         if self._device.is_first:
             assert self._dev_set is not None
             folder = self._folder / DATA / "evaluation-index"
             if self._trainable.evaluate is not None:
                 value = self._trainable.evaluate(self._dev_set, config, folder)
             else:
-                value = evaluate(self._torch_encoder(), self._dev_set, config, folder)
+                value = evaluate(self._torch_encoder(), self._dev_set, config, folder, mode=mode)
         value = from_first_process(value, self._device.torch)
         step, is_best = self._state.step, self._state.best is None or value > self._state.best
         self._values[step] = value
         if self._curves is not None:
-            self._curves.add(step, measure=config.measure, value=value)
+            self._curves.add(step, measure=config.measure, value=value, mode=mode)
         if is_best:
             self._state = replace(self._state, best=value, best_step=step)
             about = {"measure": config.measure, "value": value, "data": config.data, "split": config.split}
-            self._save_model(BEST, about | {"mode": config.mode})
+            self._save_model(BEST, about | {"mode": mode})
         self._device.wait()
         self._callbacks.on_measure(step, config.measure, value, is_best)
 
@@ -285,6 +286,8 @@ class Run:
             self._trainable.texts,
             fingerprint=f"in training, step {step}",
             device=self._device.torch,
+            vocabulary=self._trainable.vocabulary,
+            sparse=self._trainable.sparse,
         )
 
     def _count_tokens(self, texts: Sequence[str]) -> list[int]:

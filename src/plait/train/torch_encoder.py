@@ -146,4 +146,10 @@ def open_encoder(source: str, *, length: int = 256) -> Encoder:
         )
         model, tokenizer = Model(config, load_backbone(source)), load_tokenizer(source)
     name = f"{weights_digest(folder)} {length}"
-    return TorchEncoder(model, TextTokenizer(tokenizer, model.config), fingerprint=name)
+    return TorchEncoder(
+        model,
+        TextTokenizer(tokenizer, model.config),
+        fingerprint=name,
+        vocabulary=model.backbone.n_ids,
+        sparse=model.config.sparse,
+    )

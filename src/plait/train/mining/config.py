@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plait.errors import ConfigError
+from plait.train.search_modes import check_mode
 
 MARGINS = ("absolute", "percent")
 TEACHERS = ("encoder", "cross-encoder")
@@ -17,7 +18,7 @@ class MiningConfig:
     corpus: str = ""  # the corpus to search: a BEIR folder, or JSON lines
     first_searcher: str = "bm25"  # what searches in the first round: bm25, model (in training), or a model folder
     later_searcher: str = "model"  # what searches in later rounds
-    mode: str = "hybrid"  # the search mode of a model: dense, multi or hybrid
+    mode: str = "hybrid"  # the search mode of a model; the modes are those of [evaluation]
     rounds: int = 1  # the run is divided into this many equal parts; negatives are mined before each
     first_rank: int = 1  # ranks from which negatives are drawn, counted from 1
     last_rank: int = 200
@@ -38,6 +39,7 @@ class MiningConfig:
         for name in ("n_negatives", "rounds", "teacher_length"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_mode(self.mode)
         if self.n_random < 0:
             raise ConfigError(f"n_random is {self.n_random}; it must be 0 or more")
         if self.margin_kind not in MARGINS:

@@ -17,6 +17,7 @@ from plait.train.mining.config import MiningConfig
 from plait.train.mining.negatives import make_index, mine_negatives, read_corpus
 from plait.train.mining.teacher import CachedScorer, drop_false_negatives, open_teacher, with_scores
 from plait.train.recipe import Recipe
+from plait.train.search_modes import IMPUTED
 from plait.train.torch_encoder import open_encoder
 
 OnMined = Callable[[str, int], None]  # the stage, the number of examples done
@@ -73,6 +74,8 @@ def mine_examples(
     cached = None
     try:
         with make_index(folder / "index", config.corpus, encoder) as index, read_corpus(config.corpus) as texts:
+            if mode in IMPUTED:
+                index.compact()
             mined = mine_negatives(
                 examples,
                 index,
