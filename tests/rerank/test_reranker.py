@@ -56,12 +56,12 @@ def test_a_reranker_reorders_rankings_by_the_texts_it_is_given() -> None:
     assert top.ranks["dense"].tolist() == [2, 3]
 
 
-def test_depth_candidates_are_scored_or_k_if_that_is_more(index: Index) -> None:
-    for depth, k, n_pairs in [(2, 1, 2), (2, 3, 3), (50, 2, 4)]:
+def test_whole_blocks_of_depth_candidates_are_scored(index: Index) -> None:
+    for depth, k, pairs in [(2, 1, [2]), (2, 3, [2, 2]), (50, 2, [4])]:
         scorer, trace = WordScorer(), Trace()
         assert len(index.search("woven vectors", k, mode="dense", rerank=Reranker(scorer, depth), trace=trace)) == k
-        assert scorer.n_pairs == n_pairs
-        assert [stage.counts for stage in trace.stages if stage.name == "rerank"] == [{"pairs": n_pairs}]
+        assert scorer.n_pairs == sum(pairs)
+        assert [stage.counts["pairs"] for stage in trace.stages if stage.name == "rerank"] == pairs
 
 
 def test_an_explanation_has_the_ranks_of_the_search_and_the_new_score(index: Index) -> None:
@@ -122,7 +122,7 @@ def test_a_depth_of_zero_is_refused() -> None:
 
 def test_without_a_cross_encoder_the_error_says_how_to_get_one(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.rerank.cross_encoder.DEFAULT_CROSS", "no-such-model")
-    with pytest.raises(ModelError, match=r"--rerank-model FOLDER.*plait train"):
+    with pytest.raises(ModelError, match=r"pip install no-such-model.*--rerank-model FOLDER"):
         index.search("woven", rerank=True)
 
 

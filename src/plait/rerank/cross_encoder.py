@@ -14,16 +14,16 @@ from plait.checks import as_path
 from plait.encode.batches import by_length, pad
 from plait.encode.hub_models import cached_model, hub_name
 from plait.encode.load import (
-    BUNDLED,
     CPU,
     DEFAULT_PRECISION,
     check_device,
     choose_precision,
+    comes_with_plait,
     find_hub_model,
+    installed_cross_encoders,
     open_session,
     open_tokenizer,
 )
-from plait.encode.model_card import CARD_NAME
 from plait.encode.model_files import HashCheck, model_file
 from plait.encode.onnx import Session
 from plait.encode.shared_models import model_key, shared_model
@@ -112,14 +112,15 @@ def load_cross(
     n_threads: int | None = None,
     device: str | None = None,
 ) -> CrossEncoder:
-    """The cross-encoder in a folder, or the bundled one. `precision` is int8 by default if the folder has it, else the
-    first of its card. `device` is "cpu", which is the default, or "cuda": see `plait.encode.load.load_model`."""
+    """The cross-encoder in a folder, an installed one by name, or one of the hub. `precision` is int8 by default if the
+    folder has it, else the first of its card. `device` is "cpu", which is the default, or "cuda": see
+    `plait.encode.load.load_model`."""
     check_device(device)
     folder = find_cross(model, precision=precision)
     card = read_cross_card(folder)
     record = choose_precision(card.precisions, card.name, folder, precision, device)
     graph, tokenizer_file = model_file(folder, record), model_file(folder, card.tokenizer)
-    check = HashCheck(folder, [card.tokenizer, record], background=folder.parent == BUNDLED)
+    check = HashCheck(folder, [card.tokenizer, record], background=comes_with_plait(folder))
     tokenizer = PairTokenizer(open_tokenizer(tokenizer_file), card)
     # Graphs without a setting come from exporters, which leave operator fusion to the runtime.
     session = open_session(graph, n_threads, optimise=record.optimise or "all", device=device)
@@ -142,12 +143,12 @@ def shared_cross(
 
 
 def trusted_cross(index: Path, model: object) -> str | None:
-    """The cross-encoder that a CUR index names: a bundled one, or one of the hub that is in the cache; None is the
+    """The cross-encoder that a CUR index names: an installed one, or one of the hub that is in the cache; None is the
     default one. ModelError for a folder: an index may come from a stranger, and the caller has to name a folder as
     well. Nothing is fetched because an index names it."""
     if model in (None, ""):
         return None
-    if isinstance(model, str) and Path(model).name == model and (BUNDLED / model / CARD_NAME).is_file():
+    if isinstance(model, str) and model in installed_cross_encoders():
         return model
     called = hub_name(model)
     if called is not None and (folder := cached_model(called, None, DEFAULT_PRECISION)) is not None:
@@ -159,19 +160,19 @@ def trusted_cross(index: Path, model: object) -> str | None:
 
 
 def find_cross(model: str | Path | None = None, *, precision: str | None = None) -> Path:
-    """The folder of a cross-encoder: a bundled one by name, one of the hub by its name, which is fetched and converted
-    if it is not in the cache, any other by its path; None is the default one."""
+    """The folder of a cross-encoder: an installed one by name, one of the hub by its name, which is fetched and
+    converted if it is not in the cache, any other by its path; None is the default one."""
+    installed = installed_cross_encoders()
     if model is not None:
         path = as_path("the model of a cross-encoder", model)
-        bundled = BUNDLED / str(model)
-        if path.name == str(model) and (bundled / CARD_NAME).is_file():
-            return bundled
+        if str(path) in installed:
+            return installed[str(path)]
         called = hub_name(model)
         return path if called is None or path.is_dir() else find_hub_model(called, precision, fetch=True)
-    if (BUNDLED / DEFAULT_CROSS / CARD_NAME).is_file():
-        return BUNDLED / DEFAULT_CROSS
+    if DEFAULT_CROSS in installed:
+        return installed[DEFAULT_CROSS]
     raise ModelError(
-        "this installation of plait has no bundled cross-encoder, and no other was named; name a folder "
-        "(--rerank-model FOLDER, or rerank=FOLDER). Train one with `plait train recipes/cross-cls.toml`, or convert a "
-        "transformers reranker with `plait convert`: docs/guides/cross-encoders.md shows both"
+        f"the cross-encoder {DEFAULT_CROSS} is not installed, and no other was named: pip install {DEFAULT_CROSS}, or "
+        f"from a clone of plait: pip install ./models/{DEFAULT_CROSS}; or name a folder (--rerank-model FOLDER, or "
+        f"rerank=FOLDER)"
     )

@@ -84,6 +84,9 @@ class PairTokenizer:
 
     def tokenize(self, pairs: Sequence[Pair]) -> TokenizedPairs:
         """The tokens of each pair. A text that occurs in many pairs is tokenized once."""
+        given: object = pairs
+        if isinstance(given, str | bytes) or any(not isinstance(pair, tuple | list) for pair in pairs):
+            raise InputError("a cross-encoder takes a sequence of (query, document) pairs; got texts alone")
         ids_of = self._text_ids(pairs)
         tokens = TokenizedPairs([], [], [])
         for query, document in pairs:

@@ -16,7 +16,7 @@ from plait.search.trace import Trace
 
 NAME = "rerank"  # of the stage, and of its scores in a ranking
 DEFAULT_DEPTH = 50
-DEFAULT_BUNDLED_BLEND = 0.5  # with the bundled model, which is small
+DEFAULT_MODEL_BLEND = 0.5  # with the default model, which is small
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Reranker:
 def load_reranker(
     model: str | None = None, *, depth: int = DEFAULT_DEPTH, blend: float | None = None, n_threads: int | None = None
 ) -> Reranker:
-    """The reranker of a model folder, or of the bundled model (None). By default only the bundled model is blended."""
+    """The reranker of a model folder, or of plait-cross-small (None). By default only that model is blended."""
     if blend is None:
-        blend = DEFAULT_BUNDLED_BLEND if model is None else 0.0
+        blend = DEFAULT_MODEL_BLEND if model is None else 0.0
     return Reranker(shared_cross(model, n_threads=n_threads), depth, blend)
 
 

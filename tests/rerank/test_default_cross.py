@@ -1,4 +1,4 @@
-"""The bundled cross-encoder: complete, small, and able to rank an answer above other texts."""
+"""The default cross-encoder, a package of its own: complete, small, and able to rank an answer above other texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait.encode.load import bundled_models
 from plait.encode.model_files import model_file
 from plait.rerank.cross_card import read_cross_card
 from plait.rerank.cross_encoder import DEFAULT_CROSS, CrossEncoder, find_cross, load_cross
-from plait.rerank.reranker import DEFAULT_BUNDLED_BLEND, load_reranker
+from plait.rerank.reranker import DEFAULT_MODEL_BLEND, load_reranker
 
 MAX_BYTES = 35_000_000
 
@@ -41,5 +41,5 @@ def test_an_answer_scores_above_other_texts(cross: CrossEncoder) -> None:
 
 def test_it_is_not_an_encoder_and_is_blended_by_default() -> None:
     assert DEFAULT_CROSS not in bundled_models()
-    assert load_reranker(n_threads=1).blend == DEFAULT_BUNDLED_BLEND
+    assert load_reranker(n_threads=1).blend == DEFAULT_MODEL_BLEND
     assert load_reranker(str(find_cross()), n_threads=1).blend == 0
