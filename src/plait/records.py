@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 Metadata = Mapping[str, Any]  # values that JSON can represent
 
 MAX_REPR_TEXT = 60  # characters of a text in a repr
+LINE = "line "  # labels of sections that begin so are followed by a number, and count lines
 
 
 class Span(NamedTuple):
@@ -18,14 +19,39 @@ class Span(NamedTuple):
     end: int
 
 
+class Section(NamedTuple):
+    """A part of a text, up to the next section: where it is in its file, and the heading that it begins with."""
+
+    start: int  # the character of the text where it begins
+    label: str = ""  # "page 3", "cell 7", "line 120"; empty: that of the section before
+    level: int = 0  # of its heading, from 1; 0: it has none, and the headings above it stay
+    heading: str = ""
+
+
+class FileOrigin(NamedTuple):
+    """The file that a document was read from, as it was when it was read."""
+
+    root: str  # the name of the folder that was indexed
+    path: str  # within that folder, with /
+    size: int  # bytes
+    mtime_ns: int
+    digest: str  # of the content, in hexadecimal; empty if it was not computed
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with an id. The title, if any, is encoded with every passage of the text."""
+    """A text with an id. The title, if any, is encoded with every passage of the text.
+
+    `sections` give hits their headings and their location in a file, and passages begin with them. `origin` is for
+    `plait.sync`, which follows the files of a folder.
+    """
 
     id: str
     text: str
     title: str = ""
     metadata: Metadata = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()  # in the order of the text
+    origin: FileOrigin | None = None
 
     def __repr__(self) -> str:
         title = f", title={_shortened(self.title)}" if self.title else ""
@@ -106,6 +132,8 @@ class Explanation:
     dense: float | None = None  # score of the document's best passage
     bm25: tuple[WordMatch, ...] | None = None
     sparse: tuple[TermMatch, ...] | None = None  # highest score first
+    conditions: tuple[str, ...] = ()  # operators of the query that the document meets
+    corrections: tuple[tuple[str, str], ...] = ()  # misspelt words of the query, and the words searched instead
 
     def __repr__(self) -> str:
         score = "not found" if self.score is None else f"score={self.score:.4g}, rank={self.rank}"
@@ -117,9 +145,32 @@ class Explanation:
         return asdict(self)
 
 
+class Passage(NamedTuple):
+    """A passage of a hit."""
+
+    text: str
+    span: Span  # within the text of the document
+    # Of several passages, how similar each is to the query: by multi vectors, else by dense, else by sparse vectors; in
+    # mode bm25, the share of the query's words that it has. The score of a single passage is that of the hit.
+    score: float
+
+
+class Group(NamedTuple):
+    """What a hit stands for in a search with `group_by`: the best document that has this value."""
+
+    value: Any  # of the field; None for documents without it
+    size: int  # documents with this value among those that the search looked at
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that a search found, with its best passage and the scores of all retrievers that found it."""
+    """A document that a search found, with its best passage and the scores of all retrievers that found it.
+
+    A prompt wants passages, not whole texts:
+
+        hits = index.search("how are vectors combined", k=3, passages=2)
+        context = "\\n\\n".join(passage.text for hit in hits for passage in hit.passages)
+    """
 
     id: str
     score: float
@@ -129,15 +180,84 @@ class Hit:
     span: Span  # the best passage, within `text`
     scores: Mapping[str, float]  # by retriever: dense, sparse, multi, bm25
     explanation: Explanation | None = None  # only if the search was called with `explain`
+    passages: tuple[Passage, ...] = ()  # best first: one, or as many as `passages=` of the search allows
+    group: Group | None = None  # only if the search was called with `group_by`
+    headings: tuple[str, ...] = ()  # above the best passage, outermost first
+    location: str = ""  # of the best passage in its file: "page 3", "line 120", "cell 7"; empty if unknown
+    # In mode hybrid: the share of queries about nothing in the index whose best hit scores less, from 0 to 1.
+    confidence: float | None = None
+    highlights: tuple[Span, ...] = ()  # what matched, within `text`, in order; only with `highlight`
 
     def __repr__(self) -> str:
         title = f", title={_shortened(self.title)}" if self.title else ""
-        return f"Hit(id={self.id!r}, score={self.score:.4g}{title}, passage={_shortened(self.passage)})"
+        location = f", location={self.location!r}" if self.location else ""
+        return f"Hit(id={self.id!r}, score={self.score:.4g}{title}{location}, passage={_shortened(self.passage)})"
 
     @property
     def passage(self) -> str:
         """The text of the best passage."""
         return self.text[self.span.start : self.span.end]
+
+
+def hit_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
+    """A hit as plain data for JSON; `span` is the range of the passage in the text, in characters, and `highlights` are
+    ranges of the text that matched."""
+    fields: dict[str, Any] = {
+        "rank": rank,
+        "id": hit.id,
+        "score": hit.score,
+        "scores": dict(hit.scores),
+        "title": hit.title,
+        "passage": hit.passage,
+        "span": list(hit.span),
+        "highlights": [list(span) for span in hit.highlights],
+        "metadata": dict(hit.metadata),
+    }
+    if hit.confidence is not None:
+        fields["confidence"] = round(hit.confidence, 4)
+    if hit.location:
+        fields["location"] = hit.location
+    if hit.headings:
+        fields["headings"] = list(hit.headings)
+    if len(hit.passages) > 1:
+        fields["passages"] = [{"passage": one.text, "span": list(one.span), "score": one.score} for one in hit.passages]
+    if hit.group is not None:
+        fields["group"] = {"value": hit.group.value, "size": hit.group.size}
+    if full:
+        fields["text"] = hit.text
+    if hit.explanation is not None:
+        fields["explanation"] = hit.explanation.as_fields()
+    return fields
+
+
+def headings_at(sections: Sequence[Section], position: int) -> tuple[str, ...]:
+    """The headings above a character of the text, outermost first."""
+    path: list[tuple[int, str]] = []
+    for section in sections:
+        if section.start > position:
+            break
+        if section.level:
+            path = [(level, heading) for level, heading in path if level < section.level]
+            path.append((section.level, section.heading))
+    return tuple(heading for _, heading in path)
+
+
+def location_at(sections: Sequence[Section], text: str, position: int) -> str:
+    """Where a character of the text is in its file; empty if no section says so.
+
+    The label "line 10" counts on within its section; all other labels hold for the whole section.
+    """
+    label, start = "", 0
+    for section in sections:
+        if section.start > position:
+            break
+        if section.label:
+            label, start = section.label, section.start
+    if not label.startswith(LINE):
+        return label
+    while position < len(text) and text[position].isspace():  # a passage may begin with the white space before it
+        position += 1
+    return f"{LINE}{int(label.removeprefix(LINE)) + text.count(chr(10), start, position)}"
 
 
 def _shortened(text: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plait.errors import ConfigError, SourceError
-from plait.readers import SourceReport, documents_from
-from plait.readers.sources import SUFFIXES, total_bytes
+from plait.readers import ReadOptions, SourceReport, Sources, documents_from
 from plait.records import Document
 
 
@@ -24,8 +25,12 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def read(*paths: str | Path) -> list[Document]:
-    return list(documents_from(paths))
+def read(*paths: str | Path, **options: Any) -> list[Document]:
+    return list(documents_from(paths, options=ReadOptions(**options)))
+
+
+def ids_of(*paths: str | Path, **options: Any) -> list[str]:
+    return [document.id for document in read(*paths, **options)]
 
 
 def refusal(path: str | Path) -> str:
@@ -98,10 +103,15 @@ def test_a_bad_row_is_named(tmp_path: Path, line: str) -> None:
     assert "a.tsv, line 2: " in refusal(write(tmp_path / "a.tsv", f"0\tx\n{line}\n"))
 
 
-def test_bytes_that_are_not_utf8_are_named_by_line_and_position(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", b"one\ntwo caf\xe9\n")
-    assert refusal(path).startswith(f"{path}, line 2: byte 11 (0xe9) is not UTF-8")
-    assert "UTF-16" in refusal(write(tmp_path / "b.txt", "woven".encode("utf-16")))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252"])
+def test_text_is_read_in_the_encodings_that_files_have(tmp_path: Path, encoding: str) -> None:
+    mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
+    path = write(tmp_path / "a.txt", mark + "one\r\ntwo café\rthree".encode(encoding))
+    assert read(path)[0].text == "one\ntwo café\nthree"
+
+
+def test_damaged_utf16_is_named(tmp_path: Path) -> None:
+    assert "begins as utf-16" in refusal(write(tmp_path / "b.txt", "woven".encode("utf-16") + b"\x00"))
 
 
 def test_a_binary_file_with_a_text_suffix_is_refused(tmp_path: Path) -> None:
@@ -122,8 +132,15 @@ def test_a_damaged_archive_gives_the_readable_part_first(tmp_path: Path) -> None
 def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.readers.lines.MAX_LINE", 100)
     assert "line 1 is longer than 100 bytes" in refusal(write(tmp_path / "a.jsonl", b"x" * 1000))
-    monkeypatch.setattr("plait.readers.text_files.MAX_FILE", 100)
-    assert "longer than 100 bytes" in refusal(write(tmp_path / "a.txt", b"x" * 1000))
+
+
+def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"x" * 1000)
+    with pytest.raises(SourceError, match=r"has 1,000 bytes, more than 100; .* --max-bytes"):
+        read(path, max_bytes=100)
+    packed = write(tmp_path / "b.txt.gz", b"x" * 100_000)  # small on disk, large in memory
+    with pytest.raises(SourceError, match="longer than 2,000 bytes"):
+        read(packed, max_bytes=2000)
 
 
 def test_a_large_file_is_read_as_a_stream(tmp_path: Path) -> None:
@@ -140,12 +157,15 @@ def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.md", "a/b/c.txt", ".hidden/x.txt", ".x.txt", "picture.png", "Makefile", "q.PNG"):
         write(tmp_path / name, f"text of {name}")
     write(tmp_path / "blank.txt", " \n")
+    write(tmp_path / "noise.xyz", bytes(range(256)))
     (tmp_path / "link").symlink_to(tmp_path / "a")
     report = SourceReport()
     ids = [document.id for document in documents_from([tmp_path], report=report)]
-    assert ids == ["b.txt", "a/z.md", "a/b/c.txt"]
-    assert report.skipped == {".png": 2, "without a suffix": 1, "empty": 1, "links to folders": 1}
-    assert report.notes() == ["skipped 5 files: 2 .png, 1 links to folders, 1 without a suffix, 1 empty"]
+    assert ids == ["Makefile", "b.txt", "a/z.md", "a/b/c.txt"]
+    assert report.skipped == {".png": 2, "hidden": 2, "empty": 1, "links": 1, "binary (.xyz)": 1}
+    (note,) = report.notes()
+    assert note.startswith("skipped 7 files: 2 ")
+    assert ids_of(tmp_path, hidden=True) == [".x.txt", "Makefile", "b.txt", ".hidden/x.txt", "a/z.md", "a/b/c.txt"]
 
 
 def test_only_the_corpus_of_a_beir_folder_is_read(tmp_path: Path) -> None:
@@ -160,22 +180,39 @@ def test_only_the_corpus_of_a_beir_folder_is_read(tmp_path: Path) -> None:
     assert [document.id for document in read(tmp_path / "plain")] == ["p", "m"]
 
 
-def test_the_id_of_a_single_file_is_its_path_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "notes/a.txt", "woven")
-    monkeypatch.chdir(tmp_path)
-    assert read("notes/a.txt")[0].id == "notes/a.txt"
-    assert read("./notes/a.txt")[0].id == "notes/a.txt"
+def test_a_missing_source_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there is no file or folder"):
+        documents_from([tmp_path, tmp_path / "missing.txt"])
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [("missing.txt", "there is no file"), ("a.pdf", ".pdf"), ("a.json", "jsonl"), ("a", "no suffix")],
-)
-def test_an_unreadable_source_is_refused_before_anything_is_read(tmp_path: Path, name: str, problem: str) -> None:
-    if name != "missing.txt":
-        write(tmp_path / name, "x")
-    with pytest.raises(SourceError, match=problem):
-        documents_from([tmp_path, tmp_path / name])
+def test_a_binary_file_that_was_named_is_an_error(tmp_path: Path) -> None:
+    assert "a format that plait does not read" in refusal(write(tmp_path / "a.png", b"\x89PNG"))
+    assert "binary file" in refusal(write(tmp_path / "a.xyz", bytes(100)))
+
+
+def test_one_bad_file_does_not_stop_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "a.docx", b"not a zip")
+    write(tmp_path / "b.ipynb", "{")
+    write(tmp_path / "c.epub", b"PK\x03\x04")
+    (tmp_path / "d.txt.gz").write_bytes(b"not gzip")
+    write(tmp_path / "e.txt", "fine")
+    report = SourceReport()
+    assert [document.id for document in documents_from([tmp_path], on_error="skip", report=report)] == ["e.txt"]
+    assert report.n_errors == 4
+    assert [Path(error.split(",")[0].split(" ")[0].rstrip(":")).name for error in report.first_errors] == [
+        "a.docx",
+        "b.ipynb",
+        "c.epub",
+        "d.txt.gz",
+    ]
+
+
+def test_any_error_of_a_reader_is_an_error_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise KeyError("inside a library")
+
+    monkeypatch.setattr("plait.readers.text_files.read_text", fail)
+    assert "a.txt cannot be read: KeyError" in refusal(write(tmp_path / "a.txt", "x"))
 
 
 def test_invalid_options_are_refused(tmp_path: Path) -> None:
@@ -192,18 +229,29 @@ def test_only_the_first_few_errors_are_kept(tmp_path: Path) -> None:
     assert report.notes()[-1] == "  and 15 more"
 
 
+def test_each_bad_file_is_named_however_many_there_are(tmp_path: Path) -> None:
+    for number in range(30):
+        write(tmp_path / f"{number}.jsonl", "x\n" * 9)
+    report = SourceReport()
+    list(documents_from([tmp_path], on_error="skip", report=report))
+    named = {error.split(",")[0] for error in report.first_errors}
+    assert (report.n_errors, len(named)) == (270, 30)
+
+
 def test_progress_is_counted_in_the_bytes_on_disk(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl.gz", '{"id": "a", "text": "x"}\n' * 1000)
     write(tmp_path / "b.txt", "woven")
+    write(tmp_path / "c.png", bytes(500))
     report = SourceReport()
     list(documents_from([tmp_path], report=report))
-    assert report.bytes_read == total_bytes([tmp_path]) == sum(file.stat().st_size for file in tmp_path.iterdir())
-    assert total_bytes([tmp_path, "-"]) is None
-    assert (report.files, report.documents) == (2, 1001)
+    total = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert report.bytes_read == Sources([tmp_path]).total_bytes() == total
+    assert Sources([tmp_path, "-"]).total_bytes() is None
+    assert (report.files, report.documents) == (3, 1001)
 
 
-def test_every_known_suffix_has_a_reader(tmp_path: Path) -> None:
-    content = {".jsonl": '{"id": "a", "text": "x"}', ".ndjson": '{"id": "a", "text": "x"}', ".tsv": "a\tx"}
-    for suffix in SUFFIXES:
-        path = write(tmp_path / f"a{suffix}", content.get(suffix.removesuffix(".gz"), "x"))
-        assert read(path)[0].text == "x"
+def test_files_say_where_when_and_how_large_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "woven")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    assert read(tmp_path)[0].metadata == {"path": str(path), "mtime": "2023-11-14T22:13:20Z", "size": 5}
+    assert "path" not in read(write(tmp_path / "b.jsonl", '{"id": "b", "text": "x"}'))[0].metadata

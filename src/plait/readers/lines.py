@@ -16,6 +16,13 @@ from plait.errors import SourceError
 MAX_LINE = 64 * 2**20  # bytes; a file without line ends must not fill memory
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# The mark of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
 
 
 class CountsBytes(Protocol):
@@ -73,6 +80,23 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[Line | SourceError]:
             continue
         if text and not text.isspace():
             yield Line(number, text)
+
+
+def decode_text(raw: bytes, name: str) -> str:
+    """The text of a whole file, with line ends as \\n: UTF-8, or what its byte-order mark says, or Windows-1252.
+
+    Bytes that are not UTF-8 and have no mark are most often of Windows-1252, which contains Latin-1.
+    """
+    encoding = next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), "utf-8")
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8":
+            raise SourceError(f"{name} begins as {encoding}, but byte {error.start} is not; it is damaged") from None
+        text = "" if b"\0" in raw else raw.decode("cp1252", errors="replace")
+    if "\0" in text or (raw and not text and b"\0" in raw):
+        raise SourceError(f"{name} has a NUL character at byte {raw.find(0)}: it is a binary file, not text")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def decode(raw: bytes, name: str, *, offset: int = 0, line: int = 1) -> str:

@@ -1,56 +1,48 @@
-"""Readers for files that are one document each: plain text and Markdown."""
+"""Readers for plain text, Markdown and reStructuredText: one document, with line numbers and headings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from itertools import accumulate
+from typing import Any
 
-from plait.errors import DocumentError, SourceError
-from plait.readers.lines import decode
-from plait.records import Document
-from plait.storage.validate import check_document
-
-MAX_FILE = 100_000_000  # bytes
+from plait.readers.given import Given, one_document
+from plait.records import LINE, Document, Section
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _ENTRY = re.compile(r"([\w][\w .-]*?)[ \t]*:(?:[ \t]+(.*))?")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
 
 
-def read_text(stream: BinaryIO, name: str, id: str) -> Iterator[Document]:
+def read_text(given: Given) -> Iterator[Document]:
     """The whole file as one document; nothing if it is blank."""
-    yield from _document(id, _read_whole(stream, name), "", {}, name)
+    yield from one_document(given, given.read_text(), sections=(Section(0, f"{LINE}1"),))
 
 
-def read_markdown(stream: BinaryIO, name: str, id: str) -> Iterator[Document]:
+def read_markdown(given: Given) -> Iterator[Document]:
     """One document: the text below the front matter. The title is that of the front matter, or the first heading."""
-    text, metadata = _read_whole(stream, name), {}
+    text, metadata, first_line = given.read_text(), {}, 1
     if match := _FRONT_MATTER.match(text):
         metadata, text = front_matter(match.group(1) or ""), text[match.end() :]
+        first_line += match.group().count("\n")
+    headings = markdown_headings(text)
     title = metadata.pop("title", None)
-    yield from _document(id, text, heading(text) if title is None else str(title), metadata, name)
+    if title is None:
+        title = headings[0].heading if headings else ""
+    yield from one_document(given, text, str(title), metadata, (Section(0, f"{LINE}{first_line}"), *headings))
 
 
-def _read_whole(stream: BinaryIO, name: str) -> str:
-    raw = stream.read(MAX_FILE + 1)
-    if len(raw) > MAX_FILE:
-        raise SourceError(f"{name} is longer than {MAX_FILE:,} bytes; split it into several files")
-    return decode(raw, name).replace("\r\n", "\n")
-
-
-def _document(id: str, text: str, title: str, metadata: dict[str, Any], name: str) -> Iterator[Document]:
-    if not text.strip() and not title.strip():
-        return
-    document = Document(id, text, title, metadata)
-    try:
-        check_document(document)
-    except DocumentError as error:
-        raise SourceError(f"{name}: {error}") from None
-    yield document
+def read_rst(given: Given) -> Iterator[Document]:
+    """One document; the title is the first heading."""
+    text = given.read_text()
+    headings = rst_headings(text)
+    title = headings[0].heading if headings else ""
+    yield from one_document(given, text, title, {}, (Section(0, f"{LINE}1"), *headings))
 
 
 def front_matter(block: str) -> dict[str, Any]:
@@ -80,10 +72,11 @@ def _scalar(written: str) -> Any:
     return written
 
 
-def heading(text: str) -> str:
-    """The first Markdown heading outside code blocks, with # or underlined; empty if there is none."""
-    fence, above = "", ""
-    for line in text.split("\n"):
+def markdown_headings(text: str) -> list[Section]:
+    """The Markdown headings outside code blocks, with # or underlined."""
+    headings: list[Section] = []
+    fence, above, above_start = "", "", 0
+    for line, start in _lines(text):
         if mark := _FENCE.match(line):
             if not fence:
                 fence = mark.group(1)
@@ -92,8 +85,38 @@ def heading(text: str) -> str:
             above = ""
         elif not fence:
             if match := _HEADING.fullmatch(line):
-                return match.group(1)
-            if above and _UNDERLINE.fullmatch(line):
-                return above
-            above = line.strip()
-    return ""
+                headings.append(Section(start, "", len(match.group(1)), match.group(2)))
+                above = ""
+            elif above and (match := _UNDERLINE.fullmatch(line)):
+                headings.append(Section(above_start, "", 1 if match.group(1)[0] == "=" else 2, above))
+                above = ""
+            else:
+                above, above_start = line.strip(), start
+    return headings
+
+
+def rst_headings(text: str) -> list[Section]:
+    """Lines with a line of punctuation below, or above and below. The styles of these lines are levels, in the order in
+    which they occur."""
+    lines = list(_lines(text))
+    styles: list[str] = []
+    headings = []
+    for (line, start), (below, _), above in zip(lines, lines[1:], [("", 0), *lines], strict=False):
+        mark = _ADORNMENT.fullmatch(below.rstrip())
+        heading = line.strip()
+        if not mark or not heading or _ADORNMENT.fullmatch(heading) or len(below.rstrip()) < len(line.rstrip()):
+            continue
+        is_over = above[0].rstrip() == below.rstrip()
+        if not is_over and (line[0].isspace() or above[0].strip()):
+            continue  # a table, or the last line of a paragraph
+        style = mark.group(1) * (2 if is_over else 1)
+        if style not in styles:
+            styles.append(style)
+        headings.append(Section(above[1] if is_over else start, "", styles.index(style) + 1, heading))
+    return headings
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """Each line with the character where it begins."""
+    lines = text.split("\n")
+    return zip(lines, accumulate((len(line) + 1 for line in lines), initial=0), strict=False)
