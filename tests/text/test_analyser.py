@@ -78,7 +78,6 @@ def test_a_query_without_a_word_has_no_expression(query: str) -> None:
         "wool OR NOT AND NEAR",
         'wool" OR title:"x',
         "title : wool",
-        "wool*",
         "{title text} : wool",
         "NEAR(wool silk, 2)",
         "^wool",
@@ -93,6 +92,19 @@ def test_operators_in_a_query_are_words_or_ignored(query: str) -> None:
     expression = match_expression(query)
     assert expression is not None
     assert all(word.strip('"').isalnum() for word in expression.split(" OR "))
+
+
+def test_a_star_after_a_word_matches_words_that_begin_with_it() -> None:
+    assert match_expression("woo*") == '"woo" *'
+    assert matches("wool", "woo*")
+    assert not matches("wood", "wool*")
+
+
+@pytest.mark.parametrize("is_prefix", [False, True])
+@given(text=st.text(alphabet=st.characters(codec="ascii"), max_size=8))
+def test_a_phrase_of_one_ascii_word_is_that_word(text: str, is_prefix: bool) -> None:
+    spaced = DEFAULT_ANALYSER.phrase(f" {text} ", is_prefix=is_prefix)  # the general way
+    assert DEFAULT_ANALYSER.phrase(text, is_prefix=is_prefix) == spaced
 
 
 @settings(deadline=None)

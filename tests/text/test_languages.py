@@ -85,7 +85,7 @@ def test_the_next_writer_rebuilds_stems_of_another_version(tmp_path: Path, monke
         before.setattr(fts_table, "stemmer_version", lambda: "snowball 0")
         german(tmp_path / "index").close()
     with plait.open(tmp_path / "index") as index:
-        assert hit_ids(index, "Hauses") == []
+        assert "1" not in hit_ids(index, "Hauses")
         index.delete(["4"])
         assert (hit_ids(index, "Hauses"), hit_ids(index, "วันจันทร์")) == (["1"], [])
     assert check(tmp_path / "index").problems == []

@@ -17,6 +17,7 @@ K1, B = 1.2, 0.75
 COMMON_SHARE = 1 / 3  # a word of a larger share of the documents is common
 SQLITE_MIN_IDF = 1e-6
 MAX_SATURATED = K1 + 1  # the limit of `saturated` for many occurrences
+LONG_QUERY = 17.0  # the sum of idf values from which a query is long: that of some three rare words
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,17 @@ def sqlite_idf(n_documents: int, n_with: int) -> float:
 def saturated(counts: NDArray[np.float64], lengths: NDArray[np.float64], mean_length: float) -> NDArray[np.float64]:
     """The saturated term frequency of each (count, document length), before the factor idf."""
     return np.asarray(counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / mean_length)), np.float64)
+
+
+def score_bound(idf_sum: float) -> float:
+    """What the score of a document is divided by to be between 0 and 1, for a query whose idf values add up to
+    `idf_sum`, repeated words counted again.
+
+    No document reaches (k1 + 1) * idf_sum. Short queries are divided by that bound. A long query has more words than
+    any document shares with it, so its bound grows with the square root: the best scores of queries of 5 and of 200
+    words are then alike.
+    """
+    return MAX_SATURATED * min(idf_sum, math.sqrt(idf_sum * LONG_QUERY))
 
 
 def _odds(n_documents: int, n_with: int) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,6 +46,7 @@ _SPACELESS = (
 # Compiling these takes longer than a search, so each is compiled when a text first needs it; `re` caches them.
 _TO_NORMALIZE = f"(?s:.?)[^{_INERT}]+"
 _SPACELESS_RUN = f"[{_SPACELESS}]+"
+_PREFIX = r"(?<!\S)([^\W_]{2,})\*(?!\S)"  # comp*, as plait.text.query_syntax defines it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,17 @@ class Analyser:
         """
         return dict(_query_terms(self, query))
 
+    def phrase(self, text: str, *, is_prefix: bool = False) -> str:
+        """An FTS5 expression for words that follow one another; with `is_prefix`, the last may go on. Empty if the text
+        has no word."""
+        if self.language is None and text.isascii() and text.isalnum():  # one word, as the variants of a misspelt one
+            return f'"{text}"' + (" *" if is_prefix else "")
+        words = _split(self.stemmed(_normalized(text, _phrase_pairs)))
+        if not any(_is_letter_or_digit(char) for word in words for char in word):
+            return ""
+        more = is_prefix or (len(words[-1]) == 1 and _is_spaceless(words[-1]))
+        return f'"{" ".join(words)}"' + (" *" if more else "")
+
     def stemmed(self, normalized: str) -> str:
         """The last step of `analyse`: stems every word if the index has a language."""
         return normalized if self.language is None else stem_words(normalized, self.language)
@@ -109,6 +122,8 @@ DEFAULT_ANALYSER = Analyser()
 
 @lru_cache(maxsize=64)  # hybrid search analyses a query twice
 def _query_terms(analyser: Analyser, query: str) -> list[tuple[str, QueryTerm]]:
+    prefixes = re.findall(_PREFIX, query) if "*" in query else []
+    query = re.sub(_PREFIX, " ", query) if prefixes else query
     words = Counter(word for word in _split(_normalized(query)) if any(map(_is_letter_or_digit, word)))
     # A run of characters without spaces ends with its last character alone, for documents. In a query the pair before
     # it is more specific.
@@ -116,18 +131,19 @@ def _query_terms(analyser: Analyser, query: str) -> list[tuple[str, QueryTerm]]:
     counts = {word: count for word, count in words.items() if word not in last_characters}
     # The stop words are English; some of them mean something else in another language.
     content = counts if analyser.language else {word: n for word, n in counts.items() if word.lower() not in STOPWORDS}
-    return [
+    terms = [
         (word, QueryTerm(_expression(analyser.stemmed(word)), min(count, MAX_TERM_COUNT)))
-        for word, count in (content or counts).items()
+        for word, count in (content if content or prefixes else counts).items()
     ]
+    return [*terms, *((f"{prefix}*", QueryTerm(f'"{prefix}" *', 1)) for prefix in dict.fromkeys(prefixes))]
 
 
-def _normalized(text: str) -> str:
+def _normalized(text: str, pairs: Callable[[re.Match[str]], str] | None = None) -> str:
     """NFKC, and pairs of characters for scripts without spaces."""
     if text.isascii():
         return text
     normalized = re.sub(_TO_NORMALIZE, lambda match: unicodedata.ucd_3_2_0.normalize("NFKC", match[0]), text)
-    return re.sub(_SPACELESS_RUN, _pairs, normalized)
+    return re.sub(_SPACELESS_RUN, pairs or _pairs, normalized)
 
 
 def _split(normalized: str) -> list[str]:
@@ -140,6 +156,13 @@ def _pairs(match: re.Match[str]) -> str:
     """Overlapping pairs of a run, then its last character, so that every character of the run begins a word."""
     run = match[0]
     pairs = [run[start : start + 2] for start in range(len(run))]
+    return f" {' '.join(pairs)} "
+
+
+def _phrase_pairs(match: re.Match[str]) -> str:
+    """The pairs of a run without its last character: a document may go on after the phrase."""
+    run = match[0]
+    pairs = [run[start : start + 2] for start in range(max(len(run) - 1, 1))]
     return f" {' '.join(pairs)} "
 
 

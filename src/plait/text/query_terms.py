@@ -26,7 +26,13 @@ def normalize_terms(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str]
     prefix, or text that SQLite splits."""
     if any(term.is_prefix for term in terms):
         return None
-    tokenizer, words = analyser.tokenizer, [term.word for term in terms]
+    present = [word for word in normalize_words([term.word for term in terms], analyser) if word]
+    return present if len(present) == len(terms) else None
+
+
+def normalize_words(words: Sequence[str], analyser: Analyser) -> list[str | None]:
+    """Each word as the index has it, if the analyser has stemmed it; None if it is not exactly one word there."""
+    tokenizer = analyser.tokenizer
     with _lock:
         new = [word for word in dict.fromkeys(words) if (tokenizer, word) not in _cache]
         if len(_cache) + len(new) > MAX_CACHED_WORDS:
@@ -34,9 +40,7 @@ def normalize_terms(terms: Sequence[QueryTerm], analyser: Analyser) -> list[str]
             new = list(dict.fromkeys(words))
         if new:
             _cache.update(zip(((tokenizer, word) for word in new), _tokenize(tokenizer, new), strict=True))
-        normalized = [_cache[tokenizer, word] for word in words]
-    present = [word for word in normalized if word]
-    return present if len(present) == len(terms) else None
+        return [_cache[tokenizer, word] for word in words]
 
 
 def count_terms(
