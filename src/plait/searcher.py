@@ -8,33 +8,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from plait.checks import as_list, as_path, check_flag, check_type, shown
+from plait.checks import as_list, as_path, check_count, check_flag, check_type, shown
 from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
 from plait.encode.load import EXTERNAL, LazyEncoder
-from plait.encode.protocol import TermReader, TokenReader
+from plait.encode.protocol import Encoder, TermReader, TokenReader
 from plait.errors import ConfigError, FilterError, InputError, QueryError
 from plait.locks import OnceDict
 from plait.records import Explanation, Hit
 from plait.search.filtering import DocFilter, filter_candidates, filter_documents
-from plait.search.hits import FoundDocument, fetch_documents, make_hits
+from plait.search.hits import FoundDocument, fetch_documents
 from plait.search.modes import PlanContext, declare, find_mode, resolve
 from plait.search.params import Params
 from plait.search.plan import Plan
 from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking
+from plait.search.scores import check_min_score
+from plait.search.text_query import TextQuery, understand
 from plait.search.trace import Trace
+from plait.search_run import SearchRun
 from plait.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     from plait.rerank.cross_encoder import PairScorer
     from plait.rerank.reranker import Reranker
 
-    Rerank = Reranker | PairScorer | str | Path | bool | None  # or a model folder, or True for the bundled model
+    # A model folder, an installed model, one of the hub, or True for plait-cross-small.
+    Rerank = Reranker | PairScorer | str | Path | bool | None
+
+DEFAULT_WINDOW = 100
 
 declare(dict.fromkeys(("anncur", "adacur", "axn"), "plait.cur.modes"))
 
@@ -51,6 +57,14 @@ class SearchKeywords(TypedDict, total=False):
     explain: bool
     trace: Trace | None
     timeout: Timeout
+    offset: int
+    sort: str | None
+    group_by: str | None
+    window: int
+    passages: int
+    min_score: float | str | None
+    syntax: bool
+    highlight: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +81,15 @@ class SearchRequest:
     explain: bool = False  # fill in `Hit.explanation`
     trace: Trace | None = None  # stages and their times are added to it
     timeout: Timeout = None  # seconds, or a Deadline: the search then ends with SearchTimeoutError
+    offset: int = 0  # documents to skip: those of the pages before
+    sort: str | None = None  # a field: the best `window` documents in its order; "-year" descends
+    group_by: str | None = None  # a field: of the best `window` documents the best one for each of its values
+    window: int = DEFAULT_WINDOW  # documents that `sort`, `group_by` and facets look at
+    passages: int = 1  # of each hit, at most
+    # Hits score at least this; "auto", in mode hybrid: more than nearly all queries that nothing in the index is about.
+    min_score: float | str | None = None
+    syntax: bool = True  # read operators in queries: "a phrase", -word, field:word, prefix*
+    highlight: bool = False  # fill in `Hit.highlights`
 
     def __post_init__(self) -> None:
         if self.k is not None and (type(self.k) is not int or self.k < 1):
@@ -78,7 +101,26 @@ class SearchRequest:
             check_type("trace", self.trace, Trace, "a plait.Trace", ConfigError)
         check_flag("exact", self.exact)
         check_flag("explain", self.explain)
+        check_flag("syntax", self.syntax)
+        check_flag("highlight", self.highlight)
+        check_min_score(self.min_score)
         check_timeout(self.timeout)
+        check_count("offset", self.offset, least=0)
+        check_count("window", self.window)
+        check_count("passages", self.passages)
+        if self.sort is not None or self.group_by is not None:
+            from plait.filters.parser import field_named  # most searches do neither
+            from plait.storage.fields import Sort
+
+            _ = None if self.sort is None else Sort.parse(self.sort)
+            _ = None if self.group_by is None else field_named(self.group_by)
+
+    @property
+    def n_ranked(self) -> int | None:
+        """How many documents must be ranked; None: as many as the mode looks at."""
+        if self.sort is not None or self.group_by is not None:
+            return self.window
+        return None if self.k is None else self.offset + self.k
 
 
 class Searcher:
@@ -100,15 +142,21 @@ class Searcher:
         if not queries:
             return []
         with deadline_scope(request.timeout):
-            trace = request.trace or Trace()
-            reranker = self._reranker(request.rerank, trace)
-            plan = self._plan(snapshot, request, reranker)
-            return self._hits(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)
+            run = self._run(snapshot, request)
+            batch = self._encode(snapshot, queries, run.plan, run.trace, syntax=request.syntax)
+            return run.hits(batch, self._token_reader(run.plan, request))
 
     def search_embeddings(
-        self, snapshot: Snapshot, embeddings: Embeddings, texts: Sequence[str] | None, request: SearchRequest
+        self,
+        snapshot: Snapshot,
+        embeddings: Embeddings,
+        texts: Sequence[str] | None,
+        request: SearchRequest,
+        *,
+        exclude: int | None = None,
     ) -> list[list[Hit]]:
-        """The same for queries that are encoded already; without texts, stages that read text are left out."""
+        """The same for queries that are encoded already; without texts, stages that read text are left out. `exclude`
+        is the number of a document that is not to be found."""
         due = "plait.Embeddings, such as Embeddings(dense=array)"
         check_type("the embeddings of queries", embeddings, Embeddings, due, InputError)
         if texts is not None:
@@ -116,19 +164,23 @@ class Searcher:
             for text in texts:
                 check_type("each of the texts", text, str, "text", QueryError)
         with deadline_scope(request.timeout):
-            trace = request.trace or Trace()
-            reranker = self._reranker(request.rerank, trace)
-            plan = self._plan(snapshot, request, reranker)
-            if texts is None:
-                if reranker is not None:
-                    raise ConfigError(
-                        "reranking reads the query's text, and only vectors were given; pass texts as well"
-                    )
-                plan = plan.without_text()
-            elif len(texts) != len(embeddings):
+            run = self._run(snapshot, request, exclude=exclude, without_text=texts is None)
+            if texts is not None and embeddings.present() and len(texts) != len(embeddings):
                 raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
-            batch = QueryBatch(texts if texts is not None else [""] * len(embeddings), embeddings)
-            return self._hits(snapshot, plan, batch, request, reranker, trace)
+            if texts is None:
+                batch = QueryBatch([""] * len(embeddings), embeddings)
+            else:
+                words, syntax = run.plan.lift_names, request.syntax
+                asked = [understand(snapshot, text, syntax=syntax, words=words, correct=False) for text in texts]
+                batch = QueryBatch([query.words for query in asked], embeddings, asked)
+            return run.hits(batch, self._token_reader(run.plan, request))
+
+    def best_documents(self, snapshot: Snapshot, query: str, request: SearchRequest) -> list[int]:
+        """The numbers of the `window` best documents of a query."""
+        with deadline_scope(request.timeout):
+            run = self._run(snapshot, replace(request, k=request.window, offset=0, sort=None, group_by=None))
+            (ranking,) = run.rankings(self._encode(snapshot, [query], run.plan, run.trace, syntax=request.syntax))
+            return [int(doc) for doc in ranking.docs]
 
     def rank(self, snapshot: Snapshot, queries: Sequence[str], request: SearchRequest) -> list[Ranking]:
         """The rankings alone: document numbers and scores."""
@@ -136,7 +188,8 @@ class Searcher:
             trace = request.trace or Trace()
             reranker = self._reranker(request.rerank, trace)
             plan = self._plan(snapshot, request, reranker)
-            return self._rank(snapshot, plan, self._encode(queries, plan, trace), request, reranker, trace)[0]
+            batch = self._encode(snapshot, queries, plan, trace, syntax=request.syntax)
+            return self._rank(snapshot, plan, batch, request, reranker, trace)[0]
 
     def explain(self, snapshot: Snapshot, query: str, hit: Hit | str, request: SearchRequest) -> Explanation:
         """Explains a hit, or the document of an id, also if the search does not find it."""
@@ -146,10 +199,11 @@ class Searcher:
             trace = request.trace or Trace()
             reranker = self._reranker(request.rerank, trace)
             plan = self._plan(snapshot, request, reranker)
-            batch = self._encode([query], plan, trace)
+            batch = self._encode(snapshot, [query], plan, trace, syntax=request.syntax)
             (ranking,), _ = self._rank(snapshot, plan, batch, request, reranker, trace)
             with trace.stage("explain"):
-                return Explainer(snapshot, batch, 0, ranking, self._token_reader(plan)).explain(hit)
+                reader = self._token_reader(plan, replace(request, explain=True))
+                return Explainer(snapshot, batch, 0, ranking, reader).explain(hit)
 
     def plan(self, snapshot: Snapshot, request: SearchRequest) -> Plan:
         """The plan of a request, with every number settled."""
@@ -169,54 +223,60 @@ class Searcher:
         )
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
-    def _plan(self, snapshot: Snapshot, request: SearchRequest, reranker: Reranker | None) -> Plan:
+    def _plan(
+        self, snapshot: Snapshot, request: SearchRequest, reranker: Reranker | None, n_threads: int | None = None
+    ) -> Plan:
         by_candidates = request.candidates is not None and find_mode(request.mode).exact_candidates
         k = request.k if reranker is None or request.k is None else max(request.k, reranker.depth)
         context = PlanContext.of(
             snapshot,
             k=k,
             exact=request.exact or by_candidates,
-            n_threads=self._n_threads,
+            n_threads=n_threads or self._n_threads,
             exclude_from_hybrid=self._store.exclude_from_hybrid,
             cache=self._mode_cache,
         )
         return resolve(request.mode, request.params, context)
 
-    def _encode(self, queries: Sequence[str], plan: Plan, trace: Trace) -> QueryBatch:
+    def _encode(
+        self, snapshot: Snapshot, queries: Sequence[str], plan: Plan, trace: Trace, *, syntax: bool
+    ) -> QueryBatch:
         for query in queries:
             check_query(query)
-        if not plan.needs_encoder:
-            return QueryBatch(queries, Embeddings())
-        with trace.stage("load"):
-            encoder = self._source.get()
+        encoder = None
+        if plan.needs_encoder:
+            with trace.stage("load"):
+                encoder = self._source.get()
+        with trace.stage("read query"):
+            asked = [_understand(snapshot, query, plan, encoder, syntax=syntax) for query in queries]
+        words = [query.words for query in asked]
+        if encoder is None:
+            return QueryBatch(words, Embeddings(), asked)
         with trace.stage("encode"):
-            return QueryBatch(queries, encoder.encode_queries(queries))
+            return QueryBatch(words, encoder.encode_queries([query.text for query in asked]), asked)
 
-    def _hits(
-        self,
-        snapshot: Snapshot,
-        plan: Plan,
-        batch: QueryBatch,
-        request: SearchRequest,
-        reranker: Reranker | None,
-        trace: Trace,
-    ) -> list[list[Hit]]:
-        rankings, documents = self._rank(snapshot, plan, batch, request, reranker, trace)
-        if documents is None:
-            documents = _fetch(snapshot, batch, rankings, trace)
-        hits = [make_hits(ranking, by_number) for ranking, by_number in zip(rankings, documents, strict=True)]
-        if not request.explain:
-            return hits
-        from plait.search.explain import Explainer  # most searches are not explained
+    def _run(
+        self, snapshot: Snapshot, request: SearchRequest, *, exclude: int | None = None, without_text: bool = False
+    ) -> SearchRun:
+        trace = request.trace or Trace()
+        reranker = self._reranker(request.rerank, trace)
+        if without_text and reranker is not None:
+            raise ConfigError("reranking reads the query's text, and only vectors were given; pass texts as well")
 
-        with trace.stage("explain"):
-            reader = self._token_reader(plan)
-            return [
-                Explainer(snapshot, batch, number, rankings[number], reader).explain_hits(
-                    hits[number], documents[number]
-                )
-                for number in range(len(batch))
-            ]
+        def make_plan(k: int | None, n_threads: int) -> Plan:
+            plan = self._plan(snapshot, replace(request, k=k), None, n_threads)
+            return plan.without_text() if without_text else plan
+
+        return SearchRun(
+            snapshot,
+            request,
+            make_plan,
+            reranker=reranker,
+            doc_filter=lambda: _doc_filter(snapshot, request, trace),
+            exclude=exclude,
+            n_threads=self._n_threads,
+            trace=trace,
+        )
 
     def _rank(
         self,
@@ -257,12 +317,18 @@ class Searcher:
 
         return self._rerankers.get(model, load)
 
-    def _token_reader(self, plan: Plan) -> TokenReader | TermReader | None:
-        """The encoder, if it was used and knows the tokens of vectors or the names of terms."""
-        if not plan.needs_encoder or self._store.fingerprint == EXTERNAL:
+    def _token_reader(self, plan: Plan, request: SearchRequest) -> TokenReader | TermReader | None:
+        """The encoder for explanations and highlights, if it was used and knows the tokens of vectors or the names of
+        terms."""
+        if not (request.explain or request.highlight) or not plan.needs_encoder or self._store.fingerprint == EXTERNAL:
             return None
         encoder = self._source.get()
         return encoder if isinstance(encoder, TokenReader | TermReader) else None
+
+
+def _understand(snapshot: Snapshot, query: str, plan: Plan, encoder: Encoder | None, *, syntax: bool) -> TextQuery:
+    reader = encoder if isinstance(encoder, TokenReader) else None
+    return understand(snapshot, query, syntax=syntax, words=plan.lift_names, reader=reader)
 
 
 def _doc_filter(snapshot: Snapshot, request: SearchRequest, trace: Trace) -> DocFilter | None:

@@ -107,7 +107,9 @@ def test_words_add_up_to_the_bm25_score(index: plait.Index, mode: str) -> None:
         assert words is not None
         assert sum(word.score for word in words) == pytest.approx(hit.scores.get("bm25", 0.0), rel=1e-5)
         for word in words:
-            held = f"{hit.title} {hit.text}".split().count({"looms": "loom", "dyed": "dye", "yarns": "yarn"}[word.word])
+            # No document has "dyed": it is searched as "dye".
+            stems = {"looms": "loom", "dyed": "dye", "dye": "dye", "yarns": "yarn"}
+            held = f"{hit.title} {hit.text}".split().count(stems[word.word])
             assert word.count == held
             assert 0 < word.documents <= len(index)
 

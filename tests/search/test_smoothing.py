@@ -70,15 +70,16 @@ def test_a_vector_of_zeros_has_neighbours_too() -> None:
 
 
 def test_scores_are_those_of_the_formula(index: plait.Index) -> None:
-    (without,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0))
-    (found,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0.3))
+    (without,) = index.search_embeddings(query(), k=100, mode="hybrid", params=HybridParams(smoothing=0, depth=150))
+    smoothed = HybridParams(smoothing=0.3, depth=150)
+    (hits,) = index.search_embeddings(query(), k=100, mode="hybrid", params=smoothed)
     dense = np.concatenate([segment.dense for segment in index.snapshot.segments])
     vectors = np.stack([dense[int(hit.id)] for hit in without]).astype(np.float64)
     own = np.array([hit.score for hit in without])
     mean = np.array([own[sorted(near)].mean() for near in plain_nearest(vectors, 100 // smoothing.ONE_IN)])
     wanted = {hit.id: score for hit, score in zip(without, 0.7 * own + 0.3 * mean, strict=True)}
-    assert {hit.id: hit.score for hit in found} == pytest.approx(wanted, abs=1e-5)
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert {hit.id: hit.score for hit in hits} == pytest.approx(wanted, abs=1e-5)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
 def test_few_hits_are_the_first_of_many(index: plait.Index) -> None:

@@ -136,7 +136,7 @@ def _require_cur(context: PlanContext) -> StoredCur:
 
 
 def _load_scorer(mode: str, context: PlanContext, model: object) -> PairScorer:
-    """The cross-encoder: the one that is given or named, else that of the CUR index, else the bundled one."""
+    """The cross-encoder: the one that is given or named, else that of the CUR index, else the default one."""
     stored, cache = _open_cur(context), context.cache
     scored = None if stored is None else stored.manifest.scores
     if isinstance(model, str) or model is None:

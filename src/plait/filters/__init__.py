@@ -15,8 +15,8 @@ Syntax:
 
 Meaning:
 
-- Every condition is true or false, never unknown. A comparison with a field that is missing or null is false, so
-  `not (x = 1)` is true for a document that has no `x`.
+- Every condition is true or false, never unknown. `x = null` means `x is null`. Any other comparison with a field that
+  is missing or null is false, so `not (x = 1)` is true for a document that has no `x`.
 - `!=`, `not in` and `not like` are comparisons too: they are true if the field has another value, and false without a
   value.
 - Values are compared only with values of the same type: `year > "2000"` is false for a year that is a number.

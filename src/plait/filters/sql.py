@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plait.errors import FilterError
 from plait.filters.ast import (
@@ -63,6 +63,14 @@ def condition_of(node: Node) -> Condition:
             f"{MAX_PARAMETERS:,}); split it into several searches"
         )
     return condition
+
+
+def field_expressions(field: Field, columns: Mapping[tuple[str, ...], Columns]) -> tuple[Condition, Condition]:
+    """Two SQL expressions for a field: its JSON type ('null' if it is missing), and its value. `columns` are as in
+    `compile_filter`."""
+    if not field.of_document:
+        field = replace(field, columns=columns.get(field.path))
+    return _kind(field), _value(field)
 
 
 def _compile(node: Node, levels: int, *, negated: bool) -> Condition:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+from plait.errors import UnknownFieldWarning
 from plait.filters.ast import And, Field, IsNull, Node, Not, Or
 from plait.filters.parser import parse
 from plait.filters.sql import condition_of
@@ -14,6 +18,9 @@ from plait.filters.sql import condition_of
 MAX_READ = 1000  # documents whose field names are compared
 MAX_DEPTH = 8  # of nested fields
 MAX_LISTED = 10  # field names in a message
+RESERVED = "_plait"  # the key under which storage keeps sections; not a field of users
+
+_collected: ContextVar[list[str] | None] = ContextVar("plait_unknown_fields", default=None)
 
 Select = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]  # runs a SELECT with parameters
 
@@ -31,6 +38,27 @@ def unknown_filter_fields(select: Select, filter: str, not_deleted: str) -> str:
     similar = [name for field in unknown for name in difflib.get_close_matches(".".join(field.path), known, 1)]
     hint = f"did you mean {' and '.join(similar)}?" if similar else _list_fields(known)
     return f"no document has a field {names}; {hint}"
+
+
+def warn(message: str, *, stacklevel: int) -> None:
+    """Warns of unknown fields, or adds the message to those that the caller collects."""
+    collected = _collected.get()
+    if collected is None:
+        warnings.warn(message, UnknownFieldWarning, stacklevel=stacklevel + 1)
+    else:
+        collected.append(message)
+
+
+@contextmanager
+def collect_messages() -> Iterator[list[str]]:
+    """Collects the messages of the block instead of warning, for servers: the filters of `warnings` are those of the
+    whole process, and not of one thread."""
+    messages: list[str] = []
+    token = _collected.set(messages)
+    try:
+        yield messages
+    finally:
+        _collected.reset(token)
 
 
 def fields_in(node: Node) -> list[Field]:
@@ -75,6 +103,8 @@ def _parsed(metadata: object) -> dict[str, object]:
 
 def _collect(values: dict[str, object], prefix: str, names: dict[str, None], levels: int) -> None:
     for name, value in values.items():
+        if not prefix and name == RESERVED:
+            continue
         names[prefix + name] = None
         if isinstance(value, dict) and levels > 1:
             _collect(value, f"{prefix}{name}.", names, levels - 1)

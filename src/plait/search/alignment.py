@@ -43,17 +43,27 @@ class CodedPassage:
 
 
 def explain_multi(
-    query: NDArray[np.float32], passage: Rows | CodedPassage, *, floor: NDArray[np.float32] | None = None
+    query: NDArray[np.float32],
+    passage: Rows | CodedPassage,
+    *,
+    floor: NDArray[np.float32] | None = None,
+    among: NDArray[np.int64] | None = None,
 ) -> Alignment:
-    """The best row of a passage for each row of `query` (n_query, dim), the first of equals.
+    """The best row of a passage for each row of `query` (n_query, dim), the first of equals; of the rows `among`, if
+    they are given.
 
     `floor` (n_query,) has the imputed score of each query row, for methods that impute: a query row whose best score is
     below it is marked as imputed, matches nothing and scores its floor. In a passage without rows nothing matches.
     """
-    if isinstance(passage, CodedPassage):
-        rows, scores = _align_coded(query, passage)
-    else:
+    if among is not None and not len(among):
+        rows, scores = np.full(len(query), NO_ROW, np.int64), np.zeros(len(query), np.float32)
+    elif isinstance(passage, CodedPassage):
+        rows, scores = _align_coded(query, passage, among)
+    elif among is None:
         rows, scores = align(query, passage)
+    else:
+        rows, scores = align(query, np.ascontiguousarray(passage[among], np.float32))
+        rows = among[rows]
     imputed = np.zeros(len(query), np.bool_)
     if floor is not None:
         if floor.shape != (len(query),):
@@ -63,7 +73,9 @@ def explain_multi(
     return Alignment(rows, scores, imputed)
 
 
-def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _align_coded(
+    query: NDArray[np.float32], passage: CodedPassage, among: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     items, begin, end = passage.items, *(int(passage.items.offsets[passage.item + add]) for add in (0, 1))
     if begin == end:
         return np.full(len(query), NO_ROW, np.int64), np.zeros(len(query), np.float32)
@@ -86,7 +98,7 @@ def _align_coded(query: NDArray[np.float32], passage: CodedPassage) -> tuple[NDA
     )
     coded = residual_query(query, codec, table, cells.scale)
     scores = residual_scores(coded, passage_rows, positions)[:, : len(query)]
-    best = np.argmax(scores, axis=0)
+    best = np.argmax(scores, axis=0) if among is None else among[np.argmax(scores[among], axis=0)]
     return best.astype(np.int64), np.ascontiguousarray(scores[best, np.arange(len(query))])
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from plait.deadline import check_deadline
 from plait.errors import CorruptIndexError, InputError
 from plait.locks import ForkSafeLock, once_property
-from plait.scoring.bm25 import WordScore, idf, saturated
+from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, saturated, score_bound
 from plait.scoring.sparse import SparseQuery, best_rows
 from plait.search.filtering import DocFilter
 from plait.search.fts5 import AllowedDocs, Docs, Fts5Search, ScoredDocs, top_k
@@ -69,6 +69,12 @@ class Bm25:
             rankings.append(_rank(snapshot, text, k, docs))
         return rankings
 
+    def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return bm25_bound(snapshot, batch.texts[number])
+
+    def highest(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return bm25_highest(snapshot, batch.texts[number])
+
 
 @dataclass(frozen=True, slots=True)
 class Bm25Rescorer:
@@ -82,6 +88,12 @@ class Bm25Rescorer:
         del passages, trace
         return lambda number, docs: _rank(snapshot, batch.texts[number], max(len(docs), 1), docs)
 
+    def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return bm25_bound(snapshot, batch.texts[number])
+
+    def highest(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return bm25_highest(snapshot, batch.texts[number])
+
 
 def _rank(snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None) -> Ranking:
     best_docs, scores = bm25_search(snapshot, text, k, doc_filter=docs)
@@ -90,7 +102,7 @@ def _rank(snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None)
 
 def _build(context: PlanContext, params: NoParams) -> Plan:
     del params
-    return Plan((Bm25(),), context.k or DEFAULT_DEPTH)
+    return Plan((Bm25(),), context.k or DEFAULT_DEPTH, lift_names=True)
 
 
 register(Mode(name="bm25", summary="full text, BM25; needs no model", needs=("bm25",), exact=True, build=_build))
@@ -103,6 +115,16 @@ def bm25_search(snapshot: Snapshot, text: str, k: int, *, doc_filter: AllowedDoc
     finds nothing.
     """
     return bm25_of(snapshot).search(text, k, doc_filter)
+
+
+def bm25_bound(snapshot: Snapshot, text: str) -> float:
+    """What BM25 scores of a query are divided by to be between 0 and 1; 1 for a text without a word."""
+    return score_bound(bm25_of(snapshot).idf_sum(text)) or 1.0
+
+
+def bm25_highest(snapshot: Snapshot, text: str) -> float:
+    """A score that no document reaches; 1 for a text without a word."""
+    return MAX_SATURATED * bm25_of(snapshot).idf_sum(text) or 1.0
 
 
 def bm25_word_scores(snapshot: Snapshot, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
@@ -143,6 +165,24 @@ class SnapshotBm25:
         return top_k(
             np.concatenate([docs for docs, _ in results]), np.concatenate([scores for _, scores in results]), k
         )
+
+    def absent(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
+        """The terms that no document has. The counts are those that scoring needs, and are kept."""
+        segment = self.segment_index
+        words = None if segment is None else normalize_terms(terms, self._analyser)
+        if segment is not None and words is not None:
+            pairs = zip(terms, words, strict=True)
+            terms = [term for term, word in pairs if not segment.words.document_frequency(word)]
+        return [term for term in terms if not self._fts5.n_with(term)]
+
+    def idf_sum(self, text: str) -> float:
+        """The sum of the idf values of a query, repeated words counted again: see `plait.scoring.bm25.score_bound`."""
+        terms = list(self._analyser.query_terms(text).values())
+        segment = self.segment_index
+        words = None if segment is None else normalize_terms(terms, self._analyser)
+        if segment is None or words is None:
+            return sum(self._fts5.idf(term) * term.count for term in terms)
+        return sum(segment.idf(word) * count for word, count in _word_counts(words, terms).items())
 
     def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
         """The document is scored by the same index that `search` uses for it."""
@@ -259,6 +299,10 @@ class SegmentTextSearch:
         weight = self._idf(number)
         score = float(self._scores({number: count * weight}, np.searchsorted(self.docs, [doc]))[0])
         return WordScore(score, self._n_with(number), weight) if score > 0 else None
+
+    def idf(self, word: str) -> float:
+        """The weight of a word, also of one that no document has."""
+        return idf(len(self.docs), self.words.document_frequency(word))
 
     def _n_with(self, number: int) -> int:
         return int(self.words.impacts.offsets[number + 1] - self.words.impacts.offsets[number])

@@ -89,6 +89,7 @@ class ProbedDense:
     share_of_cells: float = 1.0  # of those: less for a list that is one of several
     exhaustive_below: int = 4096  # passages
     name: str = "dense"
+    probes: ClassVar[bool] = True
     needs_encoder: ClassVar[bool] = True
     reads_text: ClassVar[bool] = False
 

@@ -49,21 +49,30 @@ class Explainer:
         self._reader = reader if isinstance(reader, TokenReader) else None
         self._term_reader = reader if isinstance(reader, TermReader) else None
         self._query, embeddings = batch.texts[number], batch.embeddings
+        self._asked = batch.asked[number] if batch.asked else None
+        self._encoded = self._query if self._asked is None else self._asked.text  # its tokens have the vectors
         self._lists = tuple(ranking.parts)
         self._dense = embeddings.dense[number] if embeddings.dense is not None and "dense" in self._lists else None
         self._sparse = sparse_queries(snapshot, batch)[number] if "sparse" in self._lists else None
         self._multi = None
         if embeddings.multi is not None and any(map(_is_multi_vector, self._lists)):
             self._multi = np.ascontiguousarray(embeddings.multi[number], np.float32)
-            self._query_tokens, self._query_note = query_tokens(self._reader, self._query, len(self._multi))
+            self._query_tokens, self._query_note = query_tokens(self._reader, self._encoded, len(self._multi))
 
-    def explain_hits(self, hits: Sequence[Hit], documents: Mapping[int, FoundDocument]) -> list[Hit]:
-        """The hits of the ranking, in its order, with explanations; `documents` are theirs, by number."""
-        stored = [documents[doc].stored for doc in self._ranking.docs.tolist()]
+    def explain_hits(
+        self, hits: Sequence[Hit], documents: Mapping[int, FoundDocument], positions: Sequence[int]
+    ) -> list[Hit]:
+        """The hits, which are at these positions of the ranking, with explanations; `documents` are by number."""
+        docs = self._ranking.docs.tolist()
         return [
-            replace(hit, explanation=self._explain(document, hit.span, position))
-            for position, (hit, document) in enumerate(zip(hits, stored, strict=True))
+            replace(hit, explanation=self._explain(documents[docs[position]].stored, hit.span, position))
+            for hit, position in zip(hits, positions, strict=True)
         ]
+
+    def text_matches(self, document: StoredDocument, span: Span) -> TokenMatches | None:
+        """The tokens of a passage, its title left out, that the tokens of the query match; None for a search without
+        multi vectors."""
+        return None if self._multi is None else self._tokens(document, span, text_only=True)
 
     def explain(self, hit: Hit | str) -> Explanation:
         """Explains a hit, or the document of an id, also if it is not in the ranking."""
@@ -86,7 +95,7 @@ class Explainer:
     def _explain(self, document: StoredDocument, span: Span, position: int | None) -> Explanation:
         return Explanation(
             id=document.id,
-            query=self._query,
+            query=self._encoded,
             score=None if position is None else float(self._ranking.scores[position]),
             rank=None if position is None else position + 1,
             span=span,
@@ -95,6 +104,10 @@ class Explainer:
             dense=self._dense_score(document, position),
             bm25=self._words(document) if "bm25" in self._lists else None,
             sparse=None if self._sparse is None else self._terms(document),
+            conditions=() if self._asked is None else self._asked.conditions,
+            corrections=()
+            if self._asked is None
+            else tuple((one.given, one.corrected) for one in self._asked.corrections),
         )
 
     def _part(self, name: str, position: int | None) -> ScorePart:
@@ -161,11 +174,14 @@ class Explainer:
 
     # -- tokens
 
-    def _tokens(self, document: StoredDocument, span: Span) -> TokenMatches:
+    def _tokens(self, document: StoredDocument, span: Span, *, text_only: bool = False) -> TokenMatches:
         assert self._multi is not None
         row = document.first_row + self._spans(document).index(span)
-        alignment = self._aligned(document, row)
         passage_tokens, note = document_tokens(self._reader, document, span, self._n_vectors(document, row))
+        among = None
+        if text_only:
+            among = np.array([number for number, token in enumerate(passage_tokens) if token.field == "text"], np.int64)
+        alignment = self._aligned(document, row, among)
         scores = alignment.scores.astype(np.float64)
         total = float(scores.sum())
         return TokenMatches(
@@ -177,14 +193,15 @@ class Explainer:
             note=" ".join(filter(None, (self._query_note, note))),
         )
 
-    def _aligned(self, document: StoredDocument, row: int) -> Alignment:
+    def _aligned(self, document: StoredDocument, row: int, among: NDArray[np.int64] | None = None) -> Alignment:
         assert self._multi is not None
         segment = self._segment(document)
         try:
             if segment.coded is not None:
-                return explain_multi(self._multi, CodedPassage(segment.coded, row), floor=self._ranking.imputed)
+                coded = CodedPassage(segment.coded, row)
+                return explain_multi(self._multi, coded, floor=self._ranking.imputed, among=among)
             assert segment.multi is not None
-            return explain_multi(self._multi, segment.multi[row])
+            return explain_multi(self._multi, segment.multi[row], among=among)
         except InputError as error:
             raise CorruptIndexError(
                 f"the vectors of document {document.id!r} cannot be read ({error}); run plait check"

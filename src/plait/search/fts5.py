@@ -57,16 +57,20 @@ class Fts5Search:
         rows = self._catalogue.rows(sql, [term.expression, doc])
         if not rows:
             return None
-        n_with = self._n_with(term)
+        n_with = self.n_with(term)
         return WordScore(rows[0][0] * self._idf_ratio(term) * term.count, n_with, idf(self._n_rows, n_with))
+
+    def idf(self, term: QueryTerm) -> float:
+        """The weight of a term, also of one that no document has."""
+        return idf(self._n_rows, self.n_with(term))
 
     def _late_terms(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
         """The terms of the second step: frequent ones, whose posting lists are long, unless all terms are frequent;
         then common ones, whose scores by SQLite need a correction."""
-        frequent = [term for term in terms if self._n_with(term) > FREQUENT_SHARE * self._n_rows]
+        frequent = [term for term in terms if self.n_with(term) > FREQUENT_SHARE * self._n_rows]
         if len(frequent) < len(terms):
             return frequent
-        return [term for term in terms if is_common(self._n_rows, self._n_with(term))]
+        return [term for term in terms if is_common(self._n_rows, self.n_with(term))]
 
     def _two_steps(
         self, first: str, late: Sequence[QueryTerm], k: int, doc_filter: AllowedDocs, above: int | None
@@ -75,7 +79,7 @@ class Fts5Search:
         among the best k, the second step reads the late terms for those documents only."""
         docs, scores = np.zeros(0, np.int64), np.zeros(0)
         if first:
-            max_gain = sum(MAX_SATURATED * idf(self._n_rows, self._n_with(term)) * term.count for term in late)
+            max_gain = sum(MAX_SATURATED * idf(self._n_rows, self.n_with(term)) * term.count for term in late)
             depth = max(FIRST_STEP_FACTOR * k, MIN_FIRST_STEP)
             docs, scores = self._matches(first, doc_filter, above, depth)
             settled = len(docs) >= k and scores[k - 1] > max_gain
@@ -122,7 +126,8 @@ class Fts5Search:
         n_deleted = self._catalogue.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM deleted_documents LIMIT {N_ROWS})")[0][0]
         return self._n_documents + int(n_deleted)
 
-    def _n_with(self, term: QueryTerm) -> int:
+    def n_with(self, term: QueryTerm) -> int:
+        """The number of documents with a term, deleted ones included."""
         count = self._n_with_word.get(term.expression)
         if count is None:
             sql = "SELECT count(*) FROM words WHERE words MATCH ?"
@@ -134,7 +139,7 @@ class Fts5Search:
 
     def _idf_ratio(self, term: QueryTerm) -> float:
         """The factor from SQLite's score to ours."""
-        n_with = self._n_with(term)
+        n_with = self.n_with(term)
         return idf(self._n_rows, n_with) / sqlite_idf(self._n_rows, n_with)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plait.errors import ConfigError
 from plait.search.ranking import UNKNOWN_ROW, Ranking, best_first
+from plait.storage.saved_settings import Calibration
 
 NO_LENGTHS: Mapping[str, float] = MappingProxyType({})
 # A list whose scores spread less than this is not stretched to the whole range of 0 to 1: its best document is not
@@ -45,6 +46,60 @@ class ReciprocalRank:
         for name, (position, ranking) in table.lists.items():
             weight = 1.0 if self.weights is None else self.weights.get(name, 1.0)
             table.gains[name][position] = weight / (self.constant + np.arange(1, len(ranking) + 1))
+        return table.best(k)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The range of the scores of a list, after division by its length.
+
+    `high` is scaled to 1, and `low`, what unrelated texts score, to UNRELATED. Scores below it go on to 0, which is at
+    `-high`: so that they keep their order.
+    """
+
+    low: float
+    high: float
+
+    def scale(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        above = UNRELATED + (1 - UNRELATED) * (scores - self.low) / (self.high - self.low)
+        below = UNRELATED * (scores + self.high) / (self.low + self.high)
+        return np.asarray(np.clip(np.where(scores >= self.low, above, below), 0.0, 1.0))
+
+
+UNRELATED = 0.05
+# Cosines and the mean of MaxSim are between -1 and 1. What a model gives to unrelated texts is measured: see
+# plait.search.calibration.
+DEFAULT_BOUNDS: Mapping[str, Bounds] = MappingProxyType({kind: Bounds(0.0, 1.0) for kind in ("dense", "multi")})
+
+
+def bounds_of(calibration: Calibration | None) -> Mapping[str, Bounds]:
+    """The bounds of each kind on an index; the default ones if it is not calibrated."""
+    if calibration is None:
+        return DEFAULT_BOUNDS
+    return {**DEFAULT_BOUNDS, **{kind: Bounds(*pair) for kind, pair in calibration.bounds.items()}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedSum:
+    """The weighted mean of scores that are scaled by the bounds of each list: from 0 to 1.
+
+    The bounds depend on the query and the index, not on what else was found (theoretical min-max; Bruch, Gai and
+    Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval"). So the score of a document does not, either. A
+    document that a list does not have scores 0 in it.
+    """
+
+    weights: Mapping[str, float]  # by list; 0 for lists that are not named
+    bounds: Mapping[str, Bounds] = field(default_factory=lambda: DEFAULT_BOUNDS)  # by list
+
+    def fuse(self, rankings: Mapping[str, Ranking], k: int, lengths: Mapping[str, float] = NO_LENGTHS) -> Ranking:
+        table = _Table(rankings)
+        total = sum(self.weights.get(name, 0.0) for name in rankings) or 1.0
+        for name, (position, ranking) in table.lists.items():
+            share = self.weights.get(name, 0.0) / total
+            scores, bounds = ranking.scores.astype(np.float64) / lengths.get(name, 1.0), self.bounds.get(name)
+            # Word and term scores have no range of a model: they begin with 0, and their bound is their length.
+            scaled = np.clip(scores, 0.0, 1.0) if bounds is None else bounds.scale(scores)
+            table.gains[name][position] = share * scaled
         return table.best(k)
 
 

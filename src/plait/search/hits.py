@@ -9,7 +9,7 @@ from math import isnan
 from typing import NamedTuple
 
 from plait.encode.chunking import with_title
-from plait.records import Hit, Span
+from plait.records import Hit, Passage, Span, headings_at, location_at
 from plait.search.filtering import filter_candidates
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.segment import Segment
@@ -44,11 +44,16 @@ def fetch_documents(snapshot: Snapshot, query: str, ranking: Ranking) -> dict[in
     return documents
 
 
-def make_hits(ranking: Ranking, documents: Mapping[int, FoundDocument]) -> list[Hit]:
-    """The hits of one query, best first, from its documents by number."""
+def make_hits(
+    ranking: Ranking, documents: Mapping[int, FoundDocument], positions: Sequence[int] | None = None
+) -> list[Hit]:
+    """The hits of one query from its documents by number: all, best first, or those at some positions of its ranking,
+    in this order."""
     parts = [(name, part.tolist()) for name, part in ranking.parts.items()]
+    docs, scores = ranking.docs.tolist(), ranking.scores.tolist()
     hits = []
-    for position, (doc, score) in enumerate(zip(ranking.docs.tolist(), ranking.scores.tolist(), strict=True)):
+    for position in range(len(docs)) if positions is None else positions:
+        doc, score = docs[position], scores[position]
         stored, span = documents[doc]
         hits.append(
             Hit(
@@ -59,6 +64,9 @@ def make_hits(ranking: Ranking, documents: Mapping[int, FoundDocument]) -> list[
                 metadata=stored.metadata,
                 span=span,
                 scores={name: values[position] for name, values in parts if not isnan(values[position])},
+                passages=(Passage(stored.text[span.start : span.end], span, score),),
+                headings=headings_at(stored.sections, span.start),
+                location=location_at(stored.sections, stored.text, span.start),
             )
         )
     return hits

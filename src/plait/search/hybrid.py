@@ -13,7 +13,7 @@ from typing import TypeGuard
 from plait.errors import ConfigError
 from plait.search.bm25 import Bm25, Bm25Rescorer
 from plait.search.dense import DenseRescorer, ExactDense, ProbedDense
-from plait.search.fusion import Fusion, ReciprocalRank, WeightedSum
+from plait.search.fusion import DEFAULT_BOUNDS, BoundedSum, Bounds, Fusion, ReciprocalRank, WeightedSum
 from plait.search.modes import Mode, PlanContext, register
 from plait.search.multivector.passages import ExactMulti, MultiRescorer
 from plait.search.multivector.plait import ProbedMulti
@@ -25,10 +25,10 @@ from plait.search.sparse import Sparse, SparseRescorer
 from plait.storage.saved_settings import FittedWeights
 
 KINDS = ("dense", "sparse", "multi", "bm25")
-FUSIONS = ("min-max", "z", "raw", "rank")
-DEFAULT_FUSION = "min-max"
-# Measured on five sets: see the page on plans.
-DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "sparse": 0.5, "multi": 1.0, "bm25": 0.6})
+FUSIONS = ("bounds", "min-max", "z", "raw", "rank")
+DEFAULT_FUSION = "bounds"
+# Chosen on development sets: see docs/measurements/scores.md.
+DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "sparse": 0.5, "multi": 1.0, "bm25": 0.7})
 # A list that is fused needs fewer cells than dense search on its own, and only the head of the multi-vector list must
 # be as reliable as that of multi-vector search on its own: the other lists make up for the rest.
 LIST_SHARE_OF_CELLS = 1 / 3
@@ -61,11 +61,11 @@ def _check_weights(params: HybridParams | BgeM3Params) -> None:
 class HybridParams:
     """Parameters of mode `hybrid`. A weight of None: as fitted on the index, or the default; 0 leaves a kind out."""
 
-    fusion: str | None = None  # one of FUSIONS; None: as fitted, or "min-max"
+    fusion: str | None = None  # one of FUSIONS; None: as fitted, or "bounds"
     dense: float | None = None  # weight; by default 1
     sparse: float | None = None  # weight; by default 0.5
     multi: float | None = None  # weight; by default 1
-    bm25: float | None = None  # weight; by default 0.6
+    bm25: float | None = None  # weight; by default 0.7
     depth: int = 75  # documents of each list; k, if that is more
     rescore: bool = True  # whether every kind scores what any list found
     search_multi: bool = False  # whether multi vectors are searched too; otherwise they score what the others found
@@ -92,22 +92,25 @@ class HybridParams:
             return True
         return self._applies(fitted) and fitted.weights.get(kind, 0) > 0
 
-    def resolve_fusion(self, fitted: FittedWeights | None) -> Fusion:
+    def resolve_fusion(self, fitted: FittedWeights | None, bounds: Mapping[str, Bounds] = DEFAULT_BOUNDS) -> Fusion:
         """The caller's fusion and weights, else the fitted ones, else the defaults. Weights that were fitted for
-        another fusion mean nothing."""
+        another fusion mean nothing. `bounds` are those of the index, by kind."""
         kind = self.fusion or (DEFAULT_FUSION if fitted is None else fitted.fusion)
         base: Mapping[str, float] = {} if kind == "rank" else DEFAULT_WEIGHTS
         if self._applies(fitted):
             base = fitted.weights
         caller = {name: getattr(self, name) for name in KINDS}
-        return make_fusion(kind, {**base, **{name: weight for name, weight in caller.items() if weight is not None}})
+        weights = {**base, **{name: weight for name, weight in caller.items() if weight is not None}}
+        return make_fusion(kind, weights, bounds)
 
     def _applies(self, fitted: FittedWeights | None) -> TypeGuard[FittedWeights]:
         return fitted is not None and self.fusion in (None, fitted.fusion)
 
 
-def make_fusion(kind: str, weights: Mapping[str, float]) -> Fusion:
+def make_fusion(kind: str, weights: Mapping[str, float], bounds: Mapping[str, Bounds] = DEFAULT_BOUNDS) -> Fusion:
     """The fusion of a name in FUSIONS."""
+    if kind == "bounds":
+        return BoundedSum(weights=weights, bounds=bounds)
     return ReciprocalRank(weights=weights) if kind == "rank" else WeightedSum(weights=weights, scale=kind)
 
 
@@ -147,9 +150,11 @@ def build_hybrid(context: PlanContext, params: HybridParams) -> Plan:
     weighted = [kind for kind in kinds if getattr(params, kind) != 0]
     if not weighted:
         raise ConfigError(f"the weights of {', '.join(kinds)} are all 0; leave out one of them")
+    fusion = params.resolve_fusion(fitted, context.bounds)
     if len(weighted) == 1:
         k = context.k or DEFAULT_DEPTH
-        return Plan((_retriever(weighted[0], context, k),), k)
+        scaled = isinstance(fusion, BoundedSum)
+        return Plan((_retriever(weighted[0], context, k),), k, fusion, k, scale_alone=scaled, lift_names=scaled)
     k = context.k or params.depth
     rescored = weighted if params.rescores else []
     multi_rescores_only = bool(rescored) and not params.search_multi and not context.exact and "dense" in weighted
@@ -158,11 +163,12 @@ def build_hybrid(context: PlanContext, params: HybridParams) -> Plan:
     return Plan(
         tuple(_list_retriever(kind, context, depth, params) for kind in retrieved),
         k,
-        params.resolve_fusion(fitted),
+        fusion,
         params.depth,
         _rescorers(rescored, context),
         params.smoothing if "dense" in rescored else 0.0,
         params.passages,
+        lift_names=True,
     )
 
 

@@ -19,6 +19,7 @@ from plait.checks import check_type, shown
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError
 from plait.locks import OnceDict
+from plait.search.fusion import DEFAULT_BOUNDS, Bounds, bounds_of
 from plait.search.params import NoParams, Params, parse_fields
 from plait.storage.saved_settings import FittedWeights, TunedParams
 
@@ -56,6 +57,7 @@ class PlanContext:
     n_passages: int = 0
     tuned: TunedParams | None = None
     fitted: FittedWeights | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=lambda: DEFAULT_BOUNDS)  # of scores, by kind
     exclude_from_hybrid: Sequence[str] = ()  # kinds that the model excludes from hybrid search by default
     path: Path | None = None  # of the index
     cache: OnceDict[str, Any] = field(default_factory=OnceDict)  # kept between searches: loaded models, tables
@@ -68,6 +70,7 @@ class PlanContext:
             n_passages=snapshot.n_rows,
             tuned=snapshot.tuned.usable,
             fitted=snapshot.weights.fitted,
+            bounds=bounds_of(snapshot.calibration.usable),
             path=snapshot.path,
             **given,
         )

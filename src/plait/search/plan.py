@@ -10,18 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.deadline import check_deadline
+from plait.embeddings import Embeddings
 from plait.errors import ConfigError
 from plait.search import smoothing
 from plait.search.filtering import DocFilter
-from plait.search.fusion import Fusion, ReciprocalRank
+from plait.search.fusion import BoundedSum, Fusion, ReciprocalRank
+from plait.search.names import lift
 from plait.search.query import QueryBatch
-from plait.search.ranking import Ranking, merge
-from plait.search.retriever import MAX, Rescorer, Retriever, Scorer
+from plait.search.ranking import UNKNOWN_ROW, Ranking, merge
+from plait.search.retriever import MAX, Bounded, Rescorer, Retriever, Scorer
+from plait.search.text_query import restrict
 from plait.search.trace import Trace
 from plait.storage import verification
 from plait.storage.snapshot import Snapshot
 
 DEFAULT_DEPTH = 100
+MAX_UNBOUNDED = 10.0  # a score that fusions without bounds hardly reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Plan:
     rescorers: Sequence[Rescorer] = ()
     smoothing: float = 0.0  # the share of a document's score that comes from similar documents
     passages: str = MAX  # how rescorers turn the scores of passages into the score of their document
+    scale_alone: bool = False  # whether the scores of one retriever alone are scaled by the fusion, too
+    lift_names: bool = False  # whether documents whose name is the query move up: see plait.search.names
 
     def __post_init__(self) -> None:
         if not self.retrievers:
@@ -70,8 +76,16 @@ class Plan:
     def run(
         self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None = None, trace: Trace | None = None
     ) -> list[Ranking]:
-        """The k best documents of each query."""
-        rankings = self._run(snapshot, batch, doc_filter, trace or Trace())
+        """The k best documents of each query, among those that meet its conditions."""
+        trace = trace or Trace()
+        if any(query.has_conditions for query in batch.asked):
+            rankings = []
+            for number, query in enumerate(batch.asked):
+                with trace.stage("conditions"):
+                    within = restrict(snapshot, query, doc_filter)
+                rankings += self._run(snapshot, batch.part(number, number + 1), within, trace)
+        else:
+            rankings = self._run(snapshot, batch, doc_filter, trace)
         if verification.needs_attention:  # a file that was used may be known by now to be damaged
             verification.raise_damage(snapshot.files)
         return rankings
@@ -83,13 +97,33 @@ class Plan:
         with trace.stage("fuse"):
             n_fused = max(self.k, smoothing.N_SMOOTHED) if self.smoothing else self.k
             fused = [
-                self.fusion.fuse(rankings, n_fused, query_lengths(batch, number))
+                self.fusion.fuse(
+                    rankings,
+                    sum(map(len, rankings.values())) if batch.names(number) else n_fused,  # a name may be far below
+                    self.lengths(snapshot, batch, number),
+                )
                 for number, rankings in enumerate(lists)
             ]
-        if not self.smoothing:
-            return fused
-        with trace.stage(smoothing.NAME):
-            return [smoothing.smooth_scores(ranking, snapshot, self.smoothing).top(self.k) for ranking in fused]
+        if self.smoothing:
+            with trace.stage(smoothing.NAME):
+                fused = [smoothing.smooth_scores(ranking, snapshot, self.smoothing) for ranking in fused]
+        if self.lift_names:
+            highest = 1.0 if isinstance(self.fusion, BoundedSum) else MAX_UNBOUNDED
+            fused = [lift(ranking, batch.names(number), highest) for number, ranking in enumerate(fused)]
+        return [ranking.top(self.k) for ranking in fused]
+
+    def lengths(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> dict[str, float]:
+        """By list, what its scores are divided by before fusion: MaxSim by the number of query vectors, which makes its
+        sum a mean. If the fusion has bounds, scores of vectors by the lengths of the query's vectors, which makes them
+        cosines, and those of words by the bound of the query."""
+        if not isinstance(self.fusion, BoundedSum):
+            multi = batch.embeddings.multi
+            return {} if multi is None else {"multi": float(max(len(multi[number]), 1))}
+        lengths = vector_lengths(batch.embeddings, number)
+        for stage in self.rescorers or self.retrievers:
+            if isinstance(stage, Bounded):
+                lengths[stage.name] = stage.bound(snapshot, batch, number)
+        return lengths
 
     def lists(
         self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace
@@ -104,20 +138,28 @@ class Plan:
         if not self.rescorers:
             return lists
         with trace.stage("rescore") as stage:
-            lists = self._rescore(snapshot, batch, lists, trace)
+            lists = self._rescore(snapshot, batch, lists, doc_filter, trace)
             stage.counts["items"] = sum(max(map(len, rankings.values())) for rankings in lists)
         return lists
 
     @property
     def _is_fused(self) -> bool:
-        return len(self.retrievers) > 1 or bool(self.rescorers)
+        return len(self.retrievers) > 1 or bool(self.rescorers) or self.scale_alone
 
     def _rescore(
-        self, snapshot: Snapshot, batch: QueryBatch, lists: Sequence[Mapping[str, Ranking]], trace: Trace
+        self,
+        snapshot: Snapshot,
+        batch: QueryBatch,
+        lists: Sequence[Mapping[str, Ranking]],
+        doc_filter: DocFilter | None,
+        trace: Trace,
     ) -> list[dict[str, Ranking]]:
         within = Trace()
         rescored: list[dict[str, Ranking]] = [{} for _ in lists]
-        unions = [_union(list(rankings.values())) for rankings in lists]
+        unions = [
+            _union([*(ranking.docs for ranking in rankings.values()), _allowed(batch.names(number), doc_filter)])
+            for number, rankings in enumerate(lists)
+        ]
         # With one passage for each document, a retriever's scores are those that its rescorer would give. Of several
         # passages, a retriever may not have seen the best.
         reuse = self.passages == MAX and snapshot.n_rows == snapshot.n_documents
@@ -142,19 +184,63 @@ class Plan:
     ) -> list[Ranking]:
         with trace.stage(retriever.name):
             rankings = retriever.retrieve(snapshot, batch, self.k, doc_filter, trace)
-        return [replace(ranking, parts={**ranking.parts, retriever.name: ranking.scores}) for ranking in rankings]
+            if self.lift_names:
+                rankings = [
+                    self._with_named(retriever, snapshot, batch, number, ranking, doc_filter)
+                    for number, ranking in enumerate(rankings)
+                ]
+        rankings = [replace(ranking, parts={**ranking.parts, retriever.name: ranking.scores}) for ranking in rankings]
+        if not self.lift_names:
+            return rankings
+        return [
+            lift(ranking, names, retriever.highest(snapshot, batch, number)).top(self.k)
+            if (names := batch.names(number)) and isinstance(retriever, Bounded)
+            else ranking
+            for number, ranking in enumerate(rankings)
+        ]
+
+    def _with_named(
+        self,
+        retriever: Retriever,
+        snapshot: Snapshot,
+        batch: QueryBatch,
+        number: int,
+        ranking: Ranking,
+        doc_filter: DocFilter | None,
+    ) -> Ranking:
+        """The ranking with the documents whose name is the query, also if they share no word with it."""
+        named = np.setdiff1d(_allowed(batch.names(number), doc_filter), ranking.docs)
+        if not len(named):
+            return ranking
+        within = DocFilter(snapshot.segments, named)
+        (scored,) = retriever.retrieve(snapshot, batch.part(number, number + 1), len(named), within, Trace())
+        rest = np.setdiff1d(named, scored.docs)
+        unscored = Ranking(rest, np.zeros(len(rest), np.float32), np.full(len(rest), UNKNOWN_ROW, np.int64))
+        return merge([ranking, scored, unscored], len(ranking) + len(named))
 
 
-def query_lengths(batch: QueryBatch, number: int) -> dict[str, float]:
-    """By list, what its scores are divided by before fusion: MaxSim by the number of query vectors, which makes its
-    sum a mean."""
-    multi = batch.embeddings.multi
-    return {} if multi is None else {"multi": float(max(len(multi[number]), 1))}
+def vector_lengths(embeddings: Embeddings, number: int) -> dict[str, float]:
+    """The length of the dense vector of an item, and the sum of the lengths of its multi vectors."""
+    lengths = {}
+    if embeddings.dense is not None:
+        lengths["dense"] = float(np.linalg.norm(embeddings.dense[number])) or 1.0
+    if embeddings.multi is not None:
+        rows = np.asarray(embeddings.multi[number], np.float32)
+        lengths["multi"] = float(np.linalg.norm(rows, axis=1).sum()) or 1.0
+    return lengths
 
 
-def _union(rankings: Sequence[Ranking]) -> NDArray[np.int64]:
-    """The documents of all rankings, ascending, each once."""
-    docs = np.sort(np.concatenate([ranking.docs for ranking in rankings] or [np.zeros(0, np.int64)]))
+def _allowed(names: Mapping[int, float], doc_filter: DocFilter | None) -> NDArray[np.int64]:
+    """The named documents that a filter accepts, ascending."""
+    docs = np.sort(np.fromiter(names, np.int64, len(names)))
+    if doc_filter is None or doc_filter.docs is None or not len(docs):
+        return docs
+    return np.intersect1d(docs, doc_filter.docs)
+
+
+def _union(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The documents of all lists, ascending, each once."""
+    docs = np.sort(np.concatenate(lists or [np.zeros(0, np.int64)]))
     # numpy.unique would import numpy.ma, which takes longer than a search.
     return np.asarray(docs[np.diff(docs, prepend=-1) != 0])
 

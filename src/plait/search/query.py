@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from plait.embeddings import Embeddings
 from plait.errors import ConfigError, InputError
 from plait.scoring.sparse import SparseQuery
 from plait.search.multivector.query import CentroidScores
+from plait.search.text_query import NO_NAMES, TextQuery
 from plait.search.trace import Trace
 from plait.storage.snapshot import Snapshot
 
@@ -23,12 +24,27 @@ MAX_SHARED = 4  # queries of a batch up to which stages share centroid scores: a
 class QueryBatch:
     """Queries as text and as embeddings; each stage reads what it needs."""
 
-    texts: Sequence[str]
+    texts: Sequence[str]  # the words to search: BM25 and explanations read them
     embeddings: Embeddings
+    asked: Sequence[TextQuery] = ()  # what each query asks for besides words; empty: nothing
     _centroid_scores: dict[tuple[int, Codebook], CentroidScores] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def part(self, start: int, stop: int) -> QueryBatch:
+        """The queries from `start` to before `stop`."""
+        given, numbers = self.embeddings, list(range(start, stop))
+        part = Embeddings(
+            dense=None if given.dense is None else given.dense[start:stop],
+            sparse=None if given.sparse is None else given.sparse.take(numbers),
+            multi=None if given.multi is None else given.multi.take(numbers),
+        )
+        return QueryBatch(self.texts[start:stop], part, self.asked[start:stop])
+
+    def names(self, number: int) -> Mapping[int, float]:
+        """The documents whose name is query `number`: see plait.search.names."""
+        return self.asked[number].names if self.asked else NO_NAMES
 
     def centroid_scores(
         self, number: int, query: NDArray[np.float32], codebook: Codebook, trace: Trace

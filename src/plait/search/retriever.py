@@ -4,7 +4,7 @@ become scores of documents."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,17 @@ class Rescorer(Protocol):
 
     def scorer(self, snapshot: Snapshot, batch: QueryBatch, passages: str, trace: Trace) -> Scorer:
         """A function that scores documents of this snapshot for queries of this batch."""
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A retriever or rescorer whose scores have a bound that depends on the query."""
+
+    def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        """What the scores of query `number` are divided by to be between 0 and 1."""
+
+    def highest(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        """A score that no document exceeds."""
 
 
 def score_documents(

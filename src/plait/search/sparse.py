@@ -49,6 +49,11 @@ class Sparse:
     needs_encoder: ClassVar[bool] = True
     reads_text: ClassVar[bool] = False
 
+    @property
+    def probes(self) -> bool:
+        """Whether what it finds may depend on k."""
+        return self.reach < 1
+
     def retrieve(
         self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
     ) -> list[Ranking]:
@@ -95,6 +100,25 @@ class SparseRescorer:
             return merge([_rank_all(part, queries[number], len(docs), passages) for part in parts], len(docs))
 
         return score
+
+    def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return _bound(snapshot, batch, number)
+
+    def highest(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+        return _bound(snapshot, batch, number)
+
+
+def _bound(snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
+    """The largest score that a passage of the index can have: that of one with every term of the query at its largest
+    weight in the index."""
+    query = sparse_queries(snapshot, batch)[number]
+    peaks = np.zeros(len(query.terms), np.float64)
+    for segment in snapshot.segments:
+        if segment.sparse is not None and len(segment.sparse.terms):
+            terms = segment.sparse.terms
+            at = np.minimum(np.searchsorted(terms, query.terms), len(terms) - 1)
+            peaks = np.maximum(peaks, np.where(terms[at] == query.terms, segment.sparse.peaks[at], 0.0))
+    return float((peaks * query.weights).sum()) or 1.0
 
 
 def _rank_all(part: SegmentRows, query: SparseQuery, k: int, passages: str) -> Ranking:

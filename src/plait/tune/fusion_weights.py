@@ -19,7 +19,7 @@ from plait.errors import ConfigError, InputError, QueryError
 from plait.search.fusion import NO_LENGTHS, Fusion
 from plait.search.hybrid import DEFAULT_FUSION, DEFAULT_WEIGHTS, HybridParams, build_hybrid, make_fusion
 from plait.search.modes import PlanContext
-from plait.search.plan import Plan, query_lengths
+from plait.search.plan import Plan
 from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking
 from plait.search.trace import Trace
@@ -198,7 +198,7 @@ def judged_queries(
         for number, id in enumerate(batch_ids):
             relevant = _numbers(snapshot, qrels.get(id, {}))
             if relevant:
-                judged.append(Judged(lists[number], relevant, query_lengths(batch, number)))
+                judged.append(Judged(lists[number], relevant, plan.lengths(snapshot, batch, number)))
         if on_progress is not None:
             on_progress(min(start + BATCH_SIZE, len(ids)))
     if not judged:

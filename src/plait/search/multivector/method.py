@@ -64,6 +64,11 @@ class MethodRetriever:
     needs_encoder: ClassVar[bool] = True
     reads_text: ClassVar[bool] = False
 
+    @property
+    def probes(self) -> bool:
+        """Whether what it finds may depend on k."""
+        return self.name != "exhaustive"
+
     def retrieve(
         self, snapshot: Snapshot, batch: QueryBatch, k: int, doc_filter: DocFilter | None, trace: Trace
     ) -> list[Ranking]:

@@ -170,6 +170,7 @@ class ProbedMulti:
 
     probe: ResolvedProbe
     exhaustive_below: int = MIN_PROBED  # passages
+    probes: ClassVar[bool] = True
     name: str = "multi"
     n_threads: int = 1
     needs_encoder: ClassVar[bool] = True
