@@ -114,6 +114,13 @@ class SparseVectors:
         entries = slice(self.offsets[item], self.offsets[item + 1])
         return self.terms[entries], self.weights[entries]
 
+    def take(self, items: Sequence[int] | NDArray[np.int64]) -> SparseVectors:
+        """A copy of the given items, in the given order."""
+        picked = [self[int(item)] for item in items]
+        offsets = np.cumsum([0, *(len(terms) for terms, _ in picked)]).astype(np.int64)
+        terms = np.concatenate([self.terms[:0], *(terms for terms, _ in picked)])
+        return SparseVectors(terms, np.concatenate([self.weights[:0], *(weights for _, weights in picked)]), offsets)
+
     @classmethod
     def from_items(cls, items: Sequence[Mapping[int, float]]) -> SparseVectors:
         """A batch from one mapping of term ids to weights for each item."""

@@ -30,6 +30,10 @@ class FilterError(InputError):
     """A filter cannot be parsed, or compares values of types that cannot be compared."""
 
 
+class UnknownFieldWarning(UserWarning):
+    """A filter accepts no document and names a field that no document has, or a search sorts or groups by one."""
+
+
 class SearchTimeoutError(PlaitError):
     """A search did not end within its timeout; the message names the stage and the time."""
 
@@ -68,3 +72,11 @@ class LockedError(StoreError):
 
 class ReadOnlyError(StoreError):
     """The index cannot be written: a read-only disk, folder or handle."""
+
+
+class ServerError(PlaitError):
+    """A server cannot be reached, is busy, failed, or gave an answer that plait does not understand."""
+
+
+class AccessError(PlaitError):
+    """A server refused a call: the key is missing or wrong, or does not allow it."""

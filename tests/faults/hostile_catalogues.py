@@ -36,6 +36,7 @@ MEMORY = 3 << 30  # bytes of address space
 KINDS = ("plain", "coded")
 TESTS = Path(__file__).parents[1]
 N_DOCUMENTS, DIM = 24, 8
+SPEC = plait.EmbeddingSpec(dense=4, sparse=50, multi=DIM)
 TABLES = {
     "meta": ("key", "value"),
     "documents": ("doc", "id", "digest", "segment", "first_row", "n_rows", "title", "metadata", "text"),
@@ -114,12 +115,11 @@ STATEMENTS = (
 
 def make_indexes(folder: Path) -> None:
     """One small index of each kind, with all that a catalogue can hold."""
-    from plait.encode.protocol import EmbeddingSpec
 
     rng = np.random.default_rng(0)
     for kind in KINDS:
         language = "de" if kind == "coded" else None
-        spec = EmbeddingSpec(dense=4, sparse=50, multi=DIM)
+        spec = SPEC
         with plait.open(folder / kind, create=True, spec=spec, language=language, n_threads=1) as index:
             for first in range(0, N_DOCUMENTS, 8):
                 index.add_embeddings(_documents(first, 8), _embeddings(rng, 8), merge=False)
@@ -345,6 +345,15 @@ def _connect(index: Path) -> sqlite3.Connection:
 # -- use
 
 
+def _read_all(opened: plait.Index) -> None:
+    """Every call that reads documents and fields."""
+    opened.get(["d1", "d2", "no such id"])
+    opened.count("n < 3")
+    list(opened.iterate(2, filter="n >= 0"))
+    list(opened.iterate(2, sort="-n"))
+    opened.facets("tags")
+
+
 def uses(index: Path, rng: random.Random) -> dict[str, Callable[[], object]]:
     """What is done with an index, by name."""
     from plait.storage.backup import backup
@@ -373,12 +382,14 @@ def uses(index: Path, rng: random.Random) -> dict[str, Callable[[], object]]:
         "check": lambda: check(index),
         "backup": lambda: backup(index, index.with_name("copy")),
         "add": write(lambda opened: opened.add_embeddings(_documents(rng.choice((2, 200)), 4), added)),
+        "read": write(_read_all),
+        "update metadata": write(lambda opened: opened.update_metadata({"d2": {"n": 5}, "d5": {"tags": []}})),
         "delete": write(lambda opened: opened.delete(["d1", "d90"])),
         "delete where": write(lambda opened: opened.delete(filter="n < 3")),
         "field": write(lambda opened: opened.create_field_index("tags")),
         "compact": write(lambda opened: opened.compact()),
         "repair": lambda: repair(index, rescue=index.with_name("rescue.jsonl")),
-        "create": lambda: plait.open(index, create=True, spec=plait.EmbeddingSpec(dense=4), n_threads=1).close(),
+        "create": lambda: plait.open(index, create=True, spec=SPEC, n_threads=1).close(),
         "search again": search,
     }
 

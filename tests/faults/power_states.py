@@ -123,6 +123,12 @@ def _delete(root: Path) -> None:
         index.delete([f"d{number}" for number in range(0, 44, 2)])
 
 
+def _update_metadata(root: Path) -> None:
+    with open_index(root / "index") as index:
+        ids = [document.id for document in index][::2]
+        index.update_metadata({id: {"length": -number, "note": "new"} for number, id in enumerate(ids)})
+
+
 def _merge(root: Path) -> None:
     with Store.open(root / "index") as store, store.writer() as writer:
         assert writer.merge(), "there was nothing to merge"
@@ -248,6 +254,7 @@ COMMANDS = [
     Command("create", _create, verify=_verify_created),
     Command("add", _add),
     Command("delete", _delete),
+    Command("update metadata", _update_metadata),
     Command("merge", _merge),
     Command("compact", _compact),
     Command("backup", _backup, prepare=_build_cur, verify=_verify_backup),

@@ -128,9 +128,18 @@ def find_hub_model(name: HubName, precision: str | None, *, fetch: bool) -> Path
     return converted
 
 
-@functools.cache  # reading every installed package's metadata takes tens of milliseconds
 def installed_models() -> dict[str, Path]:
-    """The folders of the models that are installed as data packages, by name."""
+    """The folders of the encoders that are installed as data packages, by name."""
+    return {name: folder for name, folder in _installed().items() if not _is_cross(folder)}
+
+
+def installed_cross_encoders() -> dict[str, Path]:
+    """The folders of the cross-encoders that are installed as data packages, by name."""
+    return {name: folder for name, folder in _installed().items() if _is_cross(folder)}
+
+
+@functools.cache  # reading every installed package's metadata takes tens of milliseconds
+def _installed() -> dict[str, Path]:
     folders = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         spec = importlib.util.find_spec(entry.value)
@@ -139,10 +148,14 @@ def installed_models() -> dict[str, Path]:
     return folders
 
 
+def _is_cross(folder: Path) -> bool:
+    card = folder / CARD_NAME
+    return card.is_file() and f'"{CROSS_KIND}"' in card.read_text(encoding="utf-8")
+
+
 def bundled_models() -> list[str]:
-    """The names of the encoders in plait's wheel. `plait.rerank.cross_encoder.find_cross` has the cross-encoders."""
-    cards = BUNDLED.glob(f"*/{CARD_NAME}")
-    return sorted(card.parent.name for card in cards if f'"{CROSS_KIND}"' not in card.read_text(encoding="utf-8"))
+    """The names of the encoders in plait's wheel."""
+    return sorted(card.parent.name for card in BUNDLED.glob(f"*/{CARD_NAME}"))
 
 
 def is_trusted_name(model: str) -> bool:
@@ -174,7 +187,7 @@ def verify_model(model: str | Path | None = None) -> list[str]:
 
 def comes_with_plait(folder: Path) -> bool:
     """Whether a model folder is part of an installed package, as plait's own code is."""
-    return folder.parent == BUNDLED or folder in installed_models().values()
+    return folder.parent == BUNDLED or folder in _installed().values()
 
 
 def choose_precision(

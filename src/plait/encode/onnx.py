@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plait.embeddings import Embeddings, MultiVectors, Rows, SparseVectors
 from plait.encode.batches import by_length, pad
-from plait.encode.chunking import Chunker, WindowChunker
+from plait.encode.chunking import WindowChunker
 from plait.encode.model_card import BY_TERM, STATIC, ModelCard
 from plait.encode.protocol import EmbeddingSpec
 from plait.encode.sparse_terms import (
@@ -86,7 +86,7 @@ class OnnxEncoder:
         return self._card.spec
 
     @property
-    def chunker(self) -> Chunker:
+    def chunker(self) -> WindowChunker:
         """Splits documents into passages that fit the model, counted in its tokens."""
         return WindowChunker(
             self._tokenizer, size=self._tokenizer.max_tokens(is_query=False), overlap=self._card.document.overlap
@@ -134,6 +134,21 @@ class OnnxEncoder:
             raise ConfigError(f"batch_tokens is {batch_tokens}; a batch needs at least one token")
         tokenized = self._tokenizer.tokenize(texts, is_query=False)
         return self._run(tokenized, is_query=False, batch_tokens=batch_tokens)
+
+    def encode_parts(self, texts: Sequence[str], parts: Sequence[Sequence[Span]]) -> list[list[Rows]]:
+        """For each text and each of its parts, the multi vectors of the part's tokens; see `plait.encode.late`."""
+        vectors: list[list[Rows]] = [[] for _ in texts]
+        for items, embeddings in self.iterate_documents(texts):
+            assert embeddings.multi is not None
+            for position, item in enumerate(items):
+                spans = np.array([span for _, span in self.tokens(texts[item], is_query=False)], np.int64)
+                starts = spans[:, 0]
+                common = (starts == spans[:, 1]) | (starts < min((part.start for part in parts[item]), default=0))
+                rows = embeddings.multi[position]
+                for part in parts[item]:
+                    is_inside = (starts >= part.start) & (starts < part.end)
+                    vectors[item].append(rows[common | is_inside] if is_inside.any() else rows[:0])
+        return vectors
 
     def _encode(
         self, texts: Sequence[str], *, is_query: bool, batch_tokens: int, on_batch: OnBatch | None

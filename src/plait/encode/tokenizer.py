@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import shown
 from plait.encode.model_card import DocumentInput, QueryInput
 from plait.errors import InputError, ModelError
 from plait.records import Span
@@ -79,6 +80,8 @@ class ModelTokenizer:
 
     def tokenize(self, texts: Sequence[str], *, is_query: bool) -> TokenizedTexts:
         """The ids of each text; a text that is too long keeps its beginning."""
+        if isinstance(texts, str | bytes):
+            raise InputError(f"encoders take a sequence of texts; put a single text in a list (got {shown(texts)})")
         chosen, tail = self._formats[is_query], self._tail
         max_tokens = self._max_body(is_query)
         ids: list[NDArray[np.int64]] = []

@@ -16,7 +16,7 @@ from plait import _core
 # Every module between a query and its ranking; not datasets, measures, training or the command line.
 PARTS = (
     "embeddings.py", "records.py", "scoring", "codec", "encode", "text", "filters", "storage", "search", "rerank",
-    "cur", "searcher.py", "index.py",
+    "cur", "searcher.py", "search_run.py", "similar.py", "index.py",
 )  # fmt: skip
 NATIVE = "_core*"  # the compiled kernels
 

@@ -28,8 +28,7 @@ def measure_each(
     if not qrels:
         raise InputError("there are no judgements to measure against")
     parsed = {name: _parse(name) for name in measures}
-    import ir_measures  # slow to import, and searching does not need it
-
+    ir_measures = _library()
     # Scores are replaced by negative ranks, so that the library has no ties to break.
     scores = {
         query: {document: float(-rank) for rank, (document, _) in enumerate(ordered(run.get(query, ())))}
@@ -53,9 +52,17 @@ def deeper_than(measures: Sequence[str], k: int) -> list[str]:
 
 
 def _parse(name: str) -> Any:
-    import ir_measures
-
+    ir_measures = _library()
     try:
         return ir_measures.parse_measure(name)
     except (NameError, ValueError, SyntaxError, KeyError, AttributeError) as error:
         raise ConfigError(f"there is no measure {name!r}; examples are nDCG@10, R@100, RR@10, Success@5, AP") from error
+
+
+def _library() -> Any:
+    """The module ir_measures. It is slow to import, brings scipy, and searching does not need it."""
+    try:
+        import ir_measures
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"measures need {error.name}, which is not installed: pip install 'plait[eval]'") from None
+    return ir_measures

@@ -33,7 +33,7 @@ def rank_queries(
     **keywords: Unpack[SearchKeywords],
 ) -> list[list[tuple[str, float]]]:
     """Ids and scores of the k best documents of each query. Keywords as for `Index.search`."""
-    snapshot, request = index.snapshot, SearchRequest(k=k, **keywords)
+    snapshot, request = index.snapshot, _request(k, keywords)
     rankings: list[list[tuple[str, float]]] = []
     for start in range(0, len(queries), ENCODE_BATCH):
         for ranking in index.searcher.rank(snapshot, queries[start : start + ENCODE_BATCH], request):
@@ -44,10 +44,16 @@ def rank_queries(
     return rankings
 
 
+def _request(k: int, keywords: SearchKeywords) -> SearchRequest:
+    """Judged queries are plain text: what looks like an operator in them is none."""
+    keywords.setdefault("syntax", False)
+    return SearchRequest(k=k, **keywords)
+
+
 def search_fingerprint(index: Index, k: int = 10, **keywords: Unpack[SearchKeywords]) -> str:
     """A digest of all that `rank_queries` depends on: the commit, the encoder, the plan and the reranker. Equal digests
     mean equal rankings."""
-    return index.searcher.fingerprint(index.snapshot, SearchRequest(k=k, **keywords))
+    return index.searcher.fingerprint(index.snapshot, _request(k, keywords))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,19 +19,20 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
-from plait.errors import ConfigError, CorruptIndexError
+from plait.encode.chunking import Chunking
+from plait.errors import ConfigError, CorruptIndexError, DocumentError
 from plait.records import Document
 from plait.storage.connection import ReadTransaction
 from plait.storage.schema import APPLICATION_ID, TABLES
 from plait.storage.segment_file import FileRecord
 from plait.storage.stored_values import MAX_NUMBER, stored_json, stored_number
-from plait.storage.validate import content_digest, plain_metadata
+from plait.storage.validate import check_document, content_digest, matches_digest, parse_reserved, plain_metadata
 from plait.text.analyser import Analyser
 from plait.text.fts_table import add_to_fts, fts_schema, optimize_fts
 
@@ -114,7 +115,6 @@ def insert_document(
     connection: sqlite3.Connection, document: Document, placement: Placement, analyser: Analyser
 ) -> None:
     """Adds a document and its words. No other document may have its id."""
-    metadata = json.dumps(plain_metadata(document), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     connection.execute(
         "INSERT INTO documents (doc, id, digest, segment, first_row, n_rows, title, metadata, text)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -126,11 +126,62 @@ def insert_document(
             placement.first_row,
             placement.n_rows,
             document.title,
-            metadata,
+            metadata_json(document),
             document.text,
         ],
     )
     add_to_fts(connection, analyser, [(placement.doc, document.title, document.text)])
+
+
+class MetadataUpdate(NamedTuple):
+    """The new metadata of a document, as it is stored."""
+
+    metadata: str
+    digest: bytes
+    doc: int
+
+
+def metadata_updates(
+    connection: sqlite3.Connection, changes: Mapping[str, Mapping[str, Any]], not_deleted: str, *, replace_all: bool
+) -> list[MetadataUpdate]:
+    """What `changes`, metadata by id, make of documents; those that stay equal are left out. With `replace_all` the
+    metadata is the new one alone, otherwise fields that are not named stay. DocumentError for an unknown id."""
+    updates: list[MetadataUpdate] = []
+    for chunk in chunks(list(changes)):
+        condition = f"id IN ({placeholders(len(chunk))}) AND {not_deleted}"
+        sql = f"SELECT id, doc, title, metadata, text, digest FROM documents WHERE {condition}"
+        n_found = 0
+        for id, doc, title, metadata, text, digest in connection.execute(sql, chunk):
+            n_found += 1
+            if not matches_digest(id, text, title, metadata, digest):  # a new digest would hide the damage
+                raise CorruptIndexError(f"document {id!r:.100} does not match its content digest; run plait check")
+            stored_fields = stored_json(metadata)
+            sections, origin = parse_reserved(f"document {id!r:.100}", stored_fields)
+            fields = {**({} if replace_all else stored_fields), **changes[id]}
+            document = Document(id, text, title, fields, sections, origin)
+            check_document(document)
+            new_digest = content_digest(document)
+            if new_digest != digest:
+                updates.append(MetadataUpdate(metadata_json(document), new_digest, doc))
+        if n_found < len(chunk):
+            raise _unknown_ids(connection, chunk, not_deleted)
+    return updates
+
+
+def write_metadata(connection: sqlite3.Connection, updates: Sequence[MetadataUpdate]) -> None:
+    connection.executemany("UPDATE documents SET metadata = ?, digest = ? WHERE doc = ?", updates)
+
+
+def metadata_json(document: Document) -> str:
+    """The metadata of a document as the catalogue stores it."""
+    return json.dumps(plain_metadata(document), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _unknown_ids(connection: sqlite3.Connection, ids: Sequence[str], not_deleted: str) -> DocumentError:
+    condition = f"id IN ({placeholders(len(ids))}) AND {not_deleted}"
+    known = {id for (id,) in connection.execute(f"SELECT id FROM documents WHERE {condition}", ids)}
+    unknown = next(id for id in ids if id not in known)
+    return DocumentError(f"there is no document {unknown!r:.100} in this index; add it, or leave it out")
 
 
 def insert_segment(connection: sqlite3.Connection, record: SegmentRecord) -> None:
@@ -201,6 +252,18 @@ def parse_pooling(properties: object) -> Pooling | None:
         return Pooling.from_dict(parse_properties(properties).get("pooling"))
     except (TypeError, ConfigError) as error:
         raise CorruptIndexError(f"the pooling in the catalogue is damaged ({error!r}): {properties!r:.200}") from error
+
+
+def parse_chunking(properties: object) -> Chunking | None:
+    """How an index splits documents, from the properties in meta; None: as the encoder does."""
+    try:
+        return Chunking.from_dict(parse_properties(properties).get("chunking"))
+    except (TypeError, ConfigError) as error:
+        raise CorruptIndexError(f"the chunking in the catalogue is damaged ({error!r}): {properties!r:.200}") from error
+
+
+def read_chunking(connection: sqlite3.Connection) -> Chunking | None:
+    return parse_chunking(_read_properties(connection))
 
 
 def read_pooling(connection: sqlite3.Connection) -> Pooling | None:

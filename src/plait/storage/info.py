@@ -10,11 +10,18 @@ from typing import Any
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.storage.attachments import read_attachments
-from plait.storage.catalogue import N_ROWS, parse_pooling, parse_properties, read_meta, read_segments
+from plait.storage.catalogue import N_ROWS, parse_chunking, parse_pooling, parse_properties, read_meta, read_segments
 from plait.storage.codec_recall import Drift, read_drift
 from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.log import LogState, log_nbytes, log_state
-from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
+from plait.storage.saved_settings import (
+    SavedCalibration,
+    SavedParams,
+    SavedWeights,
+    read_calibration,
+    read_fusion_weights,
+    read_tuned_params,
+)
 from plait.storage.store import Store
 
 
@@ -36,7 +43,9 @@ class StoreInfo:
     properties: Mapping[str, Any]
     tuned: SavedParams  # params of searches over multi vectors
     pooling: str = ""  # of the multi vectors; empty if they are not pooled
+    chunking: str = ""  # how documents are split into passages; empty: as the model does
     weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; weights of hybrid search
+    calibration: SavedCalibration = SavedCalibration(None)  # noqa: RUF009 -- frozen; what scores mean
     language: str | None = None  # of the stemmer; None stems English and suits any language
     drift: Drift | None = None  # of the vectors that were coded after the codec was fitted
     log: LogState = LogState(0)  # noqa: RUF009 -- frozen; SQLite's write-ahead log, a part of the catalogue
@@ -56,6 +65,7 @@ def info(store: Store) -> StoreInfo:
         n_deleted = int(view.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM deleted_rows LIMIT {N_ROWS})")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
         weights, attachments = read_fusion_weights(view), read_attachments(view.rows)
+        calibration = read_calibration(view)
         log = log_state(catalogue)
         meta = read_meta(view)  # the store's may be older: a compaction may have chosen a pooling since
     parts = Counter({"catalogue": _nbytes(catalogue) + log_nbytes(catalogue)})
@@ -79,8 +89,10 @@ def info(store: Store) -> StoreInfo:
         properties=parse_properties(meta.get("properties")),
         tuned=tuned,
         weights=weights,
+        calibration=calibration,
         language=store.language,
         pooling=str(parse_pooling(meta.get("properties")) or ""),
+        chunking=str(parse_chunking(meta.get("properties")) or ""),
         drift=drift,
         resident_bytes=resident_bytes(store.path),
         log=log,

@@ -1,4 +1,5 @@
-"""Settings that tuning saves in the catalogue: search params for multi vectors, and weights of hybrid search.
+"""Settings that plait saves in the catalogue: search params for multi vectors, weights of hybrid search, and what
+scores mean.
 
 They are defaults, not data. If saved settings are damaged, searches ignore them and `info` and `check` report it.
 Params that were tuned for other codes are stale. In both cases searches use the built-in defaults.
@@ -18,7 +19,7 @@ from plait.storage.catalogue import delete_meta, write_meta
 from plait.storage.connection import ReadTransaction
 from plait.storage.stored_values import stored_json
 
-TUNED_PARAMS, FUSION_WEIGHTS = "tuned_params", "fusion_weights"  # keys of meta
+TUNED_PARAMS, FUSION_WEIGHTS, CALIBRATION = "tuned_params", "fusion_weights", "calibration"  # keys of meta
 MAX_INTEGER = 2**31 - 1
 
 
@@ -86,6 +87,78 @@ class FittedWeights:
         measures = _is_number(self.ndcg, 1) and _is_number(self.default_ndcg, 1)
         if not (texts and weights and measures and type(self.n_queries) is int and self.n_queries >= 1):
             raise CorruptIndexError(f"the saved weights are invalid: {asdict(self)!r:.200}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What scores mean on an index: see plait.search.calibration.
+
+    `bounds` depend on the model and stay for the life of the index. `unrelated` describes the best scores of queries
+    that are about nothing in the index; it is measured again when the index has grown.
+    """
+
+    bounds: Mapping[str, tuple[float, float]]  # by kind: the score of unrelated texts, and the highest score
+    weights: Mapping[str, float]  # of the hybrid search that `unrelated` was measured with
+    unrelated_mean: float | None  # None: the index had too few documents
+    unrelated_deviation: float | None
+    n_queries: int  # that were measured
+    n_documents: int  # that the index had then
+    date: str
+
+    def __post_init__(self) -> None:
+        bounds = isinstance(self.bounds, dict) and all(
+            len(pair) == 2 and all(_is_finite(value) for value in pair) and -pair[1] < pair[0] < pair[1]
+            for pair in self.bounds.values()
+        )
+        weights = isinstance(self.weights, dict) and all(_is_finite(value) for value in self.weights.values())
+        unrelated = (self.unrelated_mean, self.unrelated_deviation)
+        measured = unrelated == (None, None) or all(_is_number(value, 1) for value in unrelated)
+        counts = all(type(count) is int and count >= 0 for count in (self.n_queries, self.n_documents))
+        if not (bounds and weights and measured and counts and isinstance(self.date, str)):
+            raise CorruptIndexError(f"the saved calibration is invalid: {asdict(self)!r:.200}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCalibration:
+    """The calibration of the catalogue, if there is one, or why it cannot be read."""
+
+    usable: Calibration | None
+    damage: str = ""
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """The calibration and `damage`; None if nothing is saved."""
+        if self.usable is None and not self.damage:
+            return None
+        return {**({} if self.usable is None else asdict(self.usable)), "damage": self.damage}
+
+
+def read_calibration(view: ReadTransaction) -> SavedCalibration:
+    rows = view.rows("SELECT value FROM meta WHERE key = ?", [CALIBRATION])
+    return parse_calibration(rows[0][0] if rows else None)
+
+
+def parse_calibration(stored: object) -> SavedCalibration:
+    """A calibration from its entry in meta, which may be absent or damaged."""
+    if stored is None:
+        return SavedCalibration(None)
+    try:
+        return SavedCalibration(Calibration(**stored_json(stored)))
+    except CorruptIndexError as error:
+        return SavedCalibration(None, str(error))
+    except (ValueError, TypeError) as error:
+        return SavedCalibration(None, f"the saved calibration cannot be read ({error!s:.100})")
+
+
+def write_calibration(connection: sqlite3.Connection, calibration: Calibration | None) -> None:
+    """Saves a calibration, or removes the saved one; within a transaction."""
+    if calibration is None:
+        delete_meta(connection, CALIBRATION)
+    else:
+        write_meta(connection, CALIBRATION, json.dumps(asdict(calibration), allow_nan=False))
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def _is_number(value: object, most: float) -> bool:

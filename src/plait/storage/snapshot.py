@@ -13,20 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import CorruptIndexError, FilterError
+from plait.errors import CorruptIndexError, DocumentError, FilterError
+from plait.records import FileOrigin, Section
 from plait.storage.catalogue import chunks, placeholders, read_deleted_rows, read_segments
 from plait.storage.codec_recall import read_codes_recall
 from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.storage.fsync import storage_errors
-from plait.storage.saved_settings import SavedParams, SavedWeights, read_fusion_weights, read_tuned_params
+from plait.storage.saved_settings import (
+    SavedCalibration,
+    SavedParams,
+    SavedWeights,
+    read_calibration,
+    read_fusion_weights,
+    read_tuned_params,
+)
 from plait.storage.schema import check_format
 from plait.storage.segment import Segment, open_segment
 from plait.storage.segment_file import SegmentFile
 from plait.storage.stored_values import stored_text
-from plait.storage.validate import check_ids, intact_metadata
+from plait.storage.validate import check_ids, intact_metadata, parse_reserved
 from plait.text.analyser import Analyser
-from plait.text.fts_table import read_analyser
+from plait.text.fts_table import check_ascending, read_analyser
 
 MAX_CACHED_FILTERS = 32
 
@@ -43,6 +51,8 @@ class StoredDocument:
     segment: int
     first_row: int
     n_rows: int
+    sections: tuple[Section, ...] = ()
+    origin: FileOrigin | None = None
 
 
 class Snapshot:
@@ -60,6 +70,7 @@ class Snapshot:
         tuned: SavedParams,
         codes_recall: float | None,
         weights: SavedWeights,
+        calibration: SavedCalibration,
         analyser: Analyser,
     ) -> None:
         """Private: use `open`."""
@@ -69,6 +80,7 @@ class Snapshot:
         self.tuned = tuned  # search params that were tuned for this index, if any
         self.codes_recall = codes_recall  # see plait.storage.codec_recall; None if not measured
         self.weights = weights  # fusion weights that were fitted on judged queries, if any
+        self.calibration = calibration  # what scores mean on this index, if that was measured
         self.analyser = analyser  # of the full text
         self.n_rows = sum(segment.n_live for segment in segments)
         self._sizes = {segment.number: segment.n_rows for segment in segments}
@@ -113,6 +125,7 @@ class Snapshot:
             tuned=read_tuned_params(view),
             codes_recall=read_codes_recall(view),
             weights=read_fusion_weights(view),
+            calibration=read_calibration(view),
             analyser=read_analyser(view.rows),
         )
 
@@ -146,6 +159,17 @@ class Snapshot:
             self._docs_by_filter[filter] = docs
         return docs
 
+    def batch_after(self, doc: int, size: int, filter: str | None) -> list[int]:
+        """The numbers, ascending, of the next `size` documents after a number, among those that a filter accepts."""
+        from plait.filters import Condition, compile_filter
+        from plait.storage.field_indexes import read_columns
+
+        condition = Condition("1", ()) if filter is None else compile_filter(filter, read_columns(self.catalogue))
+        sql = f"SELECT doc FROM documents WHERE doc > ? AND ({condition.sql}) AND {not_deleted()} ORDER BY doc LIMIT ?"
+        docs = [number for (number,) in self.catalogue.rows(sql, [doc, *condition.parameters, size])]
+        check_ascending(doc, [(number,) for number in docs])
+        return docs
+
     def unknown_filter_fields(self, filter: str) -> str:
         """A message about the fields that the filter names and no document has; empty if there are none."""
         from plait.filters.unknown_fields import unknown_filter_fields
@@ -164,8 +188,15 @@ class Snapshot:
                     f"{self.path}"
                 )
             self._check_placement(id, segment, first_row, n_rows)
-            documents.append(StoredDocument(doc, id, text, title, metadata, segment, first_row, n_rows))
+            reserved = self._reserved(id, metadata)
+            documents.append(StoredDocument(doc, id, text, title, metadata, segment, first_row, n_rows, *reserved))
         return documents
+
+    def _reserved(self, id: str, metadata: dict[str, Any]) -> tuple[tuple[Section, ...], FileOrigin | None]:
+        try:
+            return parse_reserved(f"document {id!r:.100}", metadata)
+        except DocumentError as error:
+            raise CorruptIndexError(f"index {self.path} is damaged: {error}; run plait check {self.path}") from None
 
     def _check_placement(self, id: str, segment: object, first_row: object, n_rows: object) -> None:
         """The rows of a document must be in a segment of this snapshot. Every hit is checked, so this must be quick."""

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from plait.codec.pooling import MAX_FIXED, Pooling
+from plait.encode.chunking import Chunking
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
-from plait.storage.catalogue import create_schema, parse_pooling, parse_properties, read_meta
+from plait.storage.catalogue import create_schema, parse_chunking, parse_pooling, parse_properties, read_meta
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.folder import SEGMENTS, check_folder
 from plait.storage.fsync import make_folders, storage_errors, sync_folder
@@ -52,6 +53,7 @@ class Store:
         self.spec: EmbeddingSpec = meta["embedding_spec"]
         self.properties: Mapping[str, Any] = meta["properties"]
         self.pooling: Pooling | None = meta["pooling"]  # at opening; a compaction may have chosen one since
+        self.chunking: Chunking | None = meta["chunking"]  # None: as the encoder splits documents
         self.language = analyser_from_meta(meta).language  # of the stemmer; None stems English and suits any language
         self._closed = False
 
@@ -70,15 +72,18 @@ class Store:
         properties: Mapping[str, Any],
         pooling: Pooling | None = None,
         language: str | None = None,
+        chunking: Chunking | None = None,
         write_timeout: float = 0.0,
     ) -> Store:
         """Makes an empty index in a folder that is absent or empty, or in which creating one was interrupted. The index
-        pools all multi vectors by `pooling` and stems its full text by `language`."""
+        pools all multi vectors by `pooling`, stems its full text by `language` and splits documents by `chunking`."""
         _check_spec(spec)
         analyser = Analyser(language)
         if pooling is not None:
             check_poolable(spec)
             properties = {**properties, "pooling": pooling.to_dict()}
+        if chunking is not None:
+            properties = {**properties, "chunking": chunking.to_dict()}
         meta = {
             "format": FORMAT,
             "plait_version": __version__,
@@ -210,6 +215,7 @@ def _parse_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
             "embedding_spec": spec,
             "properties": properties,
             "pooling": parse_pooling(meta["properties"]),
+            "chunking": parse_chunking(meta["properties"]),
         }
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise CorruptIndexError(f"{path / CATALOGUE} is damaged: its meta table is invalid ({error!r})") from error
@@ -237,6 +243,26 @@ def check_same_pooling(store: Store, requested: Pooling | None) -> None:
         f"index {store.path} was made without pooling, but was opened with {requested}; run plait compact with it, or "
         f"open it without pooling"
     )
+
+
+def check_same_chunking(store: Store, requested: Chunking | None) -> None:
+    """Raises ConfigError if an index does not split documents as requested; None accepts any chunking."""
+    if requested is None or requested == store.chunking:
+        return
+    made = "as its model does" if store.chunking is None else f"by {store.chunking}"
+    raise ConfigError(
+        f"index {store.path} splits documents {made}, but was opened with another chunking ({requested}); open it "
+        f"without chunking, or build another index"
+    )
+
+
+def check_same_spec(store: Store, requested: EmbeddingSpec | None) -> None:
+    """Raises ConfigError if an index has other kinds or sizes of embeddings than requested; None accepts any."""
+    if requested is not None and requested != store.spec:
+        raise ConfigError(
+            f"index {store.path} stores {store.spec}, but was opened with {requested}; open it without spec, or build "
+            f"another index"
+        )
 
 
 def check_same_language(store: Store, requested: str | None) -> None:

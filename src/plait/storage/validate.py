@@ -17,7 +17,7 @@ from plait.codec.pooling import Pooling
 from plait.embeddings import Embeddings, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import DocumentError, InputError
-from plait.records import Document, Span
+from plait.records import LINE, Document, FileOrigin, Section, Span
 from plait.storage.stored_values import stored_json
 
 MAX_ID = 1024  # characters
@@ -25,6 +25,7 @@ MAX_TEXT = 100_000_000  # characters; its words in UTF-8 stay below the billion 
 MAX_DIGITS = 4_000  # of an integer; Python refuses to write much longer ones
 MAX_INTEGER = 10**MAX_DIGITS
 MAX_DEPTH = 64  # of nested lists and objects in metadata
+RESERVED = "_plait"  # the key of metadata under which sections and the origin of a document are stored
 
 
 def document_from(fields: Mapping[str, Any]) -> Document:
@@ -49,8 +50,9 @@ def document_from(fields: Mapping[str, Any]) -> Document:
         raise DocumentError(
             f"document {shown(ids[0])} has {shown(clashing, 200)} in 'metadata' and beside it, with different values"
         )
+    sections, origin = parse_reserved(f"document {shown(ids[0])}", metadata := {**rest, **extra})
     document = Document(
-        ids[0], "" if text is None else text, "" if title is None else title, metadata={**rest, **extra}
+        ids[0], "" if text is None else text, "" if title is None else title, metadata, sections, origin
     )
     check_document(document)
     return document
@@ -77,7 +79,21 @@ def check_document(document: Document) -> None:
         raise DocumentError(f"{name} is blank: it needs a text or a title; leave it out, or give it one")
     if not isinstance(document.metadata, Mapping):
         raise DocumentError(f"{name}: its metadata is {shown(document.metadata)}; it must be a mapping")
+    if RESERVED in document.metadata:
+        raise DocumentError(f"{name}: the key {RESERVED!r} of metadata is reserved; rename the field")
+    _check_sections(name, document)
     plain_metadata(document)
+
+
+def _check_sections(name: str, document: Document) -> None:
+    before = 0
+    for section in document.sections:
+        start, label, level, _ = section
+        if not (_is_integer(start) and before <= start <= len(document.text) and _is_integer(level) and level >= 0):
+            raise DocumentError(f"{name}: {shown(section)} is not a section of its text, or not in order")
+        if label.startswith(LINE) and not label.removeprefix(LINE).isdecimal():
+            raise DocumentError(f"{name}: the label {shown(label)} of a section must have a number after {LINE!r}")
+        before = start
 
 
 def _check_id(id: object) -> None:
@@ -113,7 +129,31 @@ def plain_metadata(document: Document) -> dict[str, Any]:
     """The metadata as plain dicts, lists and scalars; DocumentError if JSON cannot hold it."""
     plain = _plain(f"document {document.id!r}: metadata", document.metadata, 0)
     assert isinstance(plain, dict)
+    if document.sections or document.origin is not None:
+        origin = {} if document.origin is None else {"file": list(document.origin)}
+        plain[RESERVED] = {**origin, "sections": [list(section) for section in document.sections]}
     return plain
+
+
+def parse_reserved(name: str, metadata: dict[str, Any]) -> tuple[tuple[Section, ...], FileOrigin | None]:
+    """Takes the sections and the origin out of stored metadata; DocumentError if they are damaged."""
+    stored = metadata.pop(RESERVED, None)
+    if stored is None:
+        return (), None
+    try:
+        sections = tuple(Section(*section) for section in stored["sections"])
+        origin = FileOrigin(*stored["file"]) if "file" in stored else None
+        texts = [part for _, label, _, heading in sections for part in (label, heading)]
+        numbers = [part for start, _, level, _ in sections for part in (start, level)]
+        if origin is not None:
+            texts += [origin.root, origin.path, origin.digest]
+            numbers += [origin.size, origin.mtime_ns]
+        is_valid = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        is_valid = False
+    if not is_valid:
+        raise DocumentError(f"{name}: its metadata has {RESERVED!r}, which is reserved, as {shown(stored)}; remove it")
+    return sections, origin
 
 
 def _plain(what: str, value: object, depth: int) -> object:

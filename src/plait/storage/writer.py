@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.embeddings import Embeddings
+from plait.encode.chunking import Chunking
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, FilterError, StoreError
 from plait.filters import Condition
-from plait.records import Document, Span
-from plait.storage import catalogue
+from plait.records import Document, FileOrigin, Span
+from plait.storage import catalogue, origins
 from plait.storage.attachments import (
     WriteFiles,
     attachment_folder,
@@ -47,17 +48,22 @@ from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock
 from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
 from plait.storage.network import refuse_network_disk
+from plait.storage.origins import StoredRoot
 from plait.storage.saved_settings import (
+    CALIBRATION,
+    Calibration,
     FittedWeights,
     TunedParams,
     mark_tuned_params_stale,
+    parse_calibration,
+    write_calibration,
     write_fusion_weights,
     write_tuned_params,
 )
 from plait.storage.schema import check_format
 from plait.storage.segment import Segment, open_file, segment_folder, write_segment
 from plait.storage.snapshot import Snapshot
-from plait.storage.validate import check_batch, check_ids
+from plait.storage.validate import check_batch, check_document, check_ids
 from plait.text.fts_table import (
     fts_is_fragmented,
     has_outdated_stems,
@@ -97,6 +103,7 @@ class Writer:
                 try:
                     check_format(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
+                    self._chunking = catalogue.read_chunking(self._connection)
                     self._analyser = read_analyser(self._connection.execute)
                     self._update_stems()
                     self._remove_leftovers()
@@ -121,6 +128,11 @@ class Writer:
     def pooling(self) -> Pooling | None:
         """How the multi vectors are pooled."""
         return self._pooling
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """How documents are split into passages; None: as the encoder does."""
+        return self._chunking
 
     def content_digests(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The content digest of each id that exists."""
@@ -191,6 +203,55 @@ class Writer:
             catalogue.add_to_count(self._connection, "n_documents", -n_deleted)
         return n_deleted
 
+    def update_metadata(self, changes: Mapping[str, Mapping[str, Any]], *, replace_all: bool = False) -> int:
+        """Changes the metadata of documents, in one commit; returns how many are different now. Embeddings and full
+        text stay. DocumentError, and no change, if an id does not exist or a value cannot be stored."""
+        self._check_usable()
+        with storage_errors(self._path):
+            updates = catalogue.metadata_updates(self._connection, changes, not_deleted(), replace_all=replace_all)
+        if updates:
+            with self._transaction():
+                catalogue.write_metadata(self._connection, updates)
+        return len(updates)
+
+    def origins_of(self, ids: Sequence[str]) -> dict[str, tuple[int, FileOrigin | None]]:
+        """The number and the file of each of these documents that exists."""
+        self._check_usable()
+        with storage_errors(self._path):
+            return origins.origins_of(self._connection.execute, ids)
+
+    def same_content(self, documents: Sequence[Document]) -> set[str]:
+        """The ids of the documents that exist with the same title, text and sections."""
+        self._check_usable()
+        with storage_errors(self._path):
+            return origins.same_content(self._connection.execute, documents)
+
+    def rewrite_records(self, changes: Sequence[tuple[str, Document]]) -> int:
+        """Gives documents another id and other metadata, in one commit; see plait.storage.origins. Embeddings stay."""
+        self._check_usable()
+        for _, document in changes:
+            check_document(document)
+        with self._transaction():
+            return origins.rewrite_records(self._connection, self._analyser, changes)
+
+    def read_roots(self) -> list[StoredRoot]:
+        """The folders that were indexed."""
+        self._check_usable()
+        with storage_errors(self._path):
+            return origins.read_roots(self._connection.execute)
+
+    def save_roots(self, roots: Sequence[StoredRoot]) -> None:
+        """Saves the folders that were indexed, in one commit; no commit if they are as they were."""
+        if list(roots) != self.read_roots():
+            with self._transaction():
+                origins.write_roots(self._connection, roots)
+
+    def next_doc(self) -> int:
+        """The number of the next document: lower ones were written before."""
+        self._check_usable()
+        with storage_errors(self._path):
+            return catalogue.next_doc(self._connection)
+
     def create_field_index(self, name: str) -> bool:
         """Creates an index on a metadata field, in one commit; False if the field has one."""
         self._check_usable()
@@ -209,6 +270,20 @@ class Writer:
         self._check_usable()
         with self._transaction():
             write_fusion_weights(self._connection, fitted)
+
+    def calibration(self) -> tuple[Calibration | None, int]:
+        """The saved calibration, if it can be read, and the number of documents."""
+        self._check_usable()
+        with storage_errors(self._path):
+            sql = "SELECT key, value FROM meta WHERE key IN (?, 'n_documents')"
+            rows = dict(self._connection.execute(sql, [CALIBRATION]).fetchall())
+        return parse_calibration(rows.get(CALIBRATION)).usable, int(rows.get("n_documents") or 0)
+
+    def save_calibration(self, calibration: Calibration | None) -> None:
+        """Saves what scores mean on this index, in one commit; None removes it."""
+        self._check_usable()
+        with self._transaction():
+            write_calibration(self._connection, calibration)
 
     def attach(self, name: str, write: WriteFiles) -> int:
         """Writes the files of an attachment and makes them live, in one commit, instead of those that it had; returns
