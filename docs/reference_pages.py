@@ -177,4 +177,16 @@ key is an error that names the line and the likely name; it comes before anythin
 folder where the command runs. `recipes/` has a miniature of each system."""
 
 
-PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page, "modes.md": modes_page, "recipes.md": recipes_page}
+def python_page() -> str:
+    """docs/reference/python.md: every public name."""
+    from python_page import python_page as made
+
+    return made()
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "modes.md": modes_page,
+    "python.md": python_page,
+    "recipes.md": recipes_page,
+}

@@ -107,15 +107,16 @@ def test_a_snapshot_that_was_given_out_stays_valid_until_it_is_freed(index: plai
 
 
 class SlowEncoder(WordEncoder):
-    """Waits while it encodes a query."""
+    """Waits while it encodes a single query. Calibration, which adding ends with, encodes many."""
 
     def __init__(self) -> None:
         super().__init__()
         self.began, self.may_end = threading.Event(), threading.Event()
 
     def encode_queries(self, texts: Any) -> Any:
-        self.began.set()
-        assert self.may_end.wait(10)
+        if len(texts) == 1:
+            self.began.set()
+            assert self.may_end.wait(10)
         return super().encode_queries(texts)
 
 

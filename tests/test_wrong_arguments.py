@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,11 @@ def calls() -> Iterator[Call]:
         "explain": False,
         "trace": None,
         "timeout": None,
+        "offset": 0,
+        "sort": None,
+        "group_by": None,
+        "window": 10,
+        "passages": 1,
     }
     without_k = {name: value for name, value in search.items() if name != "k"}
     yield Call("search", lambda index, **given: index.search(**given), {"query": "wool", **search})
@@ -134,6 +140,34 @@ def calls() -> Iterator[Call]:
     yield Call("create_field_index", lambda index, **given: index.create_field_index(**given), {"name": "year"})
     compact = {"bits": None, "keep_8bit": None, "retrain": False, "pooling": None}
     yield Call("compact", lambda index, **given: index.compact(**given), compact)
+    yield Call("get", lambda index, **given: index.get(**given), {"ids": ["a"], "timeout": None})
+    yield Call("in", lambda index, id: id in index, {"id": "a"})
+    yield Call("count", lambda index, **given: index.count(**given), {"filter": None, "timeout": None})
+    yield Call(
+        "iterate",
+        lambda index, **given: list(index.iterate(**given)),
+        {"batch_size": 10, "filter": None, "sort": None, "timeout": None},
+    )
+    yield Call(
+        "facets",
+        lambda index, **given: index.facets(**given),
+        {"field": "year", "query": None, "k": 3, "filter": None, "window": 10, "timeout": None},
+    )
+    yield Call(
+        "similar",
+        lambda index, **given: index.similar(**given),
+        {"id": "a", "k": 3, "text": None, "embeddings": None, "filter": None, "offset": 0, "mode": "hybrid"},
+    )
+    yield Call(
+        "update_metadata",
+        lambda index, **given: index.update_metadata(**given),
+        {"changes": {"a": {"year": 1}}, "replace": False},
+    )
+    yield Call(
+        "Chunking",
+        lambda _, **given: plait.Chunking(**given),
+        {"size": 10, "overlap": 0, "by": "tokens", "late": False},
+    )
     yield Call("lookup", lambda index, ids: index.snapshot.lookup(ids), {"ids": ["a"]})
     yield Call(
         "tune_fusion",
@@ -218,7 +252,9 @@ def test_a_wrong_argument_works_or_is_an_error_of_plait(
     foreign = {}
     for name, make in WRONG.items():
         try:
-            call.run(index, **{**call.right, parameter: make()})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", plait.UnknownFieldWarning)
+                call.run(index, **{**call.right, parameter: make()})
         except PlaitError as error:
             if not 10 < len(str(error)) < 1000:
                 foreign[name] = f"a message of {len(str(error))} characters: {str(error)[:200]}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -13,21 +14,45 @@ from plait.checks import as_list, as_path, check_count, check_flag, check_type, 
 from plait.codec.pooling import Pooling
 from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
+from plait.encode.chunking import Chunking
 from plait.encode.load import EXTERNAL, LazyEncoder, check_encoder
 from plait.encode.protocol import EmbeddingSpec, Encoder
-from plait.errors import ConfigError, InputError, NotAnIndexError, QueryError, StoreError
+from plait.errors import (
+    ConfigError,
+    DocumentError,
+    FilterError,
+    InputError,
+    NotAnIndexError,
+    PlaitError,
+    QueryError,
+    StoreError,
+)
 from plait.records import Document, Explanation, Hit, Span
 from plait.searcher import Searcher, SearchKeywords, SearchRequest
 from plait.storage.info import StoreInfo, info
+from plait.storage.origins import read_roots
 from plait.storage.shared_snapshot import SharedSnapshot
-from plait.storage.store import EXCLUDE_FROM_HYBRID, Snapshot, Store, check_same_language, check_same_pooling
+from plait.storage.snapshot import StoredDocument
+from plait.storage.store import (
+    EXCLUDE_FROM_HYBRID,
+    Snapshot,
+    Store,
+    check_same_chunking,
+    check_same_language,
+    check_same_pooling,
+    check_same_spec,
+)
 
 if TYPE_CHECKING:
     from plait.encode.chunking import Chunker
     from plait.encode.preload import ModelPreload
+    from plait.folder_sync.run import FileProgress, SyncReport
     from plait.ingest import AddProgress, AddReport
+    from plait.readers import ReadOptions, SourceReport
     from plait.storage.compaction import CompactionReport
-    from plait.storage.saved_settings import FittedWeights
+    from plait.storage.fields import Facets
+    from plait.storage.saved_settings import Calibration, FittedWeights
+    from plait.storage.writer import Writer
     from plait.tune.fusion_weights import Fitted
     from plait.tune.recall import OnProgress, Tuned
     from plait.tune.synthetic_queries import Queries
@@ -42,6 +67,7 @@ def open_index(
     spec: EmbeddingSpec | None = None,
     pooling: Pooling | None = None,
     language: str | None = None,
+    chunking: Chunking | None = None,
     precision: str | None = None,
     n_threads: int | None = None,
     device: str | None = None,
@@ -57,8 +83,10 @@ def open_index(
     given again to encode texts: plait loads no folder because an index names it.
 
     `pooling` stores fewer vectors for each passage: `Pooling(fixed=32)` or `Pooling(factor=2)`. `language` ("de",
-    "ru", ...) stems the full text for that language; the default stems English and takes texts in any language. The
-    index remembers both. Opening an index with a different value is a ConfigError; leaving them out is not.
+    "ru", ...) stems the full text for that language; the default stems English and takes texts in any language.
+    `chunking` says how documents are split into passages, such as `Chunking(size=200, by="sentence")`; the default is
+    as long as the model takes. The index remembers the three. Opening an index with a different value is a
+    ConfigError; leaving them out is not.
 
     A write waits at most `write_timeout` seconds for other writers, of any thread or process, and then raises
     LockedError; 0 does not wait.
@@ -67,28 +95,56 @@ def open_index(
     `encoder` runs where it was loaded.
 
     `preload` is a model that is already loading in the background; it is used if it is the model of the index.
+
+        reader = plait.open("my-index", read_only=True)
     """
-    source = _source(model, encoder, spec, pooling, precision, n_threads, device, preload)
+    source = _source(model, encoder, spec, precision, n_threads, device, preload)
+    chosen = _Chosen(spec, pooling, language, chunking)
     path = as_path("the path of an index", path)
     check_flag("create", create)
     check_flag("read_only", read_only)
+    if create and read_only:
+        raise ConfigError("create and read_only exclude each other: a new index would stay empty; give one of them")
     try:
         store = Store.open(path, read_only=read_only, write_timeout=write_timeout)
     except NotAnIndexError:
         if not create:
             raise
         try:
-            store = _create(path, source, spec, pooling, language, write_timeout=write_timeout)
+            store = _create(path, source, chosen, write_timeout=write_timeout)
         except StoreError:
             store = _open_if_created(path, read_only=read_only, write_timeout=write_timeout)
-    return _bind(store, source, pooling, language)
+    return _bind(store, source, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What a caller chose of an index: kept by a new one, compared with one that exists. None accepts any."""
+
+    spec: EmbeddingSpec | None
+    pooling: Pooling | None
+    language: str | None
+    chunking: Chunking | None
+
+    def __post_init__(self) -> None:
+        if self.pooling is not None and not isinstance(self.pooling, Pooling):
+            raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {shown(self.pooling)}")
+        if self.chunking is not None:
+            due = "a plait.Chunking, such as Chunking(size=200)"
+            check_type("chunking", self.chunking, Chunking, due, ConfigError)
+
+    def check(self, store: Store) -> None:
+        """Raises ConfigError if an index was made with other values."""
+        check_same_spec(store, self.spec)
+        check_same_pooling(store, self.pooling)
+        check_same_language(store, self.language)
+        check_same_chunking(store, self.chunking)
 
 
 def _source(
     model: str | Path | None,
     encoder: Encoder | None,
     spec: EmbeddingSpec | None,
-    pooling: Pooling | None,
     precision: str | None,
     n_threads: int | None,
     device: str | None,
@@ -96,8 +152,6 @@ def _source(
 ) -> LazyEncoder:
     if sum(given is not None for given in (model, encoder, spec)) > 1:
         raise ConfigError("give one of model, encoder and spec: each says where the vectors come from")
-    if pooling is not None and not isinstance(pooling, Pooling):
-        raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {shown(pooling)}")
     if n_threads is not None:
         check_count("n_threads", n_threads)
     if encoder is not None:
@@ -119,10 +173,9 @@ def _open_if_created(path: Path, *, read_only: bool, write_timeout: float) -> St
         raise error from None
 
 
-def _bind(store: Store, source: LazyEncoder, pooling: Pooling | None, language: str | None) -> Index:
+def _bind(store: Store, source: LazyEncoder, chosen: _Chosen) -> Index:
     try:
-        check_same_pooling(store, pooling)
-        check_same_language(store, language)
+        chosen.check(store)
         source.bind(store.path, fingerprint=store.fingerprint, model=store.properties.get("model"))
     except BaseException:
         store.close()
@@ -130,22 +183,19 @@ def _bind(store: Store, source: LazyEncoder, pooling: Pooling | None, language: 
     return Index(store, source, n_threads=source.n_threads)
 
 
-def _create(
-    path: Path,
-    source: LazyEncoder,
-    spec: EmbeddingSpec | None,
-    pooling: Pooling | None,
-    language: str | None,
-    *,
-    write_timeout: float,
-) -> Store:
-    chosen: dict[str, Any] = {"pooling": pooling, "language": language, "write_timeout": write_timeout}
-    if spec is not None:
-        return Store.create(path, fingerprint=EXTERNAL, spec=spec, properties={}, **chosen)
+def _create(path: Path, source: LazyEncoder, chosen: _Chosen, *, write_timeout: float) -> Store:
+    options: dict[str, Any] = {
+        "pooling": chosen.pooling,
+        "language": chosen.language,
+        "chunking": chosen.chunking,
+        "write_timeout": write_timeout,
+    }
+    if chosen.spec is not None:
+        return Store.create(path, fingerprint=EXTERNAL, spec=chosen.spec, properties={}, **options)
     properties: dict[str, Any] = {} if source.name is None else {"model": source.name}
     if excluded := source.exclude_from_hybrid():
         properties[EXCLUDE_FROM_HYBRID] = list(excluded)
-    return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), properties=properties, **chosen)
+    return Store.create(path, fingerprint=source.fingerprint(), spec=source.spec(), properties=properties, **options)
 
 
 class Index:
@@ -174,6 +224,7 @@ class Index:
         spec: EmbeddingSpec | None = None,
         pooling: Pooling | None = None,
         language: str | None = None,
+        chunking: Chunking | None = None,
         precision: str | None = None,
         n_threads: int | None = None,
         device: str | None = None,
@@ -186,9 +237,9 @@ class Index:
             pass
         else:
             raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
-        source = _source(model, encoder, spec, pooling, precision, n_threads, device)
-        store = _create(Path(path), source, spec, pooling, language, write_timeout=write_timeout)
-        return _bind(store, source, pooling, language)
+        source = _source(model, encoder, spec, precision, n_threads, device)
+        chosen = _Chosen(spec, pooling, language, chunking)
+        return _bind(_create(Path(path), source, chosen, write_timeout=write_timeout), source, chosen)
 
     @classmethod
     def open(
@@ -311,7 +362,7 @@ class Index:
 
         with self._store.writer() as writer:
             try:
-                return add_documents(
+                report = add_documents(
                     writer,
                     self._source.get(),
                     documents,
@@ -320,6 +371,103 @@ class Index:
                     merge=merge,
                     on_progress=on_progress,
                 )
+                self._calibrate_if_due(writer)
+                return report
+            finally:
+                self.refresh()
+
+    def add_files(
+        self,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        options: ReadOptions | None = None,
+        on_error: str = "skip",
+        report: SourceReport | None = None,
+        commit_every: int = 2000,
+        chunker: Chunker | None = None,
+        merge: bool = True,
+        on_progress: Callable[[FileProgress], None] | None = None,
+    ) -> AddReport:
+        """Adds the documents of files and folders; "-" is JSON lines on standard input. The guide "Files" has the
+        formats, and how a file gets its id.
+
+        `options` choose files and fields. With on_error="skip", what cannot be read is counted and named in `report`
+        and left out; "stop" raises SourceError. The other arguments are as in `add`. Files that are gone stay in the
+        index: see `sync`.
+        """
+        from plait.folder_sync.load import add_files
+
+        check_count("commit_every", commit_every)
+        check_flag("merge", merge)
+        with self._store.writer() as writer:
+            try:
+                loaded = add_files(
+                    writer,
+                    self._source.get,
+                    paths,
+                    options=options,
+                    on_error=on_error,
+                    report=report,
+                    commit_every=commit_every,
+                    chunker=chunker,
+                    merge=merge,
+                    on_progress=on_progress,
+                )
+                self._calibrate_if_due(writer)
+                return loaded
+            finally:
+                self.refresh()
+
+    def sync(
+        self,
+        folders: str | Path | Sequence[str | Path],
+        *,
+        options: ReadOptions | None = None,
+        name: str | None = None,
+        allow_empty: bool = False,
+        dry_run: bool = False,
+        commit_every: int = 2000,
+        chunker: Chunker | None = None,
+        merge: bool = True,
+        on_progress: Callable[[FileProgress], None] | None = None,
+    ) -> SyncReport:
+        """Makes the index equal to folders: adds, changes and removes the documents of their files.
+
+        What other sources added is not touched: the index remembers the folder of each file. A file is read again if
+        its size or time changed, and encoded again only if its text did. A file that was renamed or moved is not
+        encoded again. A file that cannot be read is named in the report and stops nothing.
+
+        `name` is the name of the folder in the index, for a folder that was moved. `allow_empty` allows the removal of
+        all documents of a folder without files. With `dry_run` nothing is written.
+
+            report = index.sync("notes")
+            print(report.added, report.removed)
+        """
+        from plait.folder_sync.run import plan_only, sync_folders
+
+        check_count("commit_every", commit_every)
+        for flag, value in (("allow_empty", allow_empty), ("dry_run", dry_run), ("merge", merge)):
+            check_flag(flag, value)
+        if dry_run:
+            with self._snapshots.use() as snapshot:
+                rows = snapshot.catalogue.rows
+                return plan_only(rows, read_roots(rows), folders, options, name)
+        with self._store.writer() as writer:
+            try:
+                report = sync_folders(
+                    writer,
+                    self._source.get,
+                    folders,
+                    options=options,
+                    name=name,
+                    allow_empty=allow_empty,
+                    commit_every=commit_every,
+                    chunker=chunker,
+                    merge=merge,
+                    on_progress=on_progress,
+                )
+                self._calibrate_if_due(writer)
+                return report
             finally:
                 self.refresh()
 
@@ -351,6 +499,7 @@ class Index:
                 writer.write(checked, spans, embeddings)
                 if merge:
                     merge_after("the documents were added", writer)
+                self._calibrate_if_due(writer)
             finally:
                 self.refresh()
 
@@ -389,7 +538,28 @@ class Index:
                     merge_after("the documents were deleted", writer)
             finally:
                 self.refresh()
+        if filter is not None and not n_deleted:
+            with self._snapshots.use() as snapshot:
+                _warn_of_unknown_fields(snapshot, filter)
         return n_deleted
+
+    def update_metadata(self, changes: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> int:
+        """Changes the metadata of documents, given by id, in one commit; returns how many are different now.
+
+        Texts are not encoded again. Fields that are not named stay; with `replace`, the metadata of a document is the
+        given one alone. An unknown id or a value that cannot be stored is a DocumentError, and then nothing changes.
+
+            index.update_metadata({"intro": {"year": 2025, "tags": ["new"]}})
+        """
+        check_type("changes", changes, Mapping, "a mapping of ids to metadata", ConfigError)
+        check_flag("replace", replace)
+        for id, metadata in changes.items():
+            check_type(f"the metadata of {shown(id)}", metadata, Mapping, "a mapping", DocumentError)
+        with self._store.writer() as writer:
+            try:
+                return writer.update_metadata(changes, replace_all=replace)
+            finally:
+                self.refresh()
 
     def create_field_index(self, name: str) -> bool:
         """Makes filters on a metadata field fast, for present and later documents; False if the field has an index.
@@ -418,11 +588,60 @@ class Index:
         """
         with self._store.writer() as writer:
             try:
-                return writer.compact(
+                report = writer.compact(
                     bits=bits, keep_8bit=keep_8bit, retrain=retrain, pooling=pooling, n_threads=self._n_threads
                 )
+                self._calibrate_if_due(writer, always=True)
+                return report
             finally:
                 self.refresh()
+
+    # -- what scores mean
+
+    def calibrate(self) -> Calibration:
+        """Measures what hybrid scores mean on this index, and saves it.
+
+        `compact`, and adding documents until the index has doubled, do this too. Bounds of scores depend on the model
+        and stay; what is measured again is the best scores of queries that are about nothing in the index, for
+        `Hit.confidence` and `min_score="auto"`.
+        """
+        with self._store.writer() as writer:
+            try:
+                return self._measure(writer)
+            finally:
+                self.refresh()
+
+    def _calibrate_if_due(self, writer: Writer, *, always: bool = False) -> None:
+        """Measures an index that has no calibration or has grown; with `always`, one that changed."""
+        known, n_documents = writer.calibration()
+        if always and known is not None and n_documents and n_documents != known.n_documents:
+            self._measure(writer)
+            return
+        from plait.search.calibration import is_due
+
+        if is_due(known, n_documents):
+            self._measure(writer)
+
+    def _measure(self, writer: Writer) -> Calibration:
+        from plait.search.calibration import calibrate
+
+        encoder = None if self._store.fingerprint == EXTERNAL else self._encoder_or_none()
+        with self._store.snapshot() as snapshot:
+            calibration = calibrate(
+                snapshot,
+                encoder,
+                exclude_from_hybrid=self._store.exclude_from_hybrid,
+                n_threads=self._n_threads,
+            )
+        writer.save_calibration(calibration)
+        return calibration
+
+    def _encoder_or_none(self) -> Encoder | None:
+        """The encoder; None if its model is not at hand, as for a compaction without the model folder."""
+        try:
+            return self._source.get()
+        except PlaitError:
+            return None
 
     # -- tuning
 
@@ -501,6 +720,118 @@ class Index:
             writer.save_fusion_weights(None)
         self.refresh()
 
+    # -- reading
+
+    def __contains__(self, id: object) -> bool:
+        """Whether the index has a document with this id."""
+        if not isinstance(id, str):
+            return False
+        with self._snapshots.use() as snapshot:
+            return bool(snapshot.lookup([id]))
+
+    def get(self, ids: Sequence[str], *, timeout: Timeout = None) -> list[Document | None]:
+        """The documents with these ids, in this order; None for an id that the index does not have.
+
+        documents = index.get(["intro", "no such id"])
+        """
+        ids = as_list("the ids to get", ids, "texts", ConfigError)
+        check_timeout(timeout)
+        with self._snapshots.use() as snapshot, deadline_scope(timeout):
+            numbers = snapshot.lookup(ids)
+            stored = dict(zip(numbers, snapshot.fetch(list(numbers.values())), strict=True))
+        return [_document(stored[id]) if id in stored else None for id in ids]
+
+    def count(self, filter: str | None = None, *, timeout: Timeout = None) -> int:
+        """The number of documents that a filter accepts; of all without one."""
+        check_timeout(timeout)
+        if filter is None:
+            return len(self)
+        check_type("a filter", filter, str, "text, such as 'year >= 2020'", FilterError)
+        with self._snapshots.use() as snapshot, deadline_scope(timeout):
+            n_documents = len(snapshot.filtered(filter))
+            if not n_documents:
+                _warn_of_unknown_fields(snapshot, filter)
+        return n_documents
+
+    def iterate(
+        self,
+        batch_size: int = 1000,
+        *,
+        filter: str | None = None,
+        sort: str | None = None,
+        timeout: Timeout = None,
+    ) -> Iterator[list[Document]]:
+        """All documents that a filter accepts, in batches; no batch is empty. They are as they were when the iteration
+        began, whatever is written meanwhile.
+
+        Without `sort` the order is that in which documents were added or last changed, and memory does not grow with
+        the index. `sort` is a field, `-year` for descending; documents without it come last. `timeout` is for each
+        batch.
+
+            for batch in index.iterate(batch_size=500, filter="year >= 2020"):
+                print(len(batch))
+        """
+        check_count("batch_size", batch_size)
+        check_timeout(timeout)
+        if sort is not None:
+            from plait.storage.fields import Sort
+
+            Sort.parse(sort)
+        return self._iterate(batch_size, filter, sort, timeout)
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents, in the order in which they were added or last changed, of one state of the index."""
+        for batch in self.iterate():
+            yield from batch
+
+    def _iterate(
+        self, batch_size: int, filter: str | None, sort: str | None, timeout: Timeout
+    ) -> Iterator[list[Document]]:
+        with self._snapshots.use() as snapshot:
+            batches = _batches(snapshot, batch_size, filter, sort)
+            n_batches = 0
+            while True:
+                with deadline_scope(timeout):
+                    docs = next(batches, None)
+                    batch = [] if docs is None else [_document(stored) for stored in snapshot.fetch(docs)]
+                if not batch:
+                    break
+                n_batches += 1
+                yield batch
+            if not n_batches and filter is not None:
+                _warn_of_unknown_fields(snapshot, filter)
+
+    def facets(
+        self,
+        field: str,
+        query: str | None = None,
+        *,
+        k: int = 10,
+        **keywords: Unpack[SearchKeywords],
+    ) -> Facets:
+        """The values of a metadata field with the number of documents that have each: the k most frequent.
+
+        Without a query, all documents that `filter` accepts are counted. With one, the `window` best documents of the
+        search that the keywords describe. An element of a list counts as a value; documents without the field count as
+        the value None.
+
+            for one in index.facets("year", filter='lang = "en"').counts:
+                print(one.value, one.count)
+        """
+        from plait.storage.fields import count_values, count_values_of
+
+        check_count("k", k)
+        request = SearchRequest(**keywords)
+        with self._snapshots.use() as snapshot, deadline_scope(request.timeout):
+            if query is None:
+                facets = count_values(snapshot.catalogue, field, request.filter, k)
+            else:
+                docs = self._searcher.best_documents(snapshot, query, request)
+                facets = count_values_of(snapshot.catalogue, field, docs, k)
+            if all(one.value is None for one in facets.counts):
+                _warn_of_unknown_fields(snapshot, request.filter, field)
+        return facets
+
     # -- searching
 
     def search(self, query: str, k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[Hit]:
@@ -509,16 +840,30 @@ class Index:
         `mode` is the way of searching; `params` are its parameters, such as DenseParams(n_probe=16). `filter` is a
         condition on metadata. `candidates` are ids: only these documents are scored, in mode multi every one of them.
         `exact` scores every passage. `rerank` is a cross-encoder that reorders the best 50: a `Reranker`, a model
-        folder, or True for the bundled one. `explain` fills in `Hit.explanation`; `trace` collects stages and times.
+        folder, or True for plait-cross-small. `explain` fills in `Hit.explanation`; `trace` collects stages and times.
         `timeout` is seconds, or a `Deadline` that another thread can cancel: a search that does not end in time is a
         SearchTimeoutError.
+
+        `offset` skips the documents of the pages before: the rank of a document does not depend on k, so that pages of
+        any size fit together. `passages` is how many passages `Hit.passages` has at most. `group_by` is a field: the
+        search returns the best document for each of its values, with the size of the group in `Hit.group`. `sort` is a
+        field whose order replaces that of scores; `-year` descends, and documents without the field come last. Both
+        look at the best `window` documents.
+
+            page_2 = index.search("how are vectors combined", k=10, offset=10)
+            newest = index.search("how are vectors combined", sort="-year")
         """
         request = SearchRequest(k=k, **keywords)
         with self._snapshots.use() as snapshot:
-            return self._searcher.search(snapshot, [query], request)[0]
+            (hits,) = self._searcher.search(snapshot, [query], request)
+            _check_fields(snapshot, request, hits)
+        return hits
 
     def search_many(self, queries: Sequence[str], k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[list[Hit]]:
-        """`search` for each of the queries, which are encoded together."""
+        """`search` for each of the queries. They are encoded together, and all cores search.
+
+        answers = index.search_many(["how are vectors combined", "what is a loom"], k=3)
+        """
         if isinstance(queries, str):
             raise QueryError("search_many takes a sequence of queries; use search for one")
         queries = as_list("queries", queries, "texts", QueryError)
@@ -540,9 +885,100 @@ class Index:
         with self._snapshots.use() as snapshot:
             return self._searcher.search_embeddings(snapshot, embeddings, texts, request)
 
+    def similar(
+        self,
+        id: str | None = None,
+        k: int = 10,
+        *,
+        text: str | None = None,
+        embeddings: Embeddings | None = None,
+        **keywords: Unpack[SearchKeywords],
+    ) -> list[Hit]:
+        """The k documents that are most similar to a document, best first: to the one with this id, to a text that is
+        encoded as a document, or to embeddings of one document that the caller made.
+
+        A document of the index is compared by its stored embeddings, nothing is encoded, and it is not among the hits.
+        Of a long one the mean dense vector and 256 multi vectors are used. The keywords are those of `search`, without
+        `rerank`. The default mode is hybrid without full text; an index of text alone is searched by the words.
+
+            related = index.similar("intro", k=5)
+        """
+        from plait.similar import similar_query
+
+        if sum(given is not None for given in (id, text, embeddings)) != 1:
+            raise ConfigError("similar takes an id, a text or embeddings: one of the three")
+        request = SearchRequest(k=k, **keywords)
+        with self._snapshots.use() as snapshot, deadline_scope(request.timeout):
+            query = similar_query(snapshot, self._source, request, id=id, text=text, embeddings=embeddings)
+            (hits,) = self._searcher.search_embeddings(
+                snapshot, query.embeddings, query.texts, query.request, exclude=query.exclude
+            )
+            _check_fields(snapshot, request, hits)
+        return hits
+
     def explain(self, query: str, hit: Hit | str, **keywords: Unpack[SearchKeywords]) -> Explanation:
         """Why a document, given as a hit or by its id, has its rank for this query. A document that the search does not
-        find is explained too, without score and rank."""
+        find is explained too, without score and rank.
+
+            print(index.explain("how are vectors combined", "intro").bm25)
+        """
         request = SearchRequest(k=None, **keywords)
         with self._snapshots.use() as snapshot:
             return self._searcher.explain(snapshot, query, hit, request)
+
+
+def _document(stored: StoredDocument) -> Document:
+    return Document(stored.id, stored.text, stored.title, stored.metadata, stored.sections, stored.origin)
+
+
+def _batches(snapshot: Snapshot, size: int, filter: str | None, sort: str | None) -> Iterator[list[int]]:
+    """The numbers of the documents that a filter accepts, `size` at a time."""
+    if sort is not None:
+        from plait.storage.fields import Sort, sorted_documents
+
+        docs = sorted_documents(snapshot.catalogue, Sort.parse(sort), filter)
+        yield from (docs[start : start + size] for start in range(0, len(docs), size))
+        return
+    last = 0
+    while batch := snapshot.batch_after(last, size, filter):
+        last = batch[-1]
+        yield batch
+
+
+def _check_fields(snapshot: Snapshot, request: SearchRequest, hits: Sequence[Hit]) -> None:
+    """Warns of unknown fields if a filter accepts nothing, or if no hit has the field to sort or to group by."""
+    if not hits and request.filter is not None:
+        _warn_of_unknown_fields(snapshot, request.filter)
+    if not hits or request.group_by is None is request.sort:
+        return
+    from plait.storage.fields import has_field
+
+    for name in (request.group_by, None if request.sort is None else request.sort.removeprefix("-")):
+        if name is not None and not has_field(name, hits):
+            _warn_of_unknown_fields(snapshot, None, name)
+
+
+def _warn_of_unknown_fields(snapshot: Snapshot, filter: str | None, *fields: str) -> None:
+    from plait.filters.unknown_fields import warn
+
+    conditions = [*([] if filter is None else [filter]), *(f"{name} is null" for name in fields)]
+    for condition in conditions:
+        if message := snapshot.unknown_filter_fields(condition):
+            warn(message, stacklevel=3)
+
+
+def sync(
+    index: Index,
+    folders: str | Path | Sequence[str | Path],
+    *,
+    options: ReadOptions | None = None,
+    name: str | None = None,
+    allow_empty: bool = False,
+    dry_run: bool = False,
+    on_progress: Callable[[FileProgress], None] | None = None,
+) -> SyncReport:
+    """Makes an index equal to folders; see `Index.sync`."""
+    check_type("index", index, Index, "a plait.Index, from plait.open", ConfigError)
+    return index.sync(
+        folders, options=options, name=name, allow_empty=allow_empty, dry_run=dry_run, on_progress=on_progress
+    )
