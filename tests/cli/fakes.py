@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import ConfigError, NotAnIndexError
+from plait.errors import ConfigError, NotAnIndexError, UnknownFieldWarning
+from plait.folder_sync import FileProgress
 from plait.ingest import AddProgress, AddReport
+from plait.readers import ReadOptions, SourceReport, documents_from
 from plait.records import Document, Hit, Span
 from plait.storage.info import StoreInfo
 from plait.storage.saved_settings import SavedParams
@@ -53,12 +56,24 @@ class FakeIndex:
         report.passages = report.added
         return report
 
-    @property
-    def snapshot(self) -> Self:
-        return self
+    def add_files(
+        self,
+        paths: Sequence[str],
+        *,
+        options: ReadOptions | None = None,
+        on_error: str = "skip",
+        report: SourceReport | None = None,
+        commit_every: int = 2000,
+        merge: bool = True,
+        on_progress: Callable[[FileProgress], None] | None = None,
+    ) -> AddReport:
+        documents = documents_from(paths, options=options, on_error=on_error, report=report)
 
-    def unknown_filter_fields(self, filter: str) -> str:
-        return "" if "year" in filter else "no document has such a field"
+        def report_progress(progress: AddProgress) -> None:
+            if on_progress is not None:
+                on_progress(FileProgress(progress.documents, progress.committed, 0.0, None))
+
+        return self.add(documents, commit_every=commit_every, merge=merge, on_progress=report_progress)
 
     def delete(
         self, ids: Sequence[str] | None = None, *, filter: str | None = None, timeout: float | None = None
@@ -72,6 +87,8 @@ class FakeIndex:
         self.asked.append({"query": query, "k": k, **options})
         wanted = set(query.split())
         matching = [document for document in self.documents.values() if wanted & set(document.text.split())]
+        if options.get("filter") and "year" not in options["filter"]:
+            warnings.warn("no document has such a field", UnknownFieldWarning, stacklevel=2)
         return [
             Hit(one.id, 1 / rank, one.text, one.title, one.metadata, Span(0, len(one.text)), {"bm25": 1 / rank})
             for rank, one in enumerate(matching[:k], 1)

@@ -12,7 +12,7 @@ from plait.cli.app import app
 from plait.cli.demo import ABOUT_ID, QUESTIONS
 from plait.records import Document, Hit, Span
 
-DOCUMENTS = [Document("time.sleep", "wait some seconds", "time.sleep()"), Document("os.walk", "parse a date")]
+DOCUMENTS = [Document("time.sleep", "wait a while", "time.sleep()"), Document("os.walk", "parse a date")]
 
 
 class DemoIndex(FakeIndex):
@@ -41,6 +41,23 @@ def test_the_demo_indexes_and_searches(runner: CliRunner, index: DemoIndex) -> N
     assert "time.sleep" in result.stdout
     assert "3 documents, 3 passages, 1.5 MB on disk" in result.stdout
     assert 'plait search ix "' in result.stdout
+
+
+def test_the_demo_says_which_answers_it_missed(runner: CliRunner, index: DemoIndex) -> None:
+    question, answer = next(iter(QUESTIONS.items()))
+    runner.invoke(app, ["demo", "--to", "ix"])
+    index.documents[answer] = Document(answer, question)
+    result = runner.invoke(app, ["demo", "--to", "ix"])
+    n_first = result.stdout.split(" answers are first")[0].splitlines()[-1]
+    assert n_first == f"1 of {len(QUESTIONS)}", result.stdout
+    assert result.stdout.count("The answer is ") == len(QUESTIONS) - 1
+    assert f"The answer is {answer}" not in result.stdout
+
+
+def test_every_answer_is_in_the_standard_library() -> None:
+    from plait.readers.stdlib import stdlib_documents
+
+    assert set(QUESTIONS.values()) <= {document.id for document in stdlib_documents()}
 
 
 def test_the_second_run_only_searches(runner: CliRunner, index: DemoIndex) -> None:

@@ -112,7 +112,7 @@ def test_several_datasets_are_indexed_measured_and_averaged(
     assert ["one", "2", "hybrid", "0.5000", "0.5000", "0.5000"] in [row[:6] for row in rows]
     assert ["mean", "of", "2", "bm25", "0.5000"] in [row[:5] for row in rows]
     assert sorted(library.indexes) == [str(tmp_path / "ix/one"), str(tmp_path / "ix/two")]
-    assert "skipped 1 documents with errors" in result.stderr
+    assert "1 files or records could not be read" in result.stderr
     names = ["found-one-bm25.trec", "found-one-hybrid.trec", "found-two-bm25.trec", "found-two-hybrid.trec"]
     assert sorted(path.name for path in tmp_path.glob("found*")) == names
 

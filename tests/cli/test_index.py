@@ -30,6 +30,7 @@ def test_documents_go_into_the_index(runner: CliRunner, library: Library, source
             "model": "small",
             "language": None,
             "pooling": None,
+            "chunking": None,
             "n_threads": 2,
             "write_timeout": 30.0,
         }
@@ -43,10 +44,10 @@ def test_skipped_files_and_repeated_ids_are_reported_at_the_end(
 ) -> None:
     source.write_text(source.read_text() + 'broken\n{"id": "0", "text": "again"}\n')
     (source.parent / "x.png").write_bytes(b"png")
-    result = runner.invoke(app, ["index", str(source.parent), "--to", "ix", "--on-error", "skip"])
-    assert result.exit_code == 0
+    result = runner.invoke(app, ["index", str(source.parent), "--to", "ix"])
+    assert result.exit_code == 1
     assert "skipped 1 files: 1 .png" in result.stderr
-    assert "skipped 1 documents with errors" in result.stderr
+    assert "1 files or records could not be read:" in result.stderr
     assert f"{source}, line 6, column 1: this is not JSON" in result.stderr
     assert "1 ids came more than once, and the last document of each was used: 0" in result.stderr
     assert library.indexes["ix"].documents["0"].text == "again"
@@ -56,7 +57,7 @@ def test_a_bad_record_stops_the_run_and_the_message_says_what_was_saved(
     runner: CliRunner, library: Library, source: Path
 ) -> None:
     source.write_text(source.read_text() + "broken\n")
-    result = runner.invoke(app, ["index", str(source), "--to", "ix", "--commit-every", "2"])
+    result = runner.invoke(app, ["index", str(source), "--to", "ix", "--commit-every", "2", "--on-error", "stop"])
     assert result.exit_code == 2
     assert result.stderr.startswith(f"plait: {source}, line 6")
     assert "4 documents before it are in ix" in result.stderr
@@ -72,12 +73,47 @@ def test_ctrl_c_says_what_was_saved_and_how_to_continue(runner: CliRunner, libra
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", None])
-def test_no_empty_index_is_created(runner: CliRunner, library: Library, source: Path, content: str | None) -> None:
+def test_no_empty_index_is_left(runner: CliRunner, source: Path, content: str | None) -> None:
     source.unlink() if content is None else source.write_text(content)
-    result = runner.invoke(app, ["index", str(source.parent), "--to", "ix"])
+    to = source.parent.parent / f"{source.parent.name}-ix"
+    result = runner.invoke(app, ["index", str(source.parent), "--to", str(to)])
     assert result.exit_code == 2
     assert "there is nothing to index" in result.stderr
-    assert not library.indexes
+    assert not to.exists()
+
+
+def test_input_that_is_all_bad_gives_its_reason_and_leaves_no_index(runner: CliRunner, source: Path) -> None:
+    """Issue 24: the reason was hidden, and an empty index was left."""
+    source.write_text("broken\n")
+    for option in ("skip", "stop"):
+        to = source.parent / f"ix-{option}"
+        result = runner.invoke(app, ["index", str(source), "--to", str(to), "--on-error", option])
+        assert result.exit_code == 2
+        assert f"{source}, line 1, column 1: this is not JSON" in result.stderr
+        assert not to.exists()
+
+
+def test_a_first_load_that_fails_while_it_encodes_leaves_no_index(
+    runner: CliRunner, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plait.folder_sync.load.add_documents", fail)
+    to = source.parent / "ix"
+    to.mkdir()
+    result = runner.invoke(app, ["index", str(source), "--to", str(to)])
+    assert result.exit_code == 130
+    assert "stopped; nothing was saved" in result.stderr
+    assert not (to / "catalogue.sqlite").exists()
+
+
+def test_a_later_load_that_fails_leaves_the_index(runner: CliRunner, source: Path) -> None:
+    to = source.parent / "ix"
+    assert runner.invoke(app, ["index", str(source), "--to", str(to)]).exit_code == 0
+    source.write_text("broken\n")
+    assert runner.invoke(app, ["index", str(source), "--to", str(to)]).exit_code == 2
+    assert (to / "catalogue.sqlite").exists()
 
 
 def test_json_lines_are_read_from_standard_input(runner: CliRunner, library: Library) -> None:

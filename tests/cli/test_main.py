@@ -54,7 +54,22 @@ def test_the_list_of_commands_has_whole_sentences(runner: CliRunner) -> None:
 def test_the_version_is_shown(runner: CliRunner, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"plait {__version__}\n"
-    assert runner.invoke(app, ["--version"]).stdout == f"plait {__version__}\n"
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out == f"plait {__version__}\n"
+    assert runner.invoke(app, ["--version"]).stdout == runner.invoke(app, ["-V"]).stdout == f"plait {__version__}\n"
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def completed(words: str) -> list[str]:
+        environment = {"_PLAIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return run(**environment).stdout.decode().split()
+
+    assert completed("plait sea") == ["search"]
+    assert "--group-by" in completed("plait search --gr")
+    assert (
+        b"_plait_completion"
+        in run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
+    )
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["weave"], 2), (["search"], 2)])
@@ -115,6 +130,24 @@ def test_arguments_that_are_not_text_are_refused_without_a_traceback() -> None:
     result = run("index", odd, "--to", "ix", PYTHONIOENCODING="utf-8")
     assert result.returncode == 2
     assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--full"], []])
+def test_a_search_whose_reader_stops_early_exits_with_0(tmp_path: Path, options: list[str]) -> None:
+    """As `plait search ... | head -1` does; 1 would say that nothing was found."""
+    import plait
+
+    with plait.open(tmp_path / "ix", create=True, spec=plait.EmbeddingSpec()) as index:
+        documents = [{"id": str(number), "text": "woven " * 2000} for number in range(50)]
+        index.add_embeddings(documents, plait.Embeddings())
+    command = [*RUN, "search", str(tmp_path / "ix"), "woven", "-k", "50", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -15,8 +15,7 @@ from cli.fakes import Library
 from plait.cli.app import app
 from plait.cli.excerpts import Mark, densest_part, in_context, on_one_line, whole_word
 from plait.cli.render import matched_words, print_explained
-from plait.cli.search import as_fields
-from plait.records import Explanation, Hit, ScorePart, Span, TokenMatch, TokenMatches, WordMatch
+from plait.records import Explanation, Hit, ScorePart, Span, TokenMatch, TokenMatches, WordMatch, hit_fields
 
 QUERY = "how is parsing done?"
 TEXT = "The date is\n\n parsed from 🧵 a  string."
@@ -187,7 +186,7 @@ def test_a_whole_word_ends_at_a_non_letter_and_in_unspaced_scripts() -> None:
 def test_json_has_the_explanation() -> None:
     one = hit(*PIECES)
     assert one.explanation is not None
-    fields = json.loads(json.dumps(as_fields(1, one, full=False)))
+    fields = json.loads(json.dumps(hit_fields(1, one, full=False)))
     assert fields["explanation"] == json.loads(json.dumps(one.explanation.as_fields()))
     assert fields["explanation"]["multi"]["matches"][1]["query_span"] == [7, 10]
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -16,7 +17,7 @@ from cli.fakes import Library
 from plait.cli.app import app
 from plait.cli.render import print_hits
 from plait.cli.search import print_json
-from plait.records import Hit, Span
+from plait.records import Hit, Span, hit_fields
 from plait.search.modes import mode_names
 from plait.search.multivector.plaid import PlaidParams
 
@@ -51,6 +52,8 @@ def test_options_reach_the_index(runner: CliRunner, library: Library) -> None:
     asked = {
         "query": "woven", "k": 3, "mode": "dense", "filter": "year > 1", "exact": True,
         "params": None, "explain": False, "rerank": None, "timeout": 0.5,
+        "offset": 0, "sort": None, "group_by": None, "passages": 1,
+        "min_score": None, "syntax": True, "highlight": True,
     }  # fmt: skip
     assert [{name: value for name, value in one.items() if name != "trace"} for one in index.asked] == [asked]
     opened = {"path": "ix", "create": False, "model": "m", "n_threads": 1, "read_only": True, "preload": None}
@@ -84,11 +87,35 @@ def test_json_has_one_object_on_each_line(runner: CliRunner, library: Library) -
         "title": "Title a",
         "passage": "woven é",
         "span": [0, 7],
+        "highlights": [],
         "metadata": {"year": 2024},
     }
     assert second["rank"] == 2
     full = runner.invoke(app, ["search", "ix", "woven", "--json", "--full"])
     assert json.loads(full.stdout.splitlines()[0])["text"] == "woven é"
+
+
+def test_json_has_highlights_and_confidence() -> None:
+    fields = hit_fields(1, replace(hit(text="a loom"), highlights=(Span(2, 6),), confidence=0.98765), full=False)
+    assert fields["highlights"] == [[2, 6]]
+    assert fields["confidence"] == 0.9877
+
+
+def test_a_least_score_and_plain_text_reach_the_index(runner: CliRunner, library: Library) -> None:
+    index = library.make("ix", a="woven")
+    runner.invoke(app, ["search", "ix", "woven", "--min-score", "0.5", "--plain"])
+    runner.invoke(app, ["search", "ix", "woven", "--min-score", "auto"])
+    assert [(one["min_score"], one["syntax"]) for one in index.asked] == [(0.5, False), ("auto", True)]
+    result = runner.invoke(app, ["search", "ix", "woven", "--min-score", "much"])
+    assert result.exit_code == 2
+    assert "must be a number or auto" in result.stderr
+
+
+def test_the_snippet_is_where_the_highlights_are() -> None:
+    text = "beginning " * 60 + "here a heddle lifts the threads " + "ending " * 60
+    start = text.index("heddle")
+    shown = drawn([replace(hit(text=text), highlights=(Span(start, start + 6),))], "no word of it", colour=True)
+    assert "\x1b[1;33mheddle\x1b[0m" in shown
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "é"), ("ascii", "\\u00e9"), ("latin-1", "\\u00e9")])
@@ -113,7 +140,7 @@ def test_an_unknown_filter_field_is_reported(runner: CliRunner, library: Library
     library.make("ix", a="woven")
     result = runner.invoke(app, ["search", "ix", "absent", "--filter", "yaer > 1"])
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[1] == "plait: no document has such a field"
+    assert result.stderr.splitlines()[0] == "plait: no document has such a field"
 
 
 def test_a_user_error_exits_with_2_and_one_message(runner: CliRunner, library: Library) -> None:

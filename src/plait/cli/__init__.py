@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal cannot show is escaped: no text may cause a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    if given == ["--version"]:  # answered without importing typer
+    if given in (["--version"], ["-V"]):  # answered without importing typer
         from plait.version import __version__
 
         print(f"plait {__version__}")

@@ -12,6 +12,7 @@ from plait.cli.check import check
 from plait.cli.compact import compact
 from plait.cli.compare import compare_runs
 from plait.cli.convert import convert
+from plait.cli.count import count
 from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
@@ -19,19 +20,29 @@ from plait.cli.errors import handle_errors
 from plait.cli.eval import evaluate
 from plait.cli.export import export
 from plait.cli.extensions import EXTENSIONS, run_extension
+from plait.cli.get import get
 from plait.cli.index import index
 from plait.cli.info import info
+from plait.cli.keys import keys
+from plait.cli.mcp import mcp
 from plait.cli.mine import mine
 from plait.cli.models import models
 from plait.cli.rerank import rerank
 from plait.cli.search import search
+from plait.cli.serve import serve
+from plait.cli.similar import similar
+from plait.cli.sync import sync
 from plait.cli.train import train
 from plait.cli.tune import tune
 from plait.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "index": index,
+    "sync": sync,
     "search": search,
+    "similar": similar,
+    "get": get,
+    "count": count,
     "rerank": rerank,
     "delete": delete,
     "info": info,
@@ -47,13 +58,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "convert": convert,
     "models": models,
+    "serve": serve,
+    "keys": keys,
+    "mcp": mcp,
     "demo": demo,
 }
 
 # Plain help: importing rich would take longer than everything else that --help does.
 app = typer.Typer(
     name="plait",
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -70,7 +84,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def plait(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        bool, typer.Option("-V", "--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Search by meaning and by words: dense, sparse, multi-vector and BM25 in one index.

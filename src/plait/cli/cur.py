@@ -57,7 +57,7 @@ def cur(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="The cross-encoder; update uses a bundled one again.",
+            help="The cross-encoder; update uses an installed one again.",
             show_default=False,
         ),
     ] = None,

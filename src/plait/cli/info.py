@@ -56,6 +56,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("log", _log(facts)),
         ("memory", _memory(facts)),
         ("embeddings", ", ".join(_kind(kind, size, facts) for kind, size in facts.spec.sizes().items()) or "none"),
+        *([("chunking", facts.chunking)] if facts.chunking else []),
         *([("pooling", rows)] if facts.pooling or facts.spec.fixed else []),
         *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
@@ -65,7 +66,23 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("created", facts.created),
         *(("tuned" if not number else "", line) for number, line in enumerate(tuned)),
         *(("weights" if not number else "", line) for number, line in enumerate(weights)),
+        ("scores", _calibration(facts)),
     ]
+
+
+def _calibration(facts: StoreInfo) -> str:
+    """What `min_score="auto"` rests on."""
+    saved = facts.calibration
+    if saved.damage:
+        return f"damaged ({saved.damage}): defaults are used; run plait compact"
+    if saved.usable is None:
+        return "not calibrated: defaults are used; run plait compact"
+    if saved.usable.unrelated_mean is None:
+        return "calibrated for the model; too few documents to measure unrelated queries"
+    return (
+        f"unrelated queries score {saved.usable.unrelated_mean:.2f} ± {saved.usable.unrelated_deviation:.2f}, measured "
+        f"on {saved.usable.n_documents:,} documents, {saved.usable.date}"
+    )
 
 
 def _kind(kind: str, size: int, facts: StoreInfo) -> str:

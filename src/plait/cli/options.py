@@ -12,6 +12,15 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.codec.pooling import Pooling
+    from plait.encode.chunking import Chunking
+
+
+class ChunkBy(StrEnum):
+    pause = "pause"
+    sentence = "sentence"
+    paragraph = "paragraph"
+    heading = "heading"
+    tokens = "tokens"
 
 
 class PoolingMethod(StrEnum):
@@ -57,6 +66,20 @@ PoolMethod = Annotated[
     PoolingMethod | None,
     typer.Option(help="Pool vectors that are similar (hierarchical, the default) or consecutive.", show_default=False),
 ]
+ChunkSize = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Tokens of a passage, at most; the index remembers it.", show_default=False),
+]
+ChunkOverlap = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Tokens that a passage repeats of the one before.", show_default=False),
+]
+ChunkEnd = Annotated[
+    ChunkBy | None, typer.Option("--chunk-by", help="Where passages end; by default at pauses.", show_default=False)
+]
+ChunkLate = Annotated[
+    bool, typer.Option("--chunk-late", help="Encode neighbouring passages together, for their context.")
+]
 Language = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +97,15 @@ def pooling_from(fixed: int | None, factor: int | None, method: PoolingMethod | 
     from plait.codec.pooling import DEFAULT_METHOD, Pooling
 
     return Pooling(fixed=fixed, factor=factor, method=DEFAULT_METHOD if method is None else method.value)
+
+
+def chunking_from(size: int | None, overlap: int | None, by: ChunkBy | None, late: bool) -> Chunking | None:
+    """The chunking that the options ask for; None if none was given."""
+    if size is None and overlap is None and by is None and not late:
+        return None
+    from plait.encode.chunking import DEFAULT_BY, Chunking
+
+    return Chunking(size=size, overlap=overlap, by=DEFAULT_BY if by is None else by.value, late=late)
 
 
 def params_from(given: list[str] | None) -> dict[str, object] | None:

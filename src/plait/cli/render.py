@@ -21,7 +21,7 @@ from plait.cli.excerpts import (
     snippet,
     whole_word,
 )
-from plait.cli.tables import printable
+from plait.cli.tables import PipeConsole, printable
 from plait.records import Explanation, Hit, Span, TokenMatch
 
 SNIPPET_LINES = 3
@@ -33,20 +33,32 @@ BAR_COLUMNS = 10
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def print_hits(hits: Sequence[Hit], query: str, *, full: bool = False, console: Console | None = None) -> None:
+def print_hits(
+    hits: Sequence[Hit], query: str, *, full: bool = False, first_rank: int = 1, console: Console | None = None
+) -> None:
     """Prints the hits, fitted to the width of the terminal; with `full`, whole texts."""
 
     def body(hit: Hit, width: int) -> list[Text]:
-        return [_whole_text(hit, query) if full else _snippet(hit, query, width)]
+        if full:
+            return [_whole_text(hit, query)]
+        return [_snippet(replace(hit, span=one.span), query, width) for one in hit.passages] or [
+            _snippet(hit, query, width)
+        ]
 
-    _print_list(console or Console(highlight=False), hits, body)
+    _print_list(console or PipeConsole(highlight=False), hits, body, first_rank)
 
 
 def print_explained(
-    hits: Sequence[Hit], query: str, *, full: bool = False, everything: bool = False, console: Console | None = None
+    hits: Sequence[Hit],
+    query: str,
+    *,
+    full: bool = False,
+    everything: bool = False,
+    first_rank: int = 1,
+    console: Console | None = None,
 ) -> None:
     """Prints hits of a search with `explain`; with `everything`, all tokens rather than the content words."""
-    console = console or Console(highlight=False)
+    console = console or PipeConsole(highlight=False)
     matched = {hit.id: matched_words(hit, hit.explanation) if hit.explanation else [] for hit in hits}
     strength = _Strength(word.similarity for words in matched.values() for word in words if word.is_content)
 
@@ -57,15 +69,16 @@ def print_explained(
             return [first]
         return [first, *_explanation_lines(hit.explanation, words, hit, console, width, everything)]
 
-    _print_list(console, hits, body)
+    _print_list(console, hits, body, first_rank)
 
 
-def _print_list(console: Console, hits: Sequence[Hit], body: Callable[[Hit, int], list[Text]]) -> None:
+def _print_list(console: Console, hits: Sequence[Hit], body: Callable[[Hit, int], list[Text]], first_rank: int) -> None:
     """Prints a heading for each hit and `body(hit, width)` below it, beside rank and score."""
     scores = [f"{hit.score:.4f}" for hit in hits]
     score_width = max(map(len, scores), default=0)
-    for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), 1):
-        margin = f"{rank:>{len(str(len(hits)))}}  {score:>{score_width}}  "
+    rank_width = len(str(first_rank + len(hits) - 1))
+    for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), first_rank):
+        margin = f"{rank:>{rank_width}}  {score:>{score_width}}  "
         width = max(MIN_WIDTH, console.width - len(margin))
         _print_beside(console, Text(margin, style="cyan"), _heading(hit), width)
         for line in body(hit, width):
@@ -85,11 +98,21 @@ def _heading(hit: Hit) -> Text:
     """The id and the title; a title that begins with the id does not repeat it."""
     id, title = (" ".join(printable(text).split()) for text in (hit.id, hit.title))
     rest = title.removeprefix(id) if title.startswith(id) else f"  {title}"
-    return Text.assemble((id, "bold"), (rest.rstrip(), "italic"))
+    group = "" if hit.group is None or hit.group.size == 1 else f"  and {hit.group.size - 1:,} more"
+    return Text.assemble((id, "bold"), (rest.rstrip(), "italic"), group)
 
 
 def _snippet(hit: Hit, query: str, width: int) -> Text:
+    """The part of the passage where most of it matched, with the matches marked."""
     before, after = hit.span.start > 0, hit.span.end < len(hit.text)
+    marks = [
+        Mark(span.start - hit.span.start, span.end - hit.span.start, 1.0)
+        for span in hit.highlights
+        if hit.span.start <= span.start and span.end <= hit.span.end
+    ]
+    if marks:
+        line = on_one_line(hit.passage, marks)
+        return _styled(densest_part(line, _snippet_columns(width), cut_before=before, cut_after=after))
     part = snippet(hit.passage, query, width=_snippet_columns(width), cut_before=before, cut_after=after)
     return _highlighted(part.text, part.marks)
 
@@ -100,6 +123,8 @@ def _snippet_columns(width: int) -> int:
 
 def _whole_text(hit: Hit, query: str) -> Text:
     text = printable(hit.text)
+    if hit.highlights and text == hit.text:  # otherwise characters were replaced, and spans do not fit
+        return _highlighted(text, hit.highlights)
     return _highlighted(text, query_marks(text, query))
 
 
@@ -196,6 +221,10 @@ def _explanation_lines(
     explanation: Explanation, words: Sequence[MatchedWord], hit: Hit, console: Console, width: int, everything: bool
 ) -> list[Text]:
     lines = []
+    for given, corrected in explanation.corrections:
+        lines.append(Text.assemble(("spelling  ", "dim"), f"{printable(given)} → {printable(corrected)}"))
+    if explanation.conditions:
+        lines.append(Text.assemble(("where  ", "dim"), printable(", ".join(explanation.conditions))))
     if len(explanation.parts) > 1:
         lines.append(_score_parts(explanation, width))
     if explanation.bm25:

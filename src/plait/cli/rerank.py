@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from plait.checks import parse_json
 from plait.cli.errors import say
 from plait.cli.options import Threads
-from plait.errors import ConfigError, InputError
+from plait.errors import ConfigError, InputError, SourceError
 
 if TYPE_CHECKING:
     from plait.rerank.cross_encoder import CrossEncoder
@@ -41,7 +41,7 @@ RerankBlend = Annotated[
         "--rerank-blend",
         min=0.0,
         max=0.99,
-        help="The share of the first scores; 0.5 with the bundled model, else 0.",
+        help="The share of the first scores; 0.5 with plait-cross-small, else 0.",
         show_default=False,
     ),
 ]
@@ -110,7 +110,7 @@ def rerank(
     ] = "-",
     model: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="The cross-encoder; by default the bundled one.", show_default=False),
+        typer.Option(metavar="FOLDER", help="The cross-encoder; by default plait-cross-small.", show_default=False),
     ] = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Print only the k best.", show_default=False)] = None,
     index: Annotated[
@@ -167,10 +167,17 @@ def _ranked(
 
 
 def _read_requests(source: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    with sys.stdin if source == "-" else Path(source).open(encoding="utf-8") as lines:
+    with sys.stdin if source == "-" else _open_source(Path(source)) as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 yield _parse_request(line, f"{'standard input' if source == '-' else source}, line {number}")
+
+
+def _open_source(path: Path) -> TextIO:
+    try:
+        return path.open(encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}; give a file, or - for standard input") from None
 
 
 def _parse_request(line: str, where: str) -> tuple[str, list[dict[str, Any]]]:

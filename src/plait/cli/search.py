@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,8 @@ from plait.cli import preload
 from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.options import AsJson, IndexPath, Model, Params, Threads, Timeout, params_from
 from plait.cli.rerank import Budget, CrossEncoderOptions, Rerank, RerankBlend, RerankDepth, RerankModel
+from plait.errors import ConfigError
+from plait.records import hit_fields
 
 if TYPE_CHECKING:
     from plait.records import Hit
@@ -37,6 +39,23 @@ def search(
         str | None, typer.Option(help="A condition on metadata, such as 'year >= 2020 and not draft'.")
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Score every document, without approximation.")] = False,
+    offset: Annotated[int, typer.Option(min=0, help="Documents to skip: those of the pages before.")] = 0,
+    sort: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Order the best 100 by a field; -FIELD descends.")
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Print the best of each value of a field, and their number.")
+    ] = None,
+    facets: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Print how often each value occurs in the best 100; may be repeated."),
+    ] = None,
+    passages: Annotated[int, typer.Option(min=1, help="Passages of each document to print, at most.")] = 1,
+    min_score: Annotated[
+        str | None,
+        typer.Option(metavar="SCORE|auto", help="Leave out hits that score less; auto: those that hardly answer."),
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Read no operators in TEXT.")] = False,
     as_json: AsJson = False,
     full: Annotated[bool, typer.Option("--full", help="Print whole texts rather than snippets.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each document is a hit.")] = False,
@@ -55,9 +74,17 @@ def search(
     """Search an index.
 
     \b
+    TEXT may have operators:
+      "a phrase"    the document contains it
+      -word         the document does not contain it
+      title:word    its title does; or a metadata field
+      comp*         it has a word that begins so
+
+    \b
     Examples:
       plait search my-index "how are vectors combined"
       plait search my-index "looms" -k 5 --filter 'year >= 2020 and "nlp" in tags'
+      plait search my-index "looms" --sort -year --facets lang
       plait search my-index "looms" --mode warp -o n_probe=16
       plait search my-index "looms" --json | jq .id
       plait search my-index "how are vectors combined" -k 3 --explain
@@ -85,47 +112,49 @@ def search(
             explain=explain,
             rerank=reranker,
             timeout=timeout,
+            offset=offset,
+            sort=sort,
+            group_by=group_by,
+            passages=passages,
+            min_score=_min_score(min_score),
+            syntax=not plain,
+            highlight=True,
         )
-        unknown = opened.snapshot.unknown_filter_fields(filter) if filter and not hits else ""
+        counted = [
+            opened.facets(field, text, mode=mode, filter=filter, params=mode_params, timeout=timeout)
+            for field in facets or []
+        ]
     if as_json:
-        print_json(hits, full=full)
+        print_json(hits, full=full, first_rank=offset + 1)
     elif explain and hits:
-        print_explained(hits, text, full=full, everything=explain_all)
+        print_explained(hits, text, full=full, everything=explain_all, first_rank=offset + 1)
     elif hits:
-        print_hits(hits, text, full=full)
+        print_hits(hits, text, full=full, first_rank=offset + 1)
+    for one in counted:
+        from plait.cli.facets import print_facets
+
+        print_facets(one, as_json=as_json)
     if timings:
         _print_timings(trace, as_json=as_json)
     if not hits:
         say("plait: nothing found" + (f" among the documents where {filter}" if filter else ""))
-        if unknown:
-            say(f"plait: {unknown}")
         raise typer.Exit(NOTHING_FOUND)
 
 
-def print_json(hits: Sequence[Hit], *, full: bool) -> None:
+def _min_score(given: str | None) -> float | str | None:
+    if given is None or given == "auto":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise ConfigError(f"--min-score is {given!r}; it must be a number or auto") from None
+
+
+def print_json(hits: Sequence[Hit], *, full: bool, first_rank: int = 1) -> None:
     """Prints one JSON object on each line; escapes all but ASCII if the output encoding is not UTF-8."""
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-    for rank, hit in enumerate(hits, 1):
-        print(json.dumps(as_fields(rank, hit, full=full), ensure_ascii=encoding != "utf8"))
-
-
-def as_fields(rank: int, hit: Hit, *, full: bool) -> dict[str, Any]:
-    """A hit as JSON; `span` is the range of the passage in the text, in characters."""
-    fields: dict[str, Any] = {
-        "rank": rank,
-        "id": hit.id,
-        "score": hit.score,
-        "scores": dict(hit.scores),
-        "title": hit.title,
-        "passage": hit.passage,
-        "span": list(hit.span),
-        "metadata": dict(hit.metadata),
-    }
-    if full:
-        fields["text"] = hit.text
-    if hit.explanation is not None:
-        fields["explanation"] = hit.explanation.as_fields()
-    return fields
+    for rank, hit in enumerate(hits, first_rank):
+        print(json.dumps(hit_fields(rank, hit, full=full), ensure_ascii=encoding != "utf8"))
 
 
 def _print_timings(trace: Trace, *, as_json: bool) -> None:

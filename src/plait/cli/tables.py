@@ -16,6 +16,13 @@ _DIRECTIONS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), ""
 _REPLACED = {**_CONTROLS, **_DIRECTIONS, ord("\n"): "\n"}
 
 
+class PipeConsole(Console):
+    """A console that leaves a closed pipe to `plait.cli.errors`; rich would exit with 1, which means nothing found."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def printable(text: str) -> str:
     """The text without characters that control a terminal: a document must not be able to draw on the screen."""
     return text.translate(_REPLACED)
@@ -23,7 +30,7 @@ def printable(text: str) -> str:
 
 def console() -> Console:
     """Standard output; without a limit on the width if it is not a terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH)
+    return PipeConsole(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_words: int) -> None:
