@@ -1,0 +1,1 @@
+"""Reading and syncing files of real machines."""
