@@ -13,10 +13,10 @@ TORCH  := "torch==2.13.0" # installed first: as a dependency of another package,
 INSTALL = $(BIN)/pip install -q --no-build-isolation
 EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 # The data packages and the reproduction, which tests use as well.
-PACKAGES := ./models/plait-gte-small ./models/plait-multilingual ./reproduce
+PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-full docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test test-full docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -48,6 +48,21 @@ $(VENV)/test-installed: $(VENV)/installed $(wildcard models/*/pyproject.toml) re
 
 demo: $(VENV)/installed ## Index the documentation of Python's standard library and search it
 	$(BIN)/plait demo --to .demo/index
+
+$(VENV)/serve-installed: $(VENV)/installed
+	@echo "== installing what the server needs"
+	$(EDITABLE) '.[serve,mcp]'
+	@touch $@
+
+serve: $(VENV)/serve-installed ## Serve the index of the demo, with its page, on this machine
+	$(BIN)/plait serve --demo
+
+page: ## Build the page of the server from web/ into src/plait/serve/static; needs node
+	cd web && npm ci --no-fund --no-audit && npm run build
+
+test-page: $(VENV)/test-installed ## Test the page: its logic with node, a walk with Chromium (Debian: apt-get install chromium)
+	cd web && npm ci --no-fund --no-audit && npm test
+	PLAIT_TEST_PAGE=1 $(BIN)/python -m pytest -q tests/serve/page
 
 test: lint types ## Lint, types and tests
 	@echo "== pytest" && $(BIN)/python -m pytest -q

@@ -28,12 +28,14 @@ LAYERS = [
     ["cur"],
     ["tune"],
     ["readers", "ingest"],
-    ["searcher"],
+    ["folder_sync"],
+    ["searcher", "search_run", "similar"],
     ["index"],
-    ["adapters"],
+    ["async_index", "index_pool", "adapters", "client"],
     ["evaluate"],
     ["train"],
     ["convert"],
+    ["serve"],
     ["cli"],
     ["__main__"],
 ]
@@ -62,6 +64,8 @@ HOMES = [
     ("tuning to a recall", "tune/recall.py", "Tuner"),
     ("self-distillation", "train/losses/m3.py", "m3"),
     ("index", "index.py", "Index"),
+    ("ids of files", "readers/roots.py", "Root"),
+    ("sync of folders", "folder_sync/plan.py", "SyncPlan"),
 ]
 
 

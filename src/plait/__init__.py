@@ -18,13 +18,18 @@ from typing import TYPE_CHECKING, Any
 from plait.version import __version__
 
 if TYPE_CHECKING:
+    from plait.async_index import AsyncIndex
+    from plait.client.async_client import AsyncClient
+    from plait.client.client import Client
     from plait.codec.pooling import Pooling
     from plait.cur.modes import AdacurParams, AnncurParams, AxnParams
     from plait.deadline import Deadline
     from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+    from plait.encode.chunking import Chunking
     from plait.encode.load import load_model
     from plait.encode.protocol import EmbeddingSpec, Encoder
     from plait.errors import (
+        AccessError,
         ConfigError,
         CorruptIndexError,
         DocumentError,
@@ -40,13 +45,19 @@ if TYPE_CHECKING:
         ReadOnlyError,
         SearchCancelledError,
         SearchTimeoutError,
+        ServerError,
         SourceError,
         StoreError,
+        UnknownFieldWarning,
     )
-    from plait.index import Index
+    from plait.folder_sync.run import FileProgress, SyncReport
+    from plait.index import Index, sync
     from plait.index import open_index as open
+    from plait.index_pool import IndexPool
     from plait.ingest import AddProgress, AddReport
-    from plait.records import Document, Explanation, Hit, Span
+    from plait.readers.given import ReadOptions
+    from plait.readers.sources import SourceReport
+    from plait.records import Document, Explanation, Group, Hit, Passage, Section, Span
     from plait.rerank.reranker import Reranker, load_reranker
     from plait.scoring.maxsim import maxsim
     from plait.search.dense import DenseParams
@@ -60,14 +71,20 @@ if TYPE_CHECKING:
     from plait.search.sparse import SparseParams
     from plait.search.trace import Trace
     from plait.searcher import SearchRequest
+    from plait.storage.fields import FacetCount, Facets
 
 _HOMES = {
+    "AccessError": "plait.errors",
     "AdacurParams": "plait.cur.modes",
     "AddProgress": "plait.ingest",
     "AddReport": "plait.ingest",
     "AnncurParams": "plait.cur.modes",
+    "AsyncClient": "plait.client.async_client",
+    "AsyncIndex": "plait.async_index",
     "AxnParams": "plait.cur.modes",
     "BgeM3Params": "plait.search.hybrid",
+    "Chunking": "plait.encode.chunking",
+    "Client": "plait.client.client",
     "ColXtrParams": "plait.search.multivector.colxtr",
     "ConfigError": "plait.errors",
     "CorruptIndexError": "plait.errors",
@@ -80,48 +97,66 @@ _HOMES = {
     "Encoder": "plait.encode.protocol",
     "EncoderMismatchError": "plait.errors",
     "Explanation": "plait.records",
+    "FacetCount": "plait.storage.fields",
+    "Facets": "plait.storage.fields",
+    "FileProgress": "plait.folder_sync.run",
     "FilterError": "plait.errors",
+    "Group": "plait.records",
     "Hit": "plait.records",
     "HybridParams": "plait.search.hybrid",
     "Index": "plait.index",
+    "IndexPool": "plait.index_pool",
     "InputError": "plait.errors",
     "LockedError": "plait.errors",
     "ModelError": "plait.errors",
     "MultiVectors": "plait.embeddings",
     "NewerFormatError": "plait.errors",
     "NotAnIndexError": "plait.errors",
+    "Passage": "plait.records",
     "PlaidParams": "plait.search.multivector.plaid",
     "PlaitError": "plait.errors",
     "Pooling": "plait.codec.pooling",
     "ProbeParams": "plait.search.multivector.probe",
     "QueryError": "plait.errors",
     "ReadOnlyError": "plait.errors",
+    "ReadOptions": "plait.readers.given",
     "Reranker": "plait.rerank.reranker",
     "RescoreParams": "plait.search.rescoring",
     "SearchCancelledError": "plait.errors",
     "SearchRequest": "plait.searcher",
     "SearchTimeoutError": "plait.errors",
+    "Section": "plait.records",
+    "ServerError": "plait.errors",
     "SourceError": "plait.errors",
+    "SourceReport": "plait.readers.sources",
     "Span": "plait.records",
     "SparseParams": "plait.search.sparse",
     "SparseVectors": "plait.embeddings",
     "StoreError": "plait.errors",
+    "SyncReport": "plait.folder_sync.run",
     "Trace": "plait.search.trace",
+    "UnknownFieldWarning": "plait.errors",
     "WarpParams": "plait.search.multivector.warp",
     "XtrParams": "plait.search.multivector.xtr",
     "load_model": "plait.encode.load",
     "load_reranker": "plait.rerank.reranker",
     "maxsim": "plait.scoring.maxsim",
     "open": "plait.index:open_index",
+    "sync": "plait.index",
 }
 
 __all__ = [
+    "AccessError",
     "AdacurParams",
     "AddProgress",
     "AddReport",
     "AnncurParams",
+    "AsyncClient",
+    "AsyncIndex",
     "AxnParams",
     "BgeM3Params",
+    "Chunking",
+    "Client",
     "ColXtrParams",
     "ConfigError",
     "CorruptIndexError",
@@ -134,33 +169,45 @@ __all__ = [
     "Encoder",
     "EncoderMismatchError",
     "Explanation",
+    "FacetCount",
+    "Facets",
+    "FileProgress",
     "FilterError",
+    "Group",
     "Hit",
     "HybridParams",
     "Index",
+    "IndexPool",
     "InputError",
     "LockedError",
     "ModelError",
     "MultiVectors",
     "NewerFormatError",
     "NotAnIndexError",
+    "Passage",
     "PlaidParams",
     "PlaitError",
     "Pooling",
     "ProbeParams",
     "QueryError",
     "ReadOnlyError",
+    "ReadOptions",
     "Reranker",
     "RescoreParams",
     "SearchCancelledError",
     "SearchRequest",
     "SearchTimeoutError",
+    "Section",
+    "ServerError",
     "SourceError",
+    "SourceReport",
     "Span",
     "SparseParams",
     "SparseVectors",
     "StoreError",
+    "SyncReport",
     "Trace",
+    "UnknownFieldWarning",
     "WarpParams",
     "XtrParams",
     "__version__",
@@ -168,6 +215,7 @@ __all__ = [
     "load_reranker",
     "maxsim",
     "open",
+    "sync",
 ]
 
 
