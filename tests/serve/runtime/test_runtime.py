@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ from plait.serve.protocol import (
     UpdateMetadata,
     WriteAnswer,
 )
+from plait.serve.runtime import catalog
+from plait.serve.runtime.hosts import IndexHost
 from plait.serve.runtime.runtime import ServeRuntime
 from serve.runtime.samples import config_of, eventually, make_index, run
 
@@ -260,8 +263,15 @@ def test_a_folder_that_is_removed_and_replaced_is_opened_again(fabrics: Path, tm
     run(config_of(fabrics), body)
 
 
-def test_a_replaced_index_fails_no_request(fabrics: Path, tmp_path: Path) -> None:
+def test_a_replaced_index_fails_no_request(fabrics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     twin = make_index(tmp_path / "twin")
+    open_now = IndexHost._open_now
+
+    def open_slowly(self: IndexHost) -> tuple[plait.Index, int]:  # so that many requests come meanwhile
+        time.sleep(0.5)
+        return open_now(self)
+
+    monkeypatch.setattr(IndexHost, "_open_now", open_slowly)
 
     async def body(runtime: ServeRuntime) -> None:
         stop = asyncio.Event()
@@ -279,11 +289,13 @@ def test_a_replaced_index_fails_no_request(fabrics: Path, tmp_path: Path) -> Non
         for name in ("catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm", "segments"):
             if (fabrics / name).exists():
                 (fabrics / name).rename(tmp_path / "old" / name)
+        await asyncio.sleep(0.5)  # the old index answers while there is nothing at the path
         for file in twin.iterdir():
             if file.name != "catalogue.sqlite":
                 shutil.move(file, fabrics / file.name)
         shutil.move(twin / "catalogue.sqlite", fabrics / "catalogue.sqlite")
-        await asyncio.sleep(1)
+        await eventually(lambda: runtime.host("fabrics")._seen == catalog.signature(fabrics))
+        await asyncio.sleep(0.3)
         stop.set()
         assert min(await asyncio.gather(*asking)) > 0
 
