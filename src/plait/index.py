@@ -35,6 +35,7 @@ from plait.storage.shared_snapshot import SharedSnapshot
 from plait.storage.snapshot import StoredDocument
 from plait.storage.store import (
     EXCLUDE_FROM_HYBRID,
+    IMPORTED,
     Snapshot,
     Store,
     check_same_chunking,
@@ -176,7 +177,14 @@ def _open_if_created(path: Path, *, read_only: bool, write_timeout: float) -> St
 def _bind(store: Store, source: LazyEncoder, chosen: _Chosen) -> Index:
     try:
         chosen.check(store)
-        source.bind(store.path, fingerprint=store.fingerprint, model=store.properties.get("model"))
+        imported = store.properties.get(IMPORTED)
+        source.bind(
+            store.path,
+            fingerprint=store.fingerprint,
+            model=store.properties.get("model"),
+            imported=imported.get("model", "") if isinstance(imported, dict) else None,
+            spec=store.spec,
+        )
     except BaseException:
         store.close()
         raise

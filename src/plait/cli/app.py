@@ -16,11 +16,13 @@ from plait.cli.count import count
 from plait.cli.cur import cur
 from plait.cli.delete import delete
 from plait.cli.demo import demo
+from plait.cli.dump import dump
 from plait.cli.errors import handle_errors
 from plait.cli.eval import evaluate
 from plait.cli.export import export
 from plait.cli.extensions import EXTENSIONS, run_extension
 from plait.cli.get import get
+from plait.cli.import_index import import_index
 from plait.cli.index import index
 from plait.cli.info import info
 from plait.cli.keys import keys
@@ -49,6 +51,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "backup": backup,
     "compact": compact,
+    "import": import_index,
+    "dump": dump,
     "tune": tune,
     "eval": evaluate,
     "mine": mine,

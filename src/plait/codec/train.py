@@ -64,9 +64,17 @@ def sample_rows(n_rows: int, n_sample: int, *, seed: int) -> NDArray[np.int64]:
 
 
 def fit(
-    sample: Rows, *, bits: int, n_cells: int, keep_8bit: bool = False, n_threads: int = 1, seed: int = 0
+    sample: Rows,
+    *,
+    bits: int,
+    n_cells: int,
+    keep_8bit: bool = False,
+    n_threads: int = 1,
+    seed: int = 0,
+    centroids: NDArray[np.float32] | None = None,
 ) -> FittedCodec:
-    """A codec for the corpus that `sample` (rows, dim) was drawn from; the same for any number of threads."""
+    """A codec for the corpus that `sample` (rows, dim) was drawn from; the same for any number of threads. With
+    `centroids` (cells, dim), which another codec of the corpus has, none are trained."""
     if len(sample) < 2:
         raise InputError(f"a codec needs at least 2 rows to be fitted; got {len(sample)}")
     order = np.random.default_rng(seed).permutation(len(sample))
@@ -74,8 +82,9 @@ def fit(
     held_out = sample[order[:n_held_out]].astype(np.float32)
     rest = sample[np.sort(order[n_held_out:])]
     del sample, order  # it may be half a gigabyte, and the caller need not keep it either
-    means = kmeans.train(rest, n_cells, seed=seed, n_threads=n_threads)
-    codebook = Codebook.rounded(means)
+    if centroids is None:
+        centroids = kmeans.train(rest, n_cells, seed=seed, n_threads=n_threads)
+    codebook = Codebook.rounded(centroids)
     cells = NearestCentroids.from_codebook(codebook).assign(held_out, n_threads=n_threads)
     codec = ResidualCodec.fit(codebook, bits, held_out, cells)
     error = squared_error(held_out, codec.decode(codec.encode(held_out, cells))) / n_held_out

@@ -84,6 +84,7 @@ class CompactionRequest:
     is_merge: bool = False  # of some segments: no codec is fitted, and few vectors stay float16
     codec_source: Segment | None = None  # for a merge: the segment whose codec the index uses
     analysis_rules: str = ""  # of the full text; see plait.text.fts_table
+    centroids: NDArray[np.float32] | None = None  # for a codec to be fitted: those of another codec of these vectors
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -91,6 +92,8 @@ class CompactionRequest:
         if self.keep_8bit is not None:
             check_flag("keep_8bit", self.keep_8bit)
         check_flag("retrain", self.retrain)
+        if self.centroids is not None and (self.centroids.ndim != 2 or not np.all(np.isfinite(self.centroids))):
+            raise InputError(f"centroids must be finite numbers of (cells, dim); their shape is {self.centroids.shape}")
         if self.pooling is not None:
             check_type("pooling", self.pooling, Pooling, "a plait.Pooling, such as Pooling(fixed=32)", ConfigError)
 
@@ -135,6 +138,11 @@ class Compaction:
         self._bits = request.bits or (DEFAULT_BITS if items is None else items.codec.bits)
         self._keep_8bit = has_8bit if request.keep_8bit is None else request.keep_8bit
         self._keep_codec = self._can_keep_codec(request)
+        self._centroids = request.centroids
+        if self._centroids is not None and self._centroids.shape[1] != spec.multi:
+            raise InputError(
+                f"the centroids have {self._centroids.shape[1]} dimensions, the multi vectors {spec.multi}"
+            )
         self.notes: list[str] = []
         self._is_merge, self._rules = request.is_merge, request.analysis_rules
         if self._is_merge:
@@ -314,7 +322,7 @@ class Compaction:
             reused = frozenset(segment.number for segment in self._coded)
             fitted = fitted_codec(self._source, keep_8bit=self._keep_8bit)
             return Coding(fitted, reused, is_new=False, fixed=self._fixed)
-        n_cells = cells_for(self.n_vectors)
+        n_cells = cells_for(self.n_vectors) if self._centroids is None else len(self._centroids)
         positions = sample_rows(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         fitted = fit(
             sample_vectors(self.parts, positions),
@@ -323,6 +331,7 @@ class Compaction:
             keep_8bit=self._keep_8bit,
             n_threads=n_threads,
             seed=SEED,
+            centroids=self._centroids,
         )
         return Coding(fitted, fixed=self._fixed)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "Store", "StoredDocument"]
 
+IMPORTED = "imported"  # key of the properties: the format and the model of the source of an imported index
 EXCLUDE_FROM_HYBRID = "exclude_from_hybrid"  # key of the properties: kinds that hybrid search leaves out by default
 MAX_VOCABULARY = 2**31 - 1
 MAX_DIM = 1 << 16

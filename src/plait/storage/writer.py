@@ -312,6 +312,7 @@ class Writer:
         keep_8bit: bool | None = None,
         retrain: bool = False,
         pooling: Pooling | None = None,
+        centroids: NDArray[np.float32] | None = None,
         n_threads: int = 1,
     ) -> CompactionReport:
         """Rewrites all live rows as one segment, in one commit, with the multi vectors compressed to `bits` (1, 2, 4 or
@@ -321,7 +322,8 @@ class Writer:
         how well it fits them. Other bits, `retrain`, or a corpus that has outgrown its codebook lead to a new codec:
         the old codes are decoded for it, which loses a little, because the float vectors are gone.
 
-        With `pooling`, an index without pooling is pooled, and so is everything that is added later.
+        With `pooling`, an index without pooling is pooled, and so is everything that is added later. A new codec takes
+        `centroids` (cells, dim) instead of training some.
         """
         self._check_usable()
         if n_threads < 1:
@@ -330,7 +332,7 @@ class Writer:
         with storage_errors(self._path):
             number = self._next_segment()
             rules = read_analysis_rules(self._connection.execute)
-        request = CompactionRequest(bits, keep_8bit, retrain, pooling, analysis_rules=rules)
+        request = CompactionRequest(bits, keep_8bit, retrain, pooling, analysis_rules=rules, centroids=centroids)
         # Closed before the commit, so that this reader does not hold up SQLite's log; the memory maps stay.
         with Snapshot.open(self._path, self._spec) as snapshot:
             old, n_documents = snapshot.segments, snapshot.n_documents

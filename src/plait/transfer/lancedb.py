@@ -1,0 +1,62 @@
+"""LanceDB tables, to and from. Needs lancedb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.errors import SourceError, StoreError
+from plait.transfer.arrow import passage_reader, source_of_batches
+from plait.transfer.source import ImportOptions, Source, choose_collection, damaged, missing_library
+
+if TYPE_CHECKING:
+    from plait.index import Index
+
+ROWS_AT_ONCE = 1024
+
+
+def open_source(path: str, options: ImportOptions) -> Source:
+    """The rows of a table, given by the folder of its database or by its own folder."""
+    lancedb = _library("reading a LanceDB table")
+    folder, wanted = Path(path), options.collection
+    if (folder / "_versions").is_dir():
+        folder, wanted = folder.absolute().parent, folder.absolute().name.removesuffix(".lance")
+    names = sorted(entry.name.removesuffix(".lance") for entry in folder.glob("*.lance"))
+    name = choose_collection(names, wanted, "table", path)
+    try:
+        table = lancedb.connect(str(folder)).open_table(name)
+        schema, n_rows = table.schema, int(table.count_rows())
+
+        def batches() -> Iterator[Any]:
+            try:
+                for start in range(0, n_rows, ROWS_AT_ONCE):
+                    yield from table.search().limit(ROWS_AT_ONCE).offset(start).to_arrow().to_batches()
+            except (OSError, RuntimeError, ValueError) as error:
+                raise damaged(path, error) from None
+
+        return source_of_batches(schema, batches, "lancedb", path, options, n_rows)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise damaged(path, error) from None
+
+
+def write_table(index: Index, folder: str, name: str, *, filter: str | None) -> int:
+    """Makes a table with a row for each passage; returns how many."""
+    lancedb = _library("writing a LanceDB table")
+    try:
+        database = lancedb.connect(folder)
+        if (Path(folder) / f"{name}.lance").exists():
+            raise StoreError(f"{folder} has a table {name!r} already; choose another name with --collection")
+        reader = passage_reader(index, filter=filter)
+        table = database.create_table(name, reader, schema=reader.schema)
+        return int(table.count_rows())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SourceError(f"LanceDB could not write {folder}: {error!s:.300}") from None
+
+
+def _library(what: str) -> Any:
+    try:
+        import lancedb
+    except ImportError:
+        raise missing_library("lancedb", what) from None
+    return lancedb

@@ -1,0 +1,233 @@
+"""Indexes that other libraries wrote (make_fixtures has the scripts) become plait indexes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import plait
+from plait.errors import ConfigError, SourceError
+from plait.transfer import ImportOptions, import_index
+from plait.transfer.passages import PassageBatch, read_passages
+from transfer.conftest import FIXTURES
+from transfer.make_fixtures.corpus import QUERIES, dense_vector, documents, multi_vectors, sparse_vector
+
+CORPUS = documents()
+
+
+def imported(source: Path, to: Path, **options: Any) -> PassageBatch:
+    """The passages of an import, without new codes."""
+    import_index(source, to, compress=False, options=ImportOptions(**options))
+    with plait.open(to) as index:
+        return next(read_passages(index.snapshot, batch_size=10_000))
+
+
+def by_id(batch: PassageBatch, kind: str) -> dict[str, Any]:
+    vectors = getattr(batch.embeddings, kind)
+    assert vectors is not None
+    return {document.id: vectors[item] for item, document in enumerate(batch.documents)}
+
+
+def maxsim(query: NDArray[np.float32], vectors: NDArray[np.floating]) -> float:
+    return float((query @ vectors.astype(np.float32).T).max(axis=1).sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "n_documents"), [("fast-plaid", 120), ("fast-plaid-searched", 120), ("fast-plaid-small", 20)]
+)
+def test_vectors_and_fields_of_fast_plaid_come_along(tmp_path: Path, name: str, n_documents: int) -> None:
+    batch = imported(FIXTURES / name, tmp_path / "new", id_field="name")
+    assert [one.id for one in batch.documents] == [one["id"] for one in CORPUS[:n_documents]]
+    assert [one.text for one in batch.documents] == [one["text"] for one in CORPUS[:n_documents]]
+    assert batch.documents[3].metadata == {"year": 1993}
+    for id, vectors in by_id(batch, "multi").items():
+        given = multi_vectors(str(CORPUS[int(id.split("-")[1])]["text"]))
+        assert vectors.shape == given.shape
+        assert np.einsum("ij,ij->i", vectors.astype(np.float32), given).mean() > 0.9
+
+
+def test_scores_are_those_that_fast_plaid_gave(tmp_path: Path) -> None:
+    vectors = by_id(imported(FIXTURES / "fast-plaid-searched", tmp_path / "new", id_field="name"), "multi")
+    for query, hits in zip(QUERIES, json.loads((FIXTURES / "fast-plaid-searched.hits.json").read_text()), strict=True):
+        scores = {id: maxsim(multi_vectors(query), item) for id, item in vectors.items()}
+        for number, score in hits:
+            assert scores[f"doc-{number}"] == pytest.approx(score, abs=5e-3)
+
+
+def test_the_best_of_warp_stays_the_best(tmp_path: Path) -> None:
+    vectors = by_id(imported(FIXTURES / "warp", tmp_path / "new"), "multi")
+    assert len(vectors) == len(CORPUS)
+    for query, hits in zip(QUERIES, json.loads((FIXTURES / "warp.hits.json").read_text()), strict=True):
+        scores = {id: maxsim(multi_vectors(query), item) for id, item in vectors.items()}
+        ranked = sorted(scores, key=lambda id: -scores[id])
+        assert len({str(number) for number, _ in hits} & set(ranked[:10])) >= 8
+        number, score = hits[0]
+        assert scores[str(number)] == pytest.approx(score, abs=2e-2)
+
+
+def test_a_compressed_source_is_coded_again_with_its_bits(tmp_path: Path) -> None:
+    report = import_index(FIXTURES / "fast-plaid", tmp_path / "new", options=ImportOptions(id_field="name"))
+    assert report.bits == 4
+    assert report.mean_cosine is not None
+    assert report.mean_cosine > 0.98
+    with plait.open(tmp_path / "new") as index:
+        assert index.search(str(CORPUS[8]["text"]), mode="bm25")[0].id == "doc-8"
+
+
+def as_plaid(folder: Path) -> Path:
+    """The fast-plaid index in the files of Stanford's PLAID, which have the same arrays."""
+    torch = pytest.importorskip("torch")
+    source = FIXTURES / "fast-plaid"
+    folder.mkdir()
+
+    def tensor(name: str) -> Any:
+        return torch.from_numpy(np.load(source / f"{name}.npy"))
+
+    n_rows = json.loads((source / "merged_codes.manifest.json").read_text())["0.codes.npy"]["rows"]
+    torch.save(tensor("centroids").half(), folder / "centroids.pt")
+    torch.save((tensor("bucket_cutoffs"), tensor("bucket_weights")), folder / "buckets.pt")
+    torch.save(tensor("merged_codes")[:n_rows].int(), folder / "0.codes.pt")
+    torch.save(tensor("merged_residuals")[:n_rows], folder / "0.residuals.pt")
+    shutil.copy(source / "doclens.0.json", folder)
+    config = {"checkpoint": "colbert-ir/colbertv2.0"}
+    (folder / "metadata.json").write_text(json.dumps({"config": config, "num_chunks": 1}))
+    return folder
+
+
+def test_pt_files_of_plaid_decode_like_npy_files(tmp_path: Path) -> None:
+    plaid = imported(as_plaid(tmp_path / "plaid"), tmp_path / "new")
+    fast = imported(FIXTURES / "fast-plaid", tmp_path / "other", id_field="name")
+    assert plaid.embeddings.multi is not None
+    assert fast.embeddings.multi is not None
+    assert np.allclose(plaid.embeddings.multi.values, fast.embeddings.multi.values, atol=2e-3)
+    with pytest.raises(plait.PlaitError, match=r"colbert-ir/colbertv2\.0"), plait.open(tmp_path / "new") as index:
+        index.search("loom", mode="multi")
+
+
+def test_texts_of_ragatouille_come_along(tmp_path: Path) -> None:
+    folder = as_plaid(tmp_path / "plaid")
+    owners = {str(number): one["id"] for number, one in enumerate(CORPUS)} | {"1": "doc-0"}
+    (folder / "collection.json").write_text(json.dumps([one["text"] for one in CORPUS]))
+    (folder / "pid_docid_map.json").write_text(json.dumps(owners))
+    (folder / "docid_metadata_map.json").write_text(json.dumps({"doc-0": {"year": 1990}}))
+    batch = imported(folder, tmp_path / "new")
+    assert [one.id for one in batch.documents[:3]] == ["doc-0", "doc-0#1", "doc-2"]
+    assert batch.documents[1].metadata == {"year": 1990, "document_id": "doc-0"}
+    assert batch.documents[2].text == CORPUS[2]["text"]
+
+
+@pytest.mark.parametrize(("name", "step"), [("flat-ip", 1), ("ivf", 10), ("idmap", 10), ("sq8", 1)])
+def test_faiss_files_give_their_vectors_back(tmp_path: Path, name: str, step: int) -> None:
+    if name == "sq8":
+        pytest.importorskip("faiss")
+    vectors = by_id(imported(FIXTURES / f"{name}.faiss", tmp_path / "new"), "dense")
+    assert len(vectors) == len(CORPUS)
+    for number, one in enumerate(CORPUS):
+        stored = vectors[str(number * step + (5 if step > 1 else 0))]
+        assert np.allclose(stored, dense_vector(str(one["text"])), atol=0.01 if name == "sq8" else 1e-3)
+
+
+def test_texts_are_matched_by_position_and_l2_is_noted(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": one["id"], "text": one["text"]}) for one in CORPUS]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    report = import_index(FIXTURES / "flat-l2.faiss", tmp_path / "new", texts=tmp_path / "corpus.jsonl")
+    assert "L2 distance" in " ".join(report.notes)
+    with plait.open(tmp_path / "new") as index:
+        assert [one.id for one in index] == [one["id"] for one in CORPUS]
+    (tmp_path / "short.jsonl").write_text("\n".join(lines[:9]) + "\n")
+    with pytest.raises(SourceError, match="positions cannot match"):
+        import_index(FIXTURES / "flat-l2.faiss", tmp_path / "third", texts=tmp_path / "short.jsonl")
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_qdrant_folder_has_all_kinds_of_vectors(tmp_path: Path) -> None:
+    batch = imported(FIXTURES / "qdrant", tmp_path / "new", collection="mixed", id_field=None)
+    assert len(batch.documents) == 12
+    texts = {document.id: document.text for document in batch.documents}
+    for id, vector in by_id(batch, "dense").items():
+        assert np.allclose(vector, dense_vector(texts[id]), atol=1e-3)
+    for id, (terms, weights) in by_id(batch, "sparse").items():
+        assert dict(zip(terms.tolist(), weights.tolist(), strict=True)) == pytest.approx(sparse_vector(texts[id]))
+    for id, vectors in by_id(batch, "multi").items():
+        assert np.allclose(vectors, multi_vectors(texts[id]), atol=1e-3)
+    assert {document.metadata["year"] for document in batch.documents} == set(range(1990, 2002))
+    with pytest.raises(ConfigError, match="2 collections"):
+        import_index(FIXTURES / "qdrant", tmp_path / "other")
+
+
+def test_a_lancedb_table_has_dense_and_multi_vectors(tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    batch = imported(FIXTURES / "lancedb", tmp_path / "new")
+    assert [one.id for one in batch.documents] == [one["id"] for one in CORPUS[:12]]
+    for number, vectors in enumerate(by_id(batch, "multi").values()):
+        assert np.allclose(vectors, multi_vectors(str(CORPUS[number]["text"])), atol=1e-3)
+    assert batch.documents[0].metadata == {"year": 1990}
+
+
+def test_a_chroma_collection_is_read_from_the_queue(tmp_path: Path) -> None:
+    batch = imported(FIXTURES / "chroma", tmp_path / "new", collection="passages")
+    assert [one.id for one in batch.documents] == [one["id"] for one in CORPUS[:12]]
+    assert batch.documents[2].text == CORPUS[2]["text"]
+    assert batch.documents[2].metadata == {"year": 1992, "tag": CORPUS[2]["tag"]}
+    for number, vector in enumerate(by_id(batch, "dense").values()):
+        assert np.allclose(vector, dense_vector(str(CORPUS[number]["text"])), atol=1e-3)
+
+
+def test_a_chroma_collection_is_read_from_its_segment_and_later_writes(tmp_path: Path) -> None:
+    vectors = by_id(imported(FIXTURES / "chroma", tmp_path / "new", collection="written"), "dense")
+    assert set(vectors) == {f"x{number}" for number in range(70)} - {"x3", "x65"}
+    assert vectors["x5"].tolist() == [9, 9, 9]
+    assert vectors["x44"].tolist() == [44, 1, 0.5]
+
+
+class _Attack:
+    def __reduce__(self) -> Any:
+        return (print, ("run",))
+
+
+def test_a_pickle_that_names_a_function_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(FIXTURES / "fast-plaid", tmp_path / "pylate" / "fast_plaid_index")
+    (tmp_path / "pylate" / "plaid_ids_to_documents_ids.pkl").write_bytes(pickle.dumps({0: _Attack()}))
+    with pytest.raises(SourceError, match=r"builtins\.print, which could run code"):
+        import_index(tmp_path / "pylate", tmp_path / "new")
+    assert capsys.readouterr().out == ""
+    ids = {number: f"my-{number}" for number in range(120) if number != 4}
+    (tmp_path / "pylate" / "plaid_ids_to_documents_ids.pkl").write_bytes(pickle.dumps(ids))
+    batch = imported(tmp_path / "pylate", tmp_path / "new")
+    assert [one.id for one in batch.documents] == list(ids.values())
+
+
+@pytest.mark.parametrize("name", ["flat-ip.faiss", "ivf.faiss", "idmap.faiss"])
+def test_a_file_that_is_cut_is_refused(tmp_path: Path, name: str) -> None:
+    raw = (FIXTURES / name).read_bytes()
+    for size in (5, 30, len(raw) // 2, len(raw) - 1):
+        (tmp_path / name).write_bytes(raw[:size])
+        with pytest.raises(SourceError, match="damaged"):
+            import_index(tmp_path / name, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_codes_beyond_the_centroids_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "fast-plaid", tmp_path / "bad")
+    cells = np.load(tmp_path / "bad" / "merged_codes.npy")
+    cells[3] = 10**6
+    np.save(tmp_path / "bad" / "merged_codes.npy", cells)
+    with pytest.raises(SourceError, match="centroid 1000000"):
+        import_index(tmp_path / "bad", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_of_no_known_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.bin").write_bytes(b"x")
+    with pytest.raises(SourceError, match=r"no format that plait recognizes. It has a\.bin"):
+        import_index(tmp_path / "source", tmp_path / "new")
+    with pytest.raises(ConfigError, match="no format 'excel'"):
+        import_index(tmp_path / "source", tmp_path / "new", form="excel")

@@ -1,0 +1,160 @@
+"""An export that is imported again is the same index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from encoders import WordEncoder
+from plait.errors import ConfigError, SourceError, StoreError
+from plait.transfer import ImportOptions, export_index, import_index
+from plait.transfer.passages import PassageBatch, read_passages
+
+FILES = ["parquet", "arrow", "numpy"]
+
+
+def passages(index: plait.Index) -> PassageBatch:
+    return next(read_passages(index.snapshot, batch_size=10_000))
+
+
+def assert_same(one: plait.Index, other: plait.Index, kinds: tuple[str, ...] = ("dense", "sparse", "multi")) -> None:
+    """Documents with titles, metadata, sections and spans, and the vectors of the kinds."""
+    first, second = passages(one), passages(other)
+    assert second.documents == first.documents
+    assert second.spans == first.spans
+    if "dense" in kinds:
+        assert first.embeddings.dense is not None
+        assert second.embeddings.dense is not None
+        assert np.array_equal(first.embeddings.dense, second.embeddings.dense)
+    if "multi" in kinds:
+        assert first.embeddings.multi is not None
+        assert second.embeddings.multi is not None
+        assert np.array_equal(first.embeddings.multi.values, second.embeddings.multi.values)
+        assert np.array_equal(first.embeddings.multi.offsets, second.embeddings.multi.offsets)
+    if "sparse" in kinds:
+        assert first.embeddings.sparse is not None
+        assert second.embeddings.sparse is not None
+        assert np.array_equal(first.embeddings.sparse.terms, second.embeddings.sparse.terms)
+        assert np.allclose(first.embeddings.sparse.weights, second.embeddings.sparse.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_a_file_export_loses_nothing(index: plait.Index, tmp_path: Path, form: str) -> None:
+    done = export_index(index, tmp_path / f"out.{form}", form=form)
+    assert done.n_rows == passages(index).n_passages > len(index)
+    import_index(tmp_path / f"out.{form}", tmp_path / "again")
+    with plait.open(tmp_path / "again") as again:
+        assert again.spec == index.spec
+        assert_same(index, again)
+
+
+def test_a_lancedb_table_loses_nothing(index: plait.Index, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    export_index(index, tmp_path / "lance", form="lancedb", collection="passages")
+    with pytest.raises(StoreError, match="has a table 'passages' already"):
+        export_index(index, tmp_path / "lance", form="lancedb", collection="passages")
+    import_index(tmp_path / "lance", tmp_path / "again")
+    with plait.open(tmp_path / "again") as again:
+        assert_same(index, again)
+
+
+def test_a_local_qdrant_collection_loses_nothing(index: plait.Index, tmp_path: Path) -> None:
+    pytest.importorskip("qdrant_client")
+    export_index(index, tmp_path / "qdrant", form="qdrant", collection="docs")
+    with pytest.raises(StoreError, match="has a collection 'docs' already"):
+        export_index(index, tmp_path / "qdrant", form="qdrant", collection="docs")
+    import_index(tmp_path / "qdrant", tmp_path / "again")
+    with plait.open(tmp_path / "again") as again:
+        assert_same(index, again)
+
+
+def test_learned_sparse_lines_keep_documents_and_weights(index: plait.Index, tmp_path: Path) -> None:
+    encoder, before = index.encoder, passages(index).embeddings.sparse
+    assert isinstance(encoder, WordEncoder)
+    assert before is not None
+    words = sorted({encoder.term(int(term)) for term in before.terms})
+    export_index(index, tmp_path / "out.jsonl")
+    (tmp_path / "vocabulary.txt").write_text("\n".join(words) + "\n")
+    with pytest.raises(ConfigError, match=r"tokens as text, such as 'word.*--vocabulary"):
+        import_index(tmp_path / "out.jsonl", tmp_path / "again")
+    options = ImportOptions(vocabulary=tmp_path / "vocabulary.txt")
+    import_index(tmp_path / "out.jsonl", tmp_path / "again", options=options)
+    with plait.open(tmp_path / "again") as again:
+        assert_same(index, again, kinds=())
+        after = passages(again).embeddings.sparse
+        assert after is not None
+        for item in range(len(before)):
+            first = {encoder.term(int(term)): weight for term, weight in zip(*before[item], strict=True)}
+            second = {words[int(term)]: weight for term, weight in zip(*after[item], strict=True)}
+            assert second == pytest.approx(first, rel=1e-6)
+
+
+def test_compressed_vectors_are_exported_as_they_are_searched(index: plait.Index, tmp_path: Path) -> None:
+    assert index.compact(bits=4).bits == 4
+    export_index(index, tmp_path / "out.parquet")
+    import_index(tmp_path / "out.parquet", tmp_path / "again")
+    with plait.open(tmp_path / "again") as again:
+        first, second = passages(index).embeddings.multi, passages(again).embeddings.multi
+        assert first is not None
+        assert second is not None
+        assert np.allclose(first.values, second.values, atol=1e-3)  # float16
+
+
+def test_a_filter_and_no_vectors_export_less(index: plait.Index, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    export_index(index, tmp_path / "few.parquet", filter="year >= 2050", vectors=False)
+    table = pyarrow.parquet.read_table(tmp_path / "few.parquet")
+    assert set(table.column("id").to_pylist()) == {f"d{number}" for number in range(50, 60)}
+    assert "dense" not in table.column_names
+    with pytest.raises(SourceError, match="exported without its vectors"):
+        import_index(tmp_path / "few.parquet", tmp_path / "again")
+
+
+def test_an_existing_target_is_replaced_only_by_force(index: plait.Index, tmp_path: Path) -> None:
+    target = tmp_path / "out.parquet"
+    target.write_text("mine")
+    with pytest.raises(StoreError, match="exists already"):
+        export_index(index, target)
+    assert target.read_text() == "mine"
+    export_index(index, target, force=True)
+    assert target.read_bytes().startswith(b"PAR1")
+
+
+def test_an_index_is_never_replaced_by_an_export(index: plait.Index) -> None:
+    with pytest.raises(StoreError, match="is an index of plait"):
+        export_index(index, index.path, form="numpy", force=True)
+    assert len(index) == 59
+
+
+def test_an_export_that_fails_leaves_nothing(index: plait.Index, tmp_path: Path) -> None:
+    index.add([{"id": "two words", "text": "short"}])
+    with pytest.raises(ConfigError, match="'two words' has a space"):
+        export_index(index, tmp_path / "out.trec")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["index"]
+
+
+def test_text_formats_have_every_document(index: plait.Index, tmp_path: Path) -> None:
+    export_index(index, tmp_path / "beir", form="beir")
+    export_index(index, tmp_path / "out.trec")
+    export_index(index, tmp_path / "out.tsv")
+    documents = list(plait.documents_from([tmp_path / "beir" / "corpus.jsonl"]))
+    assert [(one.id, one.text, one.title, one.metadata) for one in documents] == [
+        (one.id, one.text, one.title, one.metadata) for one in index
+    ]
+    assert (tmp_path / "out.trec").read_text().count("<DOCNO>") == 59
+    assert (
+        "<DOCNO>d1</DOCNO>\n<TITLE>Title 1</TITLE>\n<TEXT>\nword0 word1 word2 word3\n"
+        in (tmp_path / "out.trec").read_text()
+    )
+    assert (tmp_path / "out.tsv").read_text().splitlines()[1] == "d1\tTitle 1 word0 word1 word2 word3"
+
+
+def test_a_format_that_does_not_exist_is_refused(index: plait.Index, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="names no format; give one with --format"):
+        export_index(index, tmp_path / "out.xyz")
+    with pytest.raises(ConfigError, match="no format 'excel' to export"):
+        export_index(index, tmp_path / "out", form="excel")
