@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 SEED   ?= 0
 # libstdc++ is preloaded too: the sanitizer must find its throw functions before a module that throws is loaded.
 ASAN    = $(foreach name,asan ubsan stdc++,$(shell $(CXX) -print-file-name=lib$(name).so))
@@ -16,11 +17,11 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test test-full docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test test-full test-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 17
 
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(f"plait needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make $(MAKECMDGOALS) PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -70,6 +71,16 @@ test: lint types ## Lint, types and tests
 test-full: lint types ## The same, with every case of the kernel tests
 	@echo "== pytest, all cases" && $(BIN)/python -m pytest -q -m ""
 
+$(FRAMEWORKS)/installed: $(NATIVE)
+	@echo "== creating $(FRAMEWORKS): frameworks take 3 GB"
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip install -q $(TORCH) $(BUILD_TOOLS)
+	$(FRAMEWORKS)/bin/pip install -q --no-build-isolation -C build-dir=build/$(FRAMEWORKS) -e '.[frameworks-test]'
+	@touch $@
+
+test-frameworks: $(FRAMEWORKS)/installed ## Test plait inside LangChain, LlamaIndex, Haystack, DSPy, MTEB and PyTerrier
+	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/pytest.ini tests/integrations
+
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py
 
@@ -111,4 +122,4 @@ wheel: $(VENV)/built-with ## Build the wheels of plait, its data packages and th
 	@ls -l dist
 
 clean: ## Remove the environment, the builds and the demo's index
-	rm -rf $(VENV) build dist .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) build dist .demo .mypy_cache .ruff_cache .pytest_cache

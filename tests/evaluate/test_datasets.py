@@ -189,5 +189,5 @@ def test_an_unknown_or_incomplete_ir_datasets_id_is_refused(monkeypatch: pytest.
 
 def test_without_ir_datasets_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(ConfigError, match="pip install ir-datasets"):
+    with pytest.raises(ConfigError, match=r"plait\[ir-datasets\]"):
         load_dataset("irds:small/test")

@@ -76,6 +76,12 @@ class JsonClient:
     def post(self, path: str, body: object) -> Any:
         return self._request("POST", path, json.dumps(body, ensure_ascii=False).encode())
 
+    def put(self, path: str, body: object) -> Any:
+        return self._request("PUT", path, json.dumps(body, ensure_ascii=False).encode())
+
+    def delete(self, path: str) -> Any:
+        return self._request("DELETE", path, None)
+
     def close(self) -> None:
         """Closes idle connections; later requests open new ones."""
         with self._idle_lock:

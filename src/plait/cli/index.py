@@ -43,8 +43,9 @@ from plait.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from plait.folder_sync import FileProgress
-    from plait.ingest import AddReport
+    from plait.ingest import AddProgress, AddReport
     from plait.readers import SourceReport
+    from plait.records import Document
 
 
 class OnError(StrEnum):
@@ -54,7 +55,10 @@ class OnError(StrEnum):
 
 def index(
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE", help="Files and folders; - reads JSON lines from standard input.")
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Files and folders; - reads JSON lines from standard input. Or irds:NAME."
+        ),
     ],
     to: Annotated[Path, typer.Option(metavar="INDEX", help="The index folder; created if it does not exist.")],
     model: Model = None,
@@ -105,6 +109,7 @@ def index(
       zcat dump.gz | plait index - --to my-index
       plait index corpus.jsonl --to small-index --pool-fixed 32
       plait index notizen/ --to notizen-index --language de
+      plait index irds:beir/scifact --to my-index
       plait index corpus.jsonl --to my-index --resume
     """
     import plait
@@ -125,7 +130,8 @@ def index(
         max_bytes=max_bytes,
     )
     read = SourceReport()
-    has_end = not Sources(sources, options).has_stdin
+    corpus = _corpus_of(sources, read)
+    has_end = corpus is None and not Sources(sources, options).has_stdin
     n_committed = 0
     pooling = pooling_from(pool_fixed, pool_factor, pool_method)
     with (
@@ -148,16 +154,24 @@ def index(
             n_committed = done.committed
             update(done.work_done, done.documents, done.work_left)
 
+        def on_document(done: AddProgress) -> None:
+            nonlocal n_committed
+            n_committed = done.committed
+            update(done.documents, done.documents)
+
         try:
-            added = opened.add_files(
-                sources,
-                options=options,
-                on_error=on_error.value,
-                report=read,
-                commit_every=commit_every,
-                merge=merge,
-                on_progress=on_progress,
-            )
+            if corpus is not None:
+                added = opened.add(corpus, commit_every=commit_every, merge=merge, on_progress=on_document)
+            else:
+                added = opened.add_files(
+                    sources,
+                    options=options,
+                    on_error=on_error.value,
+                    report=read,
+                    commit_every=commit_every,
+                    merge=merge,
+                    on_progress=on_progress,
+                )
         except KeyboardInterrupt:
             raise StoppedError(_how_to_resume(n_committed, to)) from None
         except SourceError as error:
@@ -182,6 +196,17 @@ def no_empty_index(path: Path) -> Iterator[None]:
         if was_absent:
             discard_if_empty(path)
         raise
+
+
+def _corpus_of(sources: list[str], read: SourceReport) -> Iterator[Document] | None:
+    """The documents of an ir_datasets id; None if the sources are files."""
+    if not any(source.startswith("irds:") for source in sources):
+        return None
+    if len(sources) > 1:
+        raise ConfigError(f"index irds:NAME in a run of its own; got {len(sources)} sources")
+    from plait.evaluate.datasets import irds_documents  # files do not need it
+
+    return irds_documents(sources[0], read)
 
 
 def end_with_notes(read: SourceReport) -> None:

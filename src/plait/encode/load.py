@@ -377,15 +377,37 @@ class LazyEncoder:
         sparse = getattr(card, "sparse", None)
         return ("sparse",) if sparse is not None and sparse.exclude_from_hybrid else ()
 
-    def bind(self, index: Path, *, fingerprint: str, model: object) -> None:
+    def bind(
+        self,
+        index: Path,
+        *,
+        fingerprint: str,
+        model: object,
+        imported: object = None,
+        spec: EmbeddingSpec | None = None,
+    ) -> None:
         """Use the encoder for the index that was built with this fingerprint and model name; EncoderMismatchError if
         the caller chose another.
 
         An index may come from a stranger, so it chooses only among the bundled and installed models, and the models of
         the hub that are in the cache. A folder that it names is loaded only if the caller names it too, and a model of
         the hub is fetched only then.
+
+        `imported` is the name of the model of an imported index, empty if that is unknown. Its vectors have no
+        fingerprint, so the caller may choose any model that makes vectors of the sizes of `spec`.
         """
         chosen = self._model is not None or self._encoder is not None
+        if fingerprint == EXTERNAL and imported is not None:
+            if chosen:
+                self._check_sizes(index, spec)
+                return
+            made_by = f"{imported!s:.200}" if imported else "a model that its source does not name"
+            self._refusal = (
+                f"index {index} was imported, and its vectors were made by {made_by}; to search it with texts, pass "
+                f"that model with model=... (--model for a command), after plait convert if it is not a plait model. "
+                f"Mode bm25 and search_embeddings need no model"
+            )
+            return
         if fingerprint == EXTERNAL:
             self._external = index
             if not chosen:
@@ -410,6 +432,14 @@ class LazyEncoder:
             raise EncoderMismatchError(
                 f"index {index} was built with encoder {fingerprint!r}, but this one is {self.fingerprint()!r}: their "
                 f"vectors cannot be compared. Open the index with the first encoder, or build a new index"
+            )
+
+    def _check_sizes(self, index: Path, spec: EmbeddingSpec | None) -> None:
+        sizes, stored = self.spec().sizes(), {} if spec is None else spec.sizes()
+        if any(sizes.get(kind) != size for kind, size in stored.items()):
+            raise EncoderMismatchError(
+                f"the imported index {index} has vectors of the sizes {stored}, but the model makes {sizes}; give the "
+                f"model that made them"
             )
 
     def _is_same(self, fingerprint: str) -> bool:

@@ -123,7 +123,11 @@ def load_msmarco(path: str | Path, split: str = "dev.small") -> Dataset:
 def load_irds(id: str) -> Dataset:
     """The ir_datasets dataset with this id, which names a split as well; with or without the prefix `irds:`."""
     id = id.removeprefix(IRDS_PREFIX)
-    dataset = _open_irds(id)
+    return irds_dataset(_open_irds(id), id)
+
+
+def irds_dataset(dataset: Any, id: str) -> Dataset:
+    """The dataset of an ir_datasets object; `id` names it."""
     for part in ("queries", "qrels"):
         if not getattr(dataset, f"has_{part}")():
             raise InputError(f"the ir_datasets dataset {id!r} has no {part}; name one of its parts, such as {id}/test")
@@ -136,12 +140,22 @@ def load_irds(id: str) -> Dataset:
     return _dataset(id.replace("/", "-"), source, split, texts, qrels, read_corpus=read_corpus)
 
 
+def irds_documents(id: str, report: SourceReport | None = None) -> Iterator[Document]:
+    """The corpus of the ir_datasets dataset with this id, which needs no queries. Blank documents are skipped and
+    counted in `report`."""
+    id = id.removeprefix(IRDS_PREFIX)
+    dataset = _open_irds(id)
+    if not dataset.has_docs():
+        raise InputError(f"the ir_datasets dataset {id!r} has no documents; name the dataset that it belongs to")
+    return _irds_documents(dataset, SourceReport() if report is None else report)
+
+
 def _open_irds(id: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
         raise ConfigError(
-            f"{IRDS_PREFIX}{id} needs the ir_datasets library, which is not installed: pip install ir-datasets"
+            f"{IRDS_PREFIX}{id} needs the ir_datasets library, which is not installed: pip install 'plait[ir-datasets]'"
         ) from None
     try:
         return ir_datasets.load(id)
