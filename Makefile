@@ -79,7 +79,7 @@ $(FRAMEWORKS)/installed: $(NATIVE)
 	@touch $@
 
 test-frameworks: $(FRAMEWORKS)/installed ## Test plait inside LangChain, LlamaIndex, Haystack, DSPy, MTEB and PyTerrier
-	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/pytest.ini tests/integrations
+	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/frameworks/pytest.ini tests/integrations
 
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plait.checks import check_count
-from plait.integrations.dict_filters import filter_text
 from plait.integrations.extras import missing_extra
+from plait.integrations.filters.dictionaries import filter_text
 from plait.integrations.opening import (
     Content,
     IndexOrPath,
@@ -78,8 +78,8 @@ class PlaitRetriever:
         """For `dspy.configure(rm=...)`, which `dspy.Retrieve` calls: a function that returns a list of passages."""
 
         def rm(query: str, k: int | None = None, **options: Any) -> list[Any]:
-            found = self(query, k, **options)
-            columns = zip(found.passages, found.ids, found.scores, strict=True)
+            prediction = self(query, k, **options)
+            columns = zip(prediction.passages, prediction.ids, prediction.scores, strict=True)
             return [dotdict(long_text=text, pid=id, score=score) for text, id, score in columns]
 
         return rm

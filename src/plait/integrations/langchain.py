@@ -24,9 +24,9 @@ from plait.embeddings import Embeddings as PlaitEmbeddings
 from plait.encode.protocol import Encoder
 from plait.errors import ConfigError, DocumentError
 from plait.index import Index
-from plait.integrations.conditions import ALWAYS
-from plait.integrations.dict_filters import filter_text
 from plait.integrations.extras import missing_extra
+from plait.integrations.filters.conditions import ALWAYS
+from plait.integrations.filters.dictionaries import filter_text
 from plait.integrations.opening import (
     Content,
     IndexOrPath,
@@ -150,9 +150,9 @@ class PlaitVectorStore(VectorStore):
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """The documents with these ids, in this order; unknown ids are left out."""
         return [
-            Document(id=found.id, page_content=found.text, metadata=dict(found.metadata))
-            for found in self.index.get(ids)
-            if found is not None
+            Document(id=document.id, page_content=document.text, metadata=dict(document.metadata))
+            for document in self.index.get(ids)
+            if document is not None
         ]
 
     def similarity_search(self, query: str, k: int = DEFAULT_K, **search: Any) -> list[Document]:

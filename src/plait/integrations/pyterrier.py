@@ -64,8 +64,8 @@ class PlaitRetriever(pt.Transformer):
         queries = inp.to_dict("records")
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
-            found = self.index.search_many([query_text(row) for row in batch], self.num_results, **self._search)
-            for row, hits in zip(batch, found, strict=True):
+            answers = self.index.search_many([query_text(row) for row in batch], self.num_results, **self._search)
+            for row, hits in zip(batch, answers, strict=True):
                 rows += [{**row, **fields} for fields in self._rows(hits)]
         columns = [*inp.columns, "docno", "score", "rank", *self.include]
         return pd.DataFrame(rows, columns=columns) if rows else empty_frame(columns)
@@ -109,9 +109,9 @@ class PlaitScorer(pt.Transformer):
         known = list(dict.fromkeys(id for id in ids if id in self.index))
         text = query_text({"qid": group["qid"].iloc[0], "query": group["query"].iloc[0]})
         hits = self.index.search(text, len(known), candidates=known, **self._search) if known else []
-        found = {hit.id: hit.score for hit in hits}
-        last = min([0.0, *found.values()]) - 1
-        return {id: found.get(id, last) for id in ids}
+        scores = {hit.id: hit.score for hit in hits}
+        last = min([0.0, *scores.values()]) - 1
+        return {id: scores.get(id, last) for id in ids}
 
 
 class PlaitReranker(pt.Transformer):

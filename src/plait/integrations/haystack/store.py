@@ -15,7 +15,7 @@ from haystack.document_stores.types import DuplicatePolicy
 from plait.checks import shown
 from plait.errors import ConfigError
 from plait.index import Index
-from plait.integrations.conditions import ALWAYS
+from plait.integrations.filters.conditions import ALWAYS
 from plait.integrations.haystack.documents import EXTRA, from_plait, to_plait
 from plait.integrations.haystack.filters import haystack_filter
 from plait.integrations.opening import IndexOrPath, as_index
@@ -67,12 +67,15 @@ class PlaitDocumentStore:
 
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
         """Writes documents and returns how many were written. Without a policy, a document whose id exists is an
-        error, and then nothing is written."""
+        error, and then nothing is written. Ids are compared with what the index had when the call began: of two calls
+        at once that write the same id, the later one replaces it."""
         if not isinstance(documents, list):
             raise ValueError(f"write_documents takes a list of documents; got {shown(documents)}")  # noqa: TRY004
+        given = [to_plait(document) for document in documents]
+        stored = self.index.snapshot.lookup([document.id for document in given])
         new: dict[str, PlaitDocument] = {}
-        for document in map(to_plait, documents):
-            if policy is not DuplicatePolicy.OVERWRITE and (document.id in new or document.id in self.index):
+        for document in given:
+            if policy is not DuplicatePolicy.OVERWRITE and (document.id in new or document.id in stored):
                 if policy is DuplicatePolicy.SKIP:
                     continue
                 raise DuplicateDocumentError(f"a document with the id {document.id!r} exists; choose another policy")
@@ -134,11 +137,11 @@ class PlaitDocumentStore:
         filters: dict[str, Any] | None = None,
     ) -> tuple[list[Any], int]:
         """A page of the values of a field, sorted, and how many there are; `search_term` is a part of the value."""
-        found = {
+        typed = {
             _typed(value): value for document in self._accepted(filters) for value in _values(document, metadata_field)
         }
         term = (search_term or "").casefold()
-        values = [value for _, value in sorted(found.items()) if term in str(value).casefold()]
+        values = [value for _, value in sorted(typed.items()) if term in str(value).casefold()]
         return values[from_ : from_ + size], len(values)
 
     def _accepted(self, filters: dict[str, Any] | None) -> Iterator[PlaitDocument]:

@@ -9,10 +9,10 @@ from llama_index.core.schema import BaseNode, ImageNode, IndexNode, MetadataMode
 
 from plait.checks import shown
 from plait.errors import DocumentError
+from plait.integrations.filters.llama_index import EXTRA
 from plait.integrations.opening import Content, hit_metadata, hit_text
 from plait.records import Document, Hit, Metadata
 
-EXTRA = "_llama_index"  # the metadata field
 CLASSES = {kind.class_name(): kind for kind in (TextNode, IndexNode, ImageNode, Node)}
 NOT_KEPT = {"embedding", "metadata", "text", "text_resource", "class_name"}  # stored elsewhere, or made by plait
 

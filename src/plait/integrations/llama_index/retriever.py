@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from plait.checks import check_count
-from plait.integrations.llama_index.filters import metadata_filter
+from plait.integrations.filters.llama_index import filter_text
 from plait.integrations.llama_index.nodes import from_hit
 from plait.integrations.opening import Content, IndexOrPath, as_index, check_content, plain_search
 
@@ -41,7 +41,7 @@ class PlaitRetriever(BaseRetriever):
         check_count("similarity_top_k", similarity_top_k)
         check_content(content)
         self._index, self._top_k, self._content = as_index(index), similarity_top_k, content
-        filter = metadata_filter(filters)
+        filter = filter_text(filters)
         self._search = plain_search({"mode": mode, "passages": passages, "filter": filter, **(search or {})})
         super().__init__(**base)
 

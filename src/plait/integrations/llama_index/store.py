@@ -20,11 +20,11 @@ from llama_index.core.vector_stores.types import (
 from plait.embeddings import Embeddings
 from plait.errors import ConfigError, QueryError
 from plait.index import Index
-from plait.integrations.conditions import ALWAYS, join
-from plait.integrations.llama_index.filters import in_documents, metadata_filter
+from plait.integrations.filters.conditions import ALWAYS, join, one_of
+from plait.integrations.filters.llama_index import filter_text, in_documents
 from plait.integrations.llama_index.nodes import from_hit, from_plait, to_plait
 from plait.integrations.opening import Content, IndexOrPath, as_index, check_content, plain_search
-from plait.records import Hit
+from plait.records import Document, Hit
 from plait.search.hybrid import HybridParams
 
 MODES = {
@@ -79,18 +79,19 @@ class PlaitVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **_options: Any) -> None:
         """Deletes the nodes of a source document."""
-        self.client.delete([node.node_id for node in self._nodes(in_documents([ref_doc_id]))])
+        self.client.delete(filter=in_documents([ref_doc_id]))
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_options: Any
     ) -> None:
         """Deletes nodes by id, those that filters accept, or those of the ids that filters accept."""
-        if node_ids is None and filters is None:
+        filter = filter_text(filters)
+        if node_ids is None and filter is None:
             raise ConfigError("delete_nodes needs ids or filters; clear deletes all nodes")
-        if filters is None:
-            self.client.delete(node_ids or [])
+        if filter is None:
+            self.client.delete(node_ids)
         else:
-            self.client.delete([node.node_id for node in self.get_nodes(node_ids, filters)])
+            self.client.delete(filter=_both(node_ids, filter))
 
     def clear(self) -> None:
         self.client.delete(filter=ALWAYS)
@@ -98,16 +99,15 @@ class PlaitVectorStore(BasePydanticVectorStore):
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
         """Nodes by id, those that filters accept, or all."""
         if node_ids is None:
-            return self._nodes(metadata_filter(filters))
-        documents = [document for document in self.client.get(node_ids) if document is not None]
-        if filters is not None and documents:
-            accepted = {node.node_id for node in self._nodes(metadata_filter(filters))}
-            documents = [document for document in documents if document.id in accepted]
-        return [from_plait(document.id, document.text, document.metadata) for document in documents]
+            return self._nodes(filter_text(filters))
+        if filters is None:
+            return [_node(document) for document in self.client.get(node_ids) if document is not None]
+        by_id = {node.node_id: node for node in self._nodes(_both(node_ids, filter_text(filters)))}
+        return [by_id[id] for id in node_ids if id in by_id]
 
     def _nodes(self, filter: str | None) -> list[BaseNode]:
         batches = self.client.iterate(filter=filter)
-        return [from_plait(one.id, one.text, one.metadata) for batch in batches for one in batch]
+        return [_node(document) for batch in batches for document in batch]
 
     def query(self, query: VectorStoreQuery, **search: Any) -> VectorStoreQueryResult:
         """The nodes for the text of a query; for its embedding, by dense vectors, if it has no text. Further options
@@ -121,7 +121,7 @@ class PlaitVectorStore(BasePydanticVectorStore):
 
     def _hits(self, query: VectorStoreQuery, options: dict[str, Any]) -> list[Hit]:
         if query.node_ids:  # a VectorStoreIndex sends an empty list for all nodes
-            known = [document.id for document in self.client.get(query.node_ids) if document is not None]
+            known = list(self.client.snapshot.lookup(query.node_ids))
             if not known:
                 return []
             options["candidates"] = known
@@ -148,12 +148,11 @@ class PlaitVectorStore(BasePydanticVectorStore):
 
     def _filter(self, query: VectorStoreQuery, search: Mapping[str, Any]) -> str | None:
         parts = [
-            metadata_filter(query.filters),
+            filter_text(query.filters),
             in_documents(query.doc_ids) if query.doc_ids else None,
             search.get("filter", self.search.get("filter")),
         ]
-        conditions = [part for part in parts if part is not None]
-        return join("and", conditions) if conditions else None
+        return _all_of(parts)
 
     # -- the same calls for asyncio, in a thread
 
@@ -178,3 +177,17 @@ class PlaitVectorStore(BasePydanticVectorStore):
 
     async def aquery(self, query: VectorStoreQuery, **search: Any) -> VectorStoreQueryResult:
         return await asyncio.to_thread(self.query, query, **search)
+
+
+def _node(document: Document) -> BaseNode:
+    return from_plait(document.id, document.text, document.metadata)
+
+
+def _both(node_ids: list[str] | None, filter: str | None) -> str | None:
+    """The nodes of these ids that the filter accepts; None stands for all nodes."""
+    return _all_of([None if node_ids is None else one_of("id", node_ids), filter])
+
+
+def _all_of(parts: Sequence[str | None]) -> str | None:
+    conditions = [part for part in parts if part is not None]
+    return join("and", conditions) if conditions else None

@@ -15,7 +15,7 @@ from mteb.types import PromptType
 
 import plait
 from encoders import WordEncoder
-from integrations.judged import write_beir
+from integrations.frameworks.judged import write_beir
 from integrations.samples import OverlapScorer
 from plait.errors import ConfigError, InputError, ModelError
 from plait.evaluate import load_beir, measure, rank_dataset
@@ -81,8 +81,8 @@ def test_encoders_of_every_kind_score_as_the_index_does(folder: Path, tmp_path: 
     with plait.open(tmp_path / "index", create=True, encoder=encoder()) as index:
         index.add(documents)
         for row, hits in zip(scores, index.search_many(texts, len(documents), mode=kind, exact=True), strict=True):
-            found = {hit.id: hit.score for hit in hits}
-            ours = [found.get(one.id, 0.0) for one in documents]
+            result = {hit.id: hit.score for hit in hits}
+            ours = [result.get(one.id, 0.0) for one in documents]
             np.testing.assert_allclose(row, ours, atol=0.02, rtol=0.005)
 
 

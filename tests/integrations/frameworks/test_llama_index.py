@@ -55,9 +55,9 @@ def store(tmp_path: Path) -> Iterator[PlaitVectorStore]:
 
 
 def ids(store: PlaitVectorStore, text: str, k: int = 9, **query: Any) -> list[str]:
-    found = store.query(VectorStoreQuery(query_str=text, similarity_top_k=k, **query))
-    assert found.ids is not None
-    return list(found.ids)
+    result = store.query(VectorStoreQuery(query_str=text, similarity_top_k=k, **query))
+    assert result.ids is not None
+    return list(result.ids)
 
 
 def filters(*conditions: tuple[str, FilterOperator, Any], condition: str = "and") -> MetadataFilters:
@@ -68,9 +68,9 @@ def filters(*conditions: tuple[str, FilterOperator, Any], condition: str = "and"
 
 
 def test_nodes_come_back_as_they_were(store: PlaitVectorStore) -> None:
-    kept = [*NODES, IndexNode(id_="i", text="A link", index_id="other", metadata={"a": {"b": 1}})]
-    store.add(kept[-1:])
-    for original, again in zip(kept, store.get_nodes([one.node_id for one in kept]), strict=True):
+    nodes = [*NODES, IndexNode(id_="i", text="A link", index_id="other", metadata={"a": {"b": 1}})]
+    store.add(nodes[-1:])
+    for original, again in zip(nodes, store.get_nodes([one.node_id for one in nodes]), strict=True):
         assert again.to_dict() == original.to_dict()
         assert type(again) is type(original)
 
@@ -96,8 +96,8 @@ def test_other_modes_are_refused(store: PlaitVectorStore) -> None:
 def test_an_embedding_is_searched_if_there_is_no_text(store: PlaitVectorStore) -> None:
     dense = store.client.encoder.encode_queries(["loom crosses warp"]).dense
     assert dense is not None
-    found = store.query(VectorStoreQuery(query_embedding=dense[0].tolist(), similarity_top_k=1))
-    assert found.ids == ["loom"]
+    result = store.query(VectorStoreQuery(query_embedding=dense[0].tolist(), similarity_top_k=1))
+    assert result.ids == ["loom"]
     with pytest.raises(QueryError):
         store.query(VectorStoreQuery())
 
@@ -165,8 +165,8 @@ def test_nodes_are_deleted_by_document_by_id_and_by_filter(store: PlaitVectorSto
 
 async def test_asyncio(store: PlaitVectorStore) -> None:
     await store.async_add([node("new", "A spindle twists yarn.", source="s")])
-    found = await store.aquery(VectorStoreQuery(query_str="spindle twists yarn", similarity_top_k=1))
-    assert found.ids == ["new"]
+    result = await store.aquery(VectorStoreQuery(query_str="spindle twists yarn", similarity_top_k=1))
+    assert result.ids == ["new"]
     assert [one.node_id for one in await store.aget_nodes(["new"])] == ["new"]
     await store.adelete("s")
     await store.adelete_nodes(["loom"])
@@ -216,8 +216,8 @@ def test_a_vector_store_index_is_built_and_queried(tmp_path: Path) -> None:
         storage_context=StorageContext.from_defaults(vector_store=store),
         embed_model=MockEmbedding(embed_dim=1),
     )
-    (found,) = index.as_retriever(similarity_top_k=1).retrieve("loom crosses warp")
-    assert found.text == "A loom crosses warp and weft."
+    (result,) = index.as_retriever(similarity_top_k=1).retrieve("loom crosses warp")
+    assert result.text == "A loom crosses warp and weft."
     index.delete_ref_doc("loom")
     assert len(store.client) == len(ARTICLES) - 1
     store.client.close()

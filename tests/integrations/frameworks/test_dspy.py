@@ -23,11 +23,11 @@ def index(tmp_path: Path) -> Iterator[plait.Index]:
 
 
 def test_a_call_gives_passages_with_ids_and_scores(index: plait.Index) -> None:
-    found = PlaitRetriever(index, k=2)("loom crosses warp")
-    assert found.passages[0] == "A loom crosses warp and weft."
-    assert found.ids[0] == "loom"
-    assert found.scores == sorted(found.scores, reverse=True)
-    assert found.metadata[0]["year"] == 2019
+    result = PlaitRetriever(index, k=2)("loom crosses warp")
+    assert result.passages[0] == "A loom crosses warp and weft."
+    assert result.ids[0] == "loom"
+    assert result.scores == sorted(result.scores, reverse=True)
+    assert result.metadata[0]["year"] == 2019
     assert len(PlaitRetriever(index)("loom", k=1).passages) == 1
 
 

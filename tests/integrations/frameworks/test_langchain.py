@@ -102,8 +102,8 @@ def test_a_question_is_plain_text(store: PlaitVectorStore) -> None:
 def test_relevance_scores_are_from_0_to_1_and_a_threshold_applies(store: PlaitVectorStore) -> None:
     scored = store.similarity_search_with_relevance_scores("loom crosses warp", k=4)
     assert all(0 <= score <= 1 for _, score in scored)
-    kept = store.similarity_search_with_relevance_scores("loom crosses warp", k=4, score_threshold=scored[0][1])
-    assert ids([document for document, _ in kept]) == ["loom"]
+    above = store.similarity_search_with_relevance_scores("loom crosses warp", k=4, score_threshold=scored[0][1])
+    assert ids([document for document, _ in above]) == ["loom"]
     with pytest.raises(ConfigError, match="bm25"):
         store.similarity_search_with_relevance_scores("loom", mode="bm25")
 

@@ -231,10 +231,10 @@ def test_passages_are_what_a_prompt_needs(document_store: PlaitDocumentStore) ->
 
 
 async def test_retrievers_and_the_ranker_run_in_asyncio(store: PlaitDocumentStore) -> None:
-    found = (await PlaitRetriever(store, top_k=2).run_async("loom"))["documents"]
-    assert found[0].id == "loom"
+    result = (await PlaitRetriever(store, top_k=2).run_async("loom"))["documents"]
+    assert result[0].id == "loom"
     assert (await PlaitHybridRetriever(store).run_async("loom"))["documents"][0].id == "loom"
-    assert (await PlaitRanker(OverlapScorer()).run_async("loom", found))["documents"][0].id == "loom"
+    assert (await PlaitRanker(OverlapScorer()).run_async("loom", result))["documents"][0].id == "loom"
 
 
 def test_the_ranker_reorders_and_keeps_the_best() -> None:

@@ -13,7 +13,7 @@ from ir_datasets.util import LocalDownload
 
 import plait
 from encoders import WordEncoder
-from integrations.judged import write_beir as write_sample
+from integrations.frameworks.judged import write_beir as write_sample
 from plait.cli import main
 from plait.errors import ConfigError, InputError
 from plait.evaluate import load_beir, load_dataset, measure, rank_dataset, read_run, write_run

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from plait.checks import shown
 from plait.errors import FilterError
-from plait.integrations.conditions import as_value, compare, field_path, join, literal, negate, one_of
+from plait.integrations.filters.conditions import as_value, compare, field_path, join, literal, negate, one_of
 
 MAX_DEPTH = 30  # of nested filters
 

@@ -13,7 +13,7 @@ from ir_measures import AP, R, nDCG
 
 import plait
 from encoders import WordEncoder
-from integrations.judged import write_beir
+from integrations.frameworks.judged import write_beir
 from integrations.samples import OverlapScorer, make_index
 from plait.errors import ConfigError, DocumentError, QueryError
 from plait.evaluate import Dataset, load_beir, measure, rank_dataset
@@ -43,12 +43,12 @@ def corpus(judged: Dataset, tmp_path: Path) -> Iterator[plait.Index]:
 
 
 def test_queries_become_ranked_documents(index: plait.Index) -> None:
-    found = PlaitRetriever(index, num_results=2, include=("text", "year")).search("loom crosses warp")
-    assert list(found.columns) == [*COLUMNS, "text", "year"]
-    assert found["docno"].iloc[0] == "loom"
-    assert found["year"].iloc[0] == 2019
-    assert found["rank"].tolist() == [0, 1]
-    assert found["score"].is_monotonic_decreasing
+    result = PlaitRetriever(index, num_results=2, include=("text", "year")).search("loom crosses warp")
+    assert list(result.columns) == [*COLUMNS, "text", "year"]
+    assert result["docno"].iloc[0] == "loom"
+    assert result["year"].iloc[0] == 2019
+    assert result["rank"].tolist() == [0, 1]
+    assert result["score"].is_monotonic_decreasing
 
 
 def test_no_queries_give_no_documents_with_the_same_columns(index: plait.Index) -> None:
@@ -67,9 +67,9 @@ def test_further_columns_of_queries_are_kept(index: plait.Index) -> None:
 def test_a_pipeline_reranks_and_cuts(index: plait.Index) -> None:
     retriever = PlaitRetriever(index, include=("text",))
     pipeline = retriever % 3 >> PlaitReranker(OverlapScorer()) % 1
-    found = pipeline.search("loom warp")
-    assert found["docno"].tolist() == ["loom"]
-    assert found["score"].tolist() == [2.0]
+    result = pipeline.search("loom warp")
+    assert result["docno"].tolist() == ["loom"]
+    assert result["score"].tolist() == [2.0]
 
 
 def test_a_scorer_scores_every_given_document(index: plait.Index) -> None:
