@@ -2,6 +2,7 @@
 
     python docs/generate.py            # rewrites what is stale
     python docs/generate.py --check    # exits with 1 and names what is stale
+    python docs/generate.py --frameworks   # docs/guides/frameworks instead: `make test-frameworks` checks these
 
 Generated are the pages listed in PAGES, and in README.md and docs/guides every block fenced as `console` (the lines
 after a `$ command` are what the command printed) and every `text` block that follows a `python` block (what the code
@@ -32,10 +33,10 @@ BLOCK = re.compile(
 MILLISECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms)\b|\b[\d,]+ documents/s")  # differ from run to run
 
 
-def outdated(check: bool) -> list[str]:
+def outdated(check: bool, files: dict[Path, Callable[[], str]]) -> list[str]:
     """The files whose generated parts are stale; without `check` they are rewritten."""
     stale = []
-    for file, make in generated_files().items():
+    for file, make in files.items():
         old = file.read_text(encoding="utf-8") if file.exists() else ""
         new = make()
         if steady(old) != steady(new):
@@ -49,9 +50,16 @@ def generated_files() -> dict[Path, Callable[[], str]]:
     from reference_pages import PAGES
 
     made: dict[Path, Callable[[], str]] = {ROOT / "docs" / "reference" / name: make for name, make in PAGES.items()}
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]:
-        made[page] = lambda page=page: with_outputs(page.read_text(encoding="utf-8"))  # type: ignore[misc]
-    return made
+    return made | pages_with_outputs([ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))])
+
+
+def framework_guides() -> dict[Path, Callable[[], str]]:
+    """Guides whose examples need frameworks."""
+    return pages_with_outputs(sorted((ROOT / "docs" / "guides" / "frameworks").glob("*.md")))
+
+
+def pages_with_outputs(pages: list[Path]) -> dict[Path, Callable[[], str]]:
+    return {page: lambda page=page: with_outputs(page.read_text(encoding="utf-8")) for page in pages}  # type: ignore[misc]
 
 
 def steady(text: str) -> str:
@@ -119,9 +127,10 @@ class Session:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say what is stale")
+    parser.add_argument("--frameworks", action="store_true", help="the guides that need LangChain and others")
     arguments = parser.parse_args()
     sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
-    stale = outdated(arguments.check)
+    stale = outdated(arguments.check, framework_guides() if arguments.frameworks else generated_files())
     for name in stale:
         print(f"{name}: {'stale; run make docs' if arguments.check else 'rewritten'}")
     sys.exit(1 if arguments.check and stale else 0)

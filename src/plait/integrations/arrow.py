@@ -97,7 +97,7 @@ def register(connection: Any, index: IndexOrPath, name: str = "plait_search", **
         calls = list(zip(queries.to_pylist(), counts.to_pylist(), filters.to_pylist(), strict=True))
         return pa.array(_answers(opened, calls, options), pa.list_(pa.struct(HIT_FIELDS)))
 
-    if connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [f"{name}_hits"]).fetchone():
+    if connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [f"{name}_hits"]).fetchall():
         connection.remove_function(f"{name}_hits")
     connection.create_function(
         f"{name}_hits", hits, ["VARCHAR", "INTEGER", "VARCHAR"], f"STRUCT({struct})[]", type="arrow",

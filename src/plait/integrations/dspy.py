@@ -1,4 +1,4 @@
-"""DSPy: a retriever for programs, and for `dspy.configure(rm=...)`.
+"""DSPy: a retriever for programs, as a tool of agents, and for `dspy.configure(rm=...)`.
 
 from plait.integrations.dspy import PlaitRetriever
 
@@ -73,6 +73,19 @@ class PlaitRetriever:
     async def acall(self, query: str, k: int | None = None, filter: str | Mapping[str, Any] | None = None) -> Any:
         """The same for asyncio, in a thread."""
         return await asyncio.to_thread(self, query, k, filter)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PlaitRetriever:
+        """Itself: optimizers copy programs, and an open index is shared."""
+        return self
+
+    def as_tool(self, name: str = "search", description: str = "Finds passages of documents for a query.") -> Any:
+        """A `dspy.Tool` for agents, which takes a query and returns a list of passages."""
+
+        def search(query: str) -> list[str]:
+            passages: list[str] = self(query).passages
+            return passages
+
+        return dspy.Tool(search, name=name, desc=description)
 
     def as_rm(self) -> Any:
         """For `dspy.configure(rm=...)`, which `dspy.Retrieve` calls: a function that returns a list of passages."""

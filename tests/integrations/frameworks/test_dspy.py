@@ -59,6 +59,22 @@ async def test_asyncio(index: plait.Index) -> None:
     assert (await PlaitRetriever(index, k=1).acall("loom")).ids == ["loom"]
 
 
+def test_an_agent_searches_with_a_tool(index: plait.Index) -> None:
+    calls = {"next_thought": "Look.", "next_tool_name": "search", "next_tool_args": {"query": "loom crosses warp"}}
+    end = {"next_thought": "Enough.", "next_tool_name": "finish", "next_tool_args": {}}
+    model = DummyLM([calls, end, {"reasoning": "It says so.", "answer": "It crosses warp and weft."}])
+    with dspy.context(lm=model):
+        answer = dspy.ReAct("question -> answer", tools=[PlaitRetriever(index, k=1).as_tool()])(question="a loom?")
+    assert answer.trajectory["observation_0"] == ["A loom crosses warp and weft."]
+
+
+def test_copies_of_a_program_share_the_index(index: plait.Index) -> None:
+    program = Answer(PlaitRetriever(index, k=1))
+    copied = program.deepcopy()
+    assert copied.search.index is index
+    assert copied.respond is not program.respond
+
+
 class Answer(dspy.Module):
     """Retrieval-augmented generation."""
 

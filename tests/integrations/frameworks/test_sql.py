@@ -44,7 +44,8 @@ def test_every_row_of_a_table_can_be_a_query(connection: Any) -> None:
     assert connection.execute(best).fetchall() == [(1, "loom"), (2, "heart")]
 
 
-def test_many_queries_are_searched_together(connection: Any) -> None:
+def test_many_queries_are_searched_together(index: plait.Index, connection: Any) -> None:
+    register(connection, index, mode="bm25")
     connection.execute("create table questions as select 'heart ' || i as text from range(3000) r(i)")
     best = "select id, count(*) from questions q, plait_search(q.text, 1) group by id"
     assert connection.execute(best).fetchall() == [("heart", 3000)]
