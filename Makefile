@@ -17,7 +17,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test test-full test-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test test-full test-frameworks docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -79,7 +79,12 @@ $(FRAMEWORKS)/installed: $(NATIVE)
 	@touch $@
 
 test-frameworks: $(FRAMEWORKS)/installed ## Test plait inside LangChain, LlamaIndex, Haystack, DSPy, MTEB and PyTerrier
-	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/frameworks/pytest.ini tests/integrations
+	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/frameworks/pytest.ini --junitxml=build/frameworks.xml tests/integrations
+
+docs-frameworks: $(FRAMEWORKS)/installed ## Write what passes, and the outputs of the frameworks' guides, into the documentation
+	$(FRAMEWORKS)/bin/python docs/generate.py --frameworks
+	$(MAKE) test-frameworks
+	$(FRAMEWORKS)/bin/python docs/frameworks_page.py build/frameworks.xml
 
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py

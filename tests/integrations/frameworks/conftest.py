@@ -31,6 +31,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_test and not has_frameworks(config) else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of a framework's own suites in the JUnit file; docs/frameworks_page.py makes a table of them."""
+    for item in items:
+        if suite := suite_of(item):
+            item.user_properties.append(("suite", suite))
+
+
+def suite_of(item: pytest.Item) -> str:
+    """The class of a framework that a test belongs to, also if it is overridden here; empty if it is plait's."""
+    if not isinstance(item, pytest.Function) or item.cls is None:
+        return ""
+    for base in item.cls.__mro__:
+        if item.originalname in vars(base) and base.__module__.startswith(("haystack.", "langchain_tests.")):
+            return f"{base.__module__}.{base.__qualname__}"
+    return ""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not has_frameworks(config):
         n_files = len(list(HERE.glob("test_*.py")))

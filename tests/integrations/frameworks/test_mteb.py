@@ -179,12 +179,13 @@ def test_dense_vectors_serve_other_tasks_and_multi_vectors_do_not(folder: Path) 
 
 
 def test_the_command_prints_both_evaluations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(folder), "--mode", "bm25"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["nDCG@10", "R@100", "AP@100"]
-    for line in lines:
-        _, _, theirs, _, ours = line.split()
-        assert abs(float(theirs) - float(ours)) <= 1e-6
+    assert main([str(folder), "--mode", "bm25", "--mode", "dense"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:2] for line in lines] == [
+        [mode, name] for mode in ("bm25", "dense") for name in ("nDCG@10", "R@100", "AP@100")
+    ]
+    assert all(abs(float(line[3]) - float(line[5])) <= TOLERANCE for line in lines)
+    assert all(0 < float(line[3]) <= 1 for line in lines)
     assert main([str(folder / "missing")]) == 2
     assert "no folder" in capsys.readouterr().err
 
