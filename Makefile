@@ -78,7 +78,7 @@ $(FRAMEWORKS)/installed: $(NATIVE)
 	$(FRAMEWORKS)/bin/pip install -q --no-build-isolation -C build-dir=build/$(FRAMEWORKS) -e '.[frameworks-test]'
 	@touch $@
 
-test-frameworks: $(FRAMEWORKS)/installed ## Test plait inside LangChain, LlamaIndex, Haystack, DSPy, MTEB and PyTerrier
+test-frameworks: $(FRAMEWORKS)/installed ## Test plait inside LangChain, LlamaIndex, Haystack, DSPy, MTEB, PyTerrier and DuckDB
 	$(FRAMEWORKS)/bin/python -m pytest -q -c tests/integrations/frameworks/pytest.ini --junitxml=build/frameworks.xml tests/integrations
 
 docs-frameworks: $(FRAMEWORKS)/installed ## Write what passes, and the outputs of the frameworks' guides, into the documentation

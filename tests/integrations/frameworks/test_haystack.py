@@ -183,6 +183,15 @@ def test_a_document_comes_back_as_it_was(document_store: PlaitDocumentStore) -> 
     assert document_store.filter_documents() == [document]
 
 
+def test_a_store_is_opened_again_by_its_path(tmp_path: Path) -> None:
+    document = Document(id="loom", content="A loom", meta={"year": 2019}, embedding=[0.5])
+    for _ in range(2):
+        store = PlaitDocumentStore(tmp_path / "index", create=True, encoder=WordEncoder())
+        store.write_documents([document], DuplicatePolicy.SKIP)
+        assert store.filter_documents() == [document]
+        store.index.close()
+
+
 def test_a_document_without_content_is_refused(document_store: PlaitDocumentStore) -> None:
     with pytest.raises(DocumentError, match="no content"):
         document_store.write_documents([Document(blob=ByteStream(b"x"))])

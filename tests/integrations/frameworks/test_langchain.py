@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,18 @@ def ids(documents: list[Document]) -> list[str | None]:
 @pytest.mark.parametrize("mode", ["dense", "multi", "bm25", "hybrid"])
 def test_every_mode_finds_the_document(store: PlaitVectorStore, mode: str) -> None:
     assert ids(store.similarity_search("loom crosses warp", k=1, mode=mode)) == ["loom"]
+
+
+def test_metadata_come_back_as_they_were_also_from_a_store_that_is_opened_again(tmp_path: Path) -> None:
+    metadata = {"id": 3, "text": "ü", "title": "", "none": None, "yes": True, "half": 0.5, "deep": {"a.b": [1, []]}}
+    store = PlaitVectorStore(tmp_path / "index", create=True, encoder=WordEncoder())
+    store.add_texts(["a loom"], [metadata], ids=["loom"])
+    store.index.close()
+    again = PlaitVectorStore(tmp_path / "index", encoder=WordEncoder())
+    assert again.get_by_ids(["loom"])[0].metadata == again.similarity_search("loom")[0].metadata == metadata
+    with pytest.raises(DocumentError, match="when"):
+        again.add_texts(["a heart"], [{"when": datetime(2020, 1, 1, tzinfo=UTC)}])
+    again.index.close()
 
 
 def test_filters_are_plait_filters_or_dictionaries(store: PlaitVectorStore) -> None:

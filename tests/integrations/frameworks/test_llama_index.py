@@ -27,6 +27,7 @@ import plait
 from encoders import WordEncoder
 from integrations.samples import ARTICLES, OverlapScorer, make_index
 from plait.errors import ConfigError, DocumentError, FilterError, QueryError
+from plait.integrations.filters.llama_index import OPERATORS
 from plait.integrations.llama_index import PlaitReranker, PlaitRetriever, PlaitVectorStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::plait.UnknownFieldWarning")
@@ -140,6 +141,12 @@ def test_filters_may_be_nested(store: PlaitVectorStore) -> None:
     assert ids(store, "loom", filters=outer) == ["loom"]
 
 
+def test_every_operator_is_translated_or_refused_by_name() -> None:
+    known = {*OPERATORS, "is_empty"}
+    assert {operator.value for operator in FilterOperator} - known == {"text_match"}
+    assert known <= {operator.value for operator in FilterOperator}
+
+
 def test_text_match_is_refused(store: PlaitVectorStore) -> None:
     with pytest.raises(FilterError, match="text_match"):
         ids(store, "loom", filters=filters(("lang", FilterOperator.TEXT_MATCH, "e")))
@@ -157,8 +164,9 @@ def test_nodes_are_deleted_by_document_by_id_and_by_filter(store: PlaitVectorSto
     store.delete_nodes(["intro"])
     store.delete_nodes(["heart", "loom"], filters(("year", FilterOperator.EQ, 2019)))
     assert [one.node_id for one in store.get_nodes()] == ["heart"]
-    with pytest.raises(ConfigError):
-        store.delete_nodes()
+    for nothing in (None, MetadataFilters(filters=[])):
+        with pytest.raises(ConfigError, match="clear"):
+            store.delete_nodes(filters=nothing)
     store.clear()
     assert len(store.client) == 0
 
@@ -221,6 +229,10 @@ def test_a_vector_store_index_is_built_and_queried(tmp_path: Path) -> None:
     index.delete_ref_doc("loom")
     assert len(store.client) == len(ARTICLES) - 1
     store.client.close()
+    again = PlaitVectorStore(tmp_path / "index", encoder=WordEncoder())
+    index = VectorStoreIndex.from_vector_store(again, embed_model=MockEmbedding(embed_dim=1))
+    assert index.as_retriever(similarity_top_k=1).retrieve("heart pumps")[0].text.startswith("The heart")
+    again.client.close()
 
 
 def test_an_engine_answers_from_passages(tmp_path: Path) -> None:
