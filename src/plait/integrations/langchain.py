@@ -224,7 +224,7 @@ class PlaitRetriever(BaseRetriever):
     mode: str = "hybrid"
     filter: str | dict[str, Any] | None = None
     passages: int = 1
-    content: str = "passages"
+    content: Content = "passages"
     search: dict[str, Any] = Field(default_factory=dict)
     _opened: Any = PrivateAttr(default=None)
 

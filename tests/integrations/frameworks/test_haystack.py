@@ -113,17 +113,18 @@ class TestDocumentStoreAsync(
 
 
 NOT_ORDERED = ("meta.page", "meta.no_embedding", "id", "content")
+VALUES: dict[str, list[Any]] = {
+    "meta.number": [2, -2.0, 0, None],
+    "meta.no_embedding": [True, None],
+    "meta.page": ["100", None],
+    "meta.date": ["1972-12-11T19:54:58", "1969-01-01", None],
+    "meta.missing.key": [1, None],
+    "id": ["x"],
+    "content": ["A Foo Document 1"],
+}
 COMPARISONS = [
     {"field": field, "operator": operator, "value": value}
-    for field, values in {
-        "meta.number": [2, -2.0, 0, None],
-        "meta.no_embedding": [True, None],
-        "meta.page": ["100", None],
-        "meta.date": ["1972-12-11T19:54:58", "1969-01-01", None],
-        "meta.missing.key": [1, None],
-        "id": ["x"],
-        "content": ["A Foo Document 1"],
-    }.items()
+    for field, values in VALUES.items()
     for operator in ("==", "!=", ">", ">=", "<", "<=", "in", "not in")
     for value in (values if operator not in ("in", "not in") else [values])
     if not (operator in (">", ">=", "<", "<=") and field in NOT_ORDERED)

@@ -211,13 +211,18 @@ def test_a_reranker_reorders_and_keeps_the_best() -> None:
 def test_a_chain_answers_from_passages(tmp_path: Path) -> None:
     """Retrieval-augmented generation, with a language model that is fake."""
     seen: list[str] = []
+
+    def remember(prompt: Any) -> Any:
+        seen.append(prompt.to_string())
+        return prompt
+
     with make_index(tmp_path) as index:
         retriever = PlaitRetriever(index=index, k=2)
         prompt = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
         chain = (
             {"context": retriever | join_texts, "question": RunnablePassthrough()}
             | prompt
-            | (lambda value: seen.append(value.to_string()) or value)
+            | remember
             | FakeListChatModel(responses=["It crosses warp and weft."])
             | StrOutputParser()
         )

@@ -93,8 +93,8 @@ class RerankingTask(BeirFolderTask):
         super().__init__(*arguments)
         self.metadata = self.metadata.model_copy(update={"type": "Reranking"})
 
-    def load_data(self, **options: Any) -> None:
-        super().load_data(**options)
+    def load_data(self, num_proc: int | None = None, **options: Any) -> None:
+        super().load_data(num_proc, **options)
         split: RetrievalSplitData = self.dataset["default"]["test"]
         split["top_ranked"] = {id: list(judged) for id, judged in self.judged.qrels.items()}
 

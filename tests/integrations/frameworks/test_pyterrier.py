@@ -66,7 +66,7 @@ def test_further_columns_of_queries_are_kept(index: plait.Index) -> None:
 
 def test_a_pipeline_reranks_and_cuts(index: plait.Index) -> None:
     retriever = PlaitRetriever(index, include=("text",))
-    pipeline = retriever % 3 >> PlaitReranker(OverlapScorer()) % 1
+    pipeline: Any = retriever % 3 >> PlaitReranker(OverlapScorer()) % 1
     result = pipeline.search("loom warp")
     assert result["docno"].tolist() == ["loom"]
     assert result["score"].tolist() == [2.0]
@@ -89,7 +89,7 @@ def test_filters_and_modes_are_those_of_plait(index: plait.Index) -> None:
 
 
 def test_pipelines_are_fused(index: plait.Index) -> None:
-    both = 0.5 * PlaitRetriever(index, mode="bm25") + PlaitRetriever(index, mode="dense")
+    both: Any = 0.5 * PlaitRetriever(index, mode="bm25") + PlaitRetriever(index, mode="dense")
     assert both.search("loom crosses warp").sort_values("score", ascending=False)["docno"].iloc[0] == "loom"
 
 

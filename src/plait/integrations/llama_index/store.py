@@ -45,7 +45,7 @@ class PlaitVectorStore(BasePydanticVectorStore):
 
     stores_text: bool = True
     is_embedding_query: bool = False
-    content: str = "document"
+    content: Content = "document"
     search: dict[str, Any] = {}  # noqa: RUF012  # a field of pydantic, which copies it
     _index: Any = PrivateAttr()
 
