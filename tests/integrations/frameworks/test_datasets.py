@@ -1,4 +1,4 @@
-"""Collections and runs of other libraries: a dataset that is registered with ir_datasets, ranx, and BEIR's shape."""
+"""Collections and runs of other libraries: a dataset that is registered with ir_datasets, and ranx."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ from ir_datasets.util import LocalDownload
 
 import plait
 from encoders import WordEncoder
-from integrations.frameworks.judged import write_beir as write_sample
+from integrations.judged import write_beir
 from plait.cli import main
 from plait.errors import ConfigError, InputError
 from plait.evaluate import load_beir, load_dataset, measure, rank_dataset, read_run, write_run
 from plait.evaluate.runs import ordered
 from plait.integrations.datasets import (
     beir_results,
-    from_beir,
     from_ir_datasets,
     from_ranx_run,
-    to_beir,
     to_ranx_qrels,
     to_ranx_run,
-    write_beir,
 )
 
 MEASURES = ["nDCG@10", "R@100", "AP"]
@@ -35,7 +32,7 @@ ID = "plait-topics/test"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_sample(tmp_path_factory.mktemp("beir") / "topics")
+    return write_beir(tmp_path_factory.mktemp("beir") / "topics")
 
 
 @pytest.fixture
@@ -110,20 +107,3 @@ def test_trec_runs_keep_the_measures(folder: Path, tmp_path: Path) -> None:
     assert set(ranx_run.keys()) == set(expected)
     for query, scores in ranx_run.to_dict().items():
         assert scores == pytest.approx(expected[query], rel=1e-7)
-
-
-def test_beir_dictionaries_go_in_and_out(folder: Path, tmp_path: Path) -> None:
-    judged = load_beir(folder)
-    corpus, queries, qrels = to_beir(judged)
-    assert corpus["d1"]["title"] == "body"
-    again = from_beir(corpus, queries, qrels, name="again")
-    assert to_beir(again) == (corpus, queries, qrels)
-    write_beir(tmp_path / "written", again)
-    assert to_beir(load_beir(tmp_path / "written")) == (corpus, queries, qrels)
-    texts = from_beir({"1": "plain text", "2": ""}, {"q": "x", "r": "y"}, {"q": {"1": 1}, "lost": {"1": 1}})
-    assert [one.text for one in texts.documents()] == ["plain text"]
-    assert (list(texts.queries), texts.n_without_text) == (["q"], 1)
-    with pytest.raises(InputError, match="none of the 1"):
-        from_beir(corpus, {}, {"q": {"1": 1}})
-    with pytest.raises(InputError, match="corpus"):
-        from_beir([], queries, qrels)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from mteb.types import PromptType
 
 import plait
 from encoders import WordEncoder
-from integrations.frameworks.judged import write_beir
+from integrations.judged import write_beir
 from integrations.samples import OverlapScorer
 from plait.errors import ConfigError, InputError, ModelError
 from plait.evaluate import load_beir, measure, rank_dataset

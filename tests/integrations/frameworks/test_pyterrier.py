@@ -13,7 +13,7 @@ from ir_measures import AP, R, nDCG
 
 import plait
 from encoders import WordEncoder
-from integrations.frameworks.judged import write_beir
+from integrations.judged import write_beir
 from integrations.samples import OverlapScorer, make_index
 from plait.errors import ConfigError, DocumentError, QueryError
 from plait.evaluate import Dataset, load_beir, measure, rank_dataset
