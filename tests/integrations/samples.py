@@ -20,7 +20,7 @@ ARTICLES: list[dict[str, Any]] = [
     {"id": "webstuhl", "text": "Ein Webstuhl kreuzt Kette und Schuss.", "year": 2021, "lang": "de"},
     {"id": "heart", "text": "The heart pumps blood through the body.", "year": 2022, "lang": "en", "tags": ["organ"]},
 ]
-HAYSTACK = {
+HAYSTACK: dict[str, Any] = {
     "id": "haystack",
     "title": "Haystack",
     "text": " ".join(["hay straw grass"] * 60 + ["a needle lies here"] + ["straw grass hay"] * 60),

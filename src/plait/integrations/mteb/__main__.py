@@ -56,10 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="plait-") as folder:
             for mode in given.mode or ["hybrid"]:
                 for name, theirs, ours in compare(judged, given.model, mode, Path(folder), drop_self=given.drop_self):
-                    print(
-                        f"{mode:8} {name:8}  MTEB {theirs:.8f}  plait {ours:.8f}  difference {abs(theirs - ours):.1e}"
-                    )
-                    is_equal &= abs(theirs - ours) <= TOLERANCE
+                    difference = abs(theirs - ours)
+                    figures = f"MTEB {theirs:.8f}  plait {ours:.8f}  difference {difference:.1e}"
+                    print(f"{mode:8} {name:8}  {figures}", flush=True)
+                    is_equal &= difference <= TOLERANCE
     except PlaitError as error:
         print(error, file=sys.stderr)
         return 2

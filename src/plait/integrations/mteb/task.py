@@ -23,6 +23,8 @@ class BeirFolderTask(AbsTaskRetrieval):
     the results have `exact_ndcg_at_10` and others without rounding, as means over all judged queries.
     """
 
+    data_loaded: bool  # False in the base class
+
     metadata = TaskMetadata(
         name="BeirFolder",
         description="A data set on disk.",
