@@ -104,9 +104,10 @@ def _built_demo() -> Path:
 
 def _run(config: ServeConfig) -> None:
     import plait
+    from plait.serve.runtime.startup import check_startup
     from plait.serve.runtime.supervisor import Supervisor
 
-    config.check_exposure()
+    check_startup(config)
     for index in config.indexes:
         try:
             with plait.open(index.path, read_only=True) as opened:

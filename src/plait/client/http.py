@@ -12,8 +12,10 @@ import httpx
 from plait.client.flow import NoAnswerError, NoConnectionError, Request, Response
 from plait.client.lines import Lines
 from plait.client.settings import Settings
+from plait.errors import ServerError
 
 CONNECT_SECONDS = 10.0
+CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"  # in the message of OpenSSL
 
 
 class BlockingHttp:
@@ -75,5 +77,12 @@ def _as_steps() -> Iterator[None]:
         yield
     except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
         raise NoAnswerError from error
+    except httpx.ConnectError as error:
+        if CERTIFICATE not in str(error):
+            raise NoConnectionError(str(error) or type(error).__name__) from error
+        raise ServerError(  # another try would see the same certificate
+            f"the certificate of the server is not trusted ({error}); if it is your own, give "
+            f"verify=ssl.create_default_context(cafile='ca.pem')"
+        ) from None
     except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, httpx.TooManyRedirects) as error:
         raise NoConnectionError(str(error) or type(error).__name__) from error

@@ -7,6 +7,7 @@ opens indexes, queues and batches work, and commits writes. Neither imports the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -278,6 +279,7 @@ class Runtime(Protocol):
     async def job(self, id: str) -> JobStatus: ...  # UnknownJobError
     def metrics_text(self) -> tuple[bytes, str]: ...  # the body of /metrics and its content type
 
+    def traced(self, traceparent: str | None) -> AbstractContextManager[None]: ...  # the span of a request
     def observe(self, *, route: str, method: str, status: int, seconds: float, request_id: str, key_id: str) -> None:
         """Counts and logs a request that was answered. No part of the arguments is text of a query or document."""
 

@@ -35,9 +35,14 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = request_id_from(Headers(scope=scope).get("x-request-id"))
+        headers = Headers(scope=scope)
+        request_id = request_id_from(headers.get("x-request-id"))
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        start, sends = time.perf_counter(), _Numbered(send, request_id)
+        with self._runtime.traced(headers.get("traceparent")):
+            await self._answer(scope, receive, _Numbered(send, request_id))
+
+    async def _answer(self, scope: Scope, receive: Receive, sends: _Numbered) -> None:
+        start = time.perf_counter()
         try:
             await self._app(scope, receive, sends)
         except Exception as error:
@@ -49,7 +54,7 @@ class Requests:
                 method=scope["method"] if scope["method"] in _METHODS else "OTHER",
                 status=sends.status,
                 seconds=time.perf_counter() - start,
-                request_id=request_id,
+                request_id=sends.request_id,
                 key_id="" if principal is None else principal.id,
             )
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -236,8 +237,12 @@ class ServeRuntime:
     def metrics_text(self) -> tuple[bytes, str]:
         return self.metrics.text()
 
+    def traced(self, traceparent: str | None) -> AbstractContextManager[None]:
+        return self.tracing.request(traceparent)
+
     def observe(self, *, route: str, method: str, status: int, seconds: float, request_id: str, key_id: str) -> None:
         """Counts and logs a request that was answered."""
+        self.tracing.answered(route=route, method=method, status=status, request_id=request_id)
         self.metrics.requests.labels(route, method, str(status)).inc()
         self.metrics.request_seconds.labels(route).observe(seconds)
         level = logging.ERROR if status >= 500 else logging.INFO

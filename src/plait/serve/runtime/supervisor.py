@@ -30,6 +30,7 @@ from plait.serve.runtime.logs import log
 from plait.serve.runtime.metrics import SHARED_FOLDER
 from plait.serve.runtime.process import CONFIG_FILE, WRITER
 from plait.serve.runtime.runtime import STATUS_FILE
+from plait.serve.runtime.startup import check_startup
 
 BACKLOG = 1_024
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a process is started again
@@ -75,7 +76,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serves, and returns when all processes have ended."""
-        self.config.check_exposure()
+        check_startup(self.config)
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(_listen(self.config))
             state_dir = self.config.state_dir or default_state_dir(self.config)
