@@ -98,7 +98,8 @@ export class CompareView {
       this.lists[number]!.setAttribute("aria-label", `Results of ${kindName(number ? against : mode)}`);
       fill(this.lists[number]!, ...hits.slice(0, N_HITS).map((hit) => this.item(hit, number === 1, other)));
     }
-    fill(this.line, summary(this.found, N_HITS));
+    const alone = this.found.some(({ from, to }) => (from ?? DEPTH) > N_HITS !== (to ?? DEPTH) > N_HITS);
+    fill(this.line, summary(this.found, N_HITS), alone && ` Dashed: its rank in the other list, – if it is beyond ${DEPTH}.`);
     this.drawLines();
   }
 

@@ -155,5 +155,5 @@ export function meter(share: number, kind: string): HTMLElement {
 
 /** A table that scrolls by itself where the page is narrow. */
 function scrolled(table: HTMLElement): HTMLElement {
-  return h("div", { class: "scrolled" }, table);
+  return h("div", { class: "scrolled", tabindex: 0, role: "group", "aria-label": "Table" }, table); // a narrow window scrolls it, also by keys
 }

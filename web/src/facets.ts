@@ -76,7 +76,7 @@ export class FacetPanel {
     const useful = found.filter(
       (one) =>
         choices.some((choice) => choice.field === one.field) ||
-        (one.counts.length > 0 && one.n_values > 1 && (one.n_values < 0.7 * one.n_documents || one.n_documents < 5)),
+        (one.counts.length > 0 && one.n_values > 1 && !isSparse(one) && (one.n_values < 0.7 * one.n_documents || one.n_documents < 5)),
     );
     fill(this.body, ...useful.map((one) => this.group(one)));
     this.element.hidden = !useful.length;
@@ -101,4 +101,10 @@ export class FacetPanel {
     const more = one.n_values - one.counts.length;
     return h("section", { class: "facet-group" }, h("h3", {}, one.field), list, more > 0 && h("p", { class: "note" }, `and ${count(more)} more`));
   }
+}
+
+/** A field that almost no document has tells nothing about the others. */
+function isSparse(one: Facets): boolean {
+  const without = one.counts.find(({ value }) => value === null)?.count ?? 0;
+  return without > 0.98 * one.n_documents;
 }

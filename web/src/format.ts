@@ -14,6 +14,7 @@ export function score(value: number): string {
 }
 
 export function percent(share: number, digits = 0): string {
+  if (share > 0 && share < 0.5 * 10 ** (-2 - digits)) return `< ${(10 ** -digits).toFixed(digits)} %`;
   return `${(100 * share).toFixed(digits)} %`;
 }
 

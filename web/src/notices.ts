@@ -16,7 +16,7 @@ export function errorNotice(error: unknown, retry?: () => void): HTMLElement {
     "error",
     TITLES[known.status] ?? "That did not work",
     h("p", {}, first ?? ""),
-    lines.length > 0 && h("pre", {}, lines.join("\n")),
+    lines.length > 0 && h("pre", { tabindex: 0 }, lines.join("\n")),
     known.status === 401
       ? h("p", {}, h("button", { type: "button", on: { click: () => location.reload() } }, "Enter a key"))
       : retry && h("p", {}, h("button", { type: "button", on: { click: retry } }, "Try again")),

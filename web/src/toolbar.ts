@@ -18,7 +18,7 @@ export class Toolbar {
     spellcheck: "false",
     "aria-describedby": "filter-error",
   });
-  private readonly problem = h("pre", { class: "filter-error", id: "filter-error", role: "alert", hidden: true });
+  private readonly problem = h("pre", { class: "filter-error", id: "filter-error", role: "alert", tabindex: 0, hidden: true });
   private readonly chosen = h("ul", { class: "chosen", "aria-label": "Chosen values" });
   private readonly mix = this.toggle("Weights", "Change what counts (m)", () => ({ mix: !this.store.state.mix, ...(this.store.state.mix && { weights: null }) }));
   private readonly sure = this.toggle("Confident only", "Leave out results that are no better than those of unrelated queries", () => ({ sure: !this.store.state.sure }));

@@ -76,7 +76,7 @@ export class WeightPanel {
 
 /** A line for each document through its rank in each list, to its rank after the fusion. */
 export function bumpChart(hits: readonly Hit[], kinds: readonly string[], narrow: boolean): SVGSVGElement {
-  const [width, row, top, right] = narrow ? [340, 24, 26, 108] : [520, 24, 26, 150];
+  const [width, row, top, right] = narrow ? [340, 24, 26, 116] : [600, 24, 26, 232];
   const height = top + MAX_RANK * row + 14;
   const columns = [...kinds, "fused"];
   const x = (column: number): number => 26 + (column * (width - right - 26)) / (columns.length - 1);
@@ -98,10 +98,20 @@ export function bumpChart(hits: readonly Hit[], kinds: readonly string[], narrow
       const rank = column < ranks.length ? ranks[column] : hit.rank;
       group.append(s("circle", { cx: px, cy: py, r: 9 }), s("text", { x: px, y: py + 3.5, "text-anchor": "middle" }, rank === null || rank === undefined ? "–" : rank > MAX_RANK ? "+" : rank));
     });
-    group.append(s("text", { class: "name", x: x(columns.length - 1) + 16, y: y(hit.rank) + 4 }, shortened(hit.title || hit.id, narrow ? 13 : 20)));
+    group.append(s("text", { class: "name", x: x(columns.length - 1) + 16, y: y(hit.rank) + 4 }, fitting(hit.title || hit.id, right - 26)));
     chart.append(group);
   }
   return chart;
+}
+
+/** The text, or as much of it as has room in so many units of the chart, in the bold letters of the first line. */
+function fitting(text: string, room: number): string {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (!pen) return shortened(text, Math.floor(room / 8));
+  pen.font = `650 11.5px ${getComputedStyle(document.body).fontFamily}`;
+  let shown = text.slice(0, 60);
+  while (shown.length > 1 && pen.measureText(shown.length < text.length ? `${shown}…` : shown).width > room) shown = shown.slice(0, -1).trimEnd();
+  return shown.length < text.length ? `${shown}…` : shown;
 }
 
 function curve(points: readonly (readonly [number, number])[]): string {

@@ -65,6 +65,6 @@ test("numbers are short", () => {
   assert.deepEqual([bytes(999), bytes(76_338_532), bytes(1.5e13)], ["999 bytes", "76.3 MB", "15.0 TB"]);
   assert.deepEqual([milliseconds(0.00012), milliseconds(0.0123), milliseconds(0.5), milliseconds(12)], ["0.12 ms", "12.3 ms", "500 ms", "12.0 s"]);
   assert.deepEqual([counted(1, "document"), counted(2000, "document")], ["1 document", "2,000 documents"]);
-  assert.deepEqual([score(0.36491), score(123.456), percent(0.356)], ["0.365", "123.5", "36 %"]);
+  assert.deepEqual([score(0.36491), score(123.456), percent(0.356), percent(0), percent(0.001)], ["0.365", "123.5", "36 %", "0 %", "< 1 %"]);
   assert.equal(shown([1, "a", { b: null }]), '1, a, {"b":null}');
 });
