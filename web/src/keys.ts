@@ -102,9 +102,12 @@ function move(page: KeyTargets, by: number): boolean {
   return true;
 }
 
+/** Opens the explanation of a result; the focus stays on its title, so that Enter still opens the document. */
 function why(page: KeyTargets): boolean {
+  const link = document.activeElement instanceof HTMLElement ? document.activeElement.dataset["open"] : undefined;
   const item = document.activeElement?.closest("li[data-id]") ?? page.main.querySelector("li[data-id]");
   const button = item?.querySelector<HTMLElement>("[data-why]");
   button?.click();
+  if (link !== undefined) page.main.querySelector<HTMLElement>(`a[data-open="${CSS.escape(link)}"]`)?.focus({ preventScroll: true });
   return button !== null && button !== undefined;
 }
