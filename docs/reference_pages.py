@@ -184,8 +184,16 @@ def python_page() -> str:
     return made()
 
 
+def http_page() -> str:
+    """docs/reference/http.md: every route of the server."""
+    from http_page import http_page as made
+
+    return made()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
+    "http.md": http_page,
     "modes.md": modes_page,
     "python.md": python_page,
     "recipes.md": recipes_page,
