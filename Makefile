@@ -48,15 +48,16 @@ $(VENV)/test-installed: $(VENV)/installed $(wildcard models/*/pyproject.toml) re
 	@touch $@
 
 demo: $(VENV)/installed ## Index the documentation of Python's standard library and search it
-	$(BIN)/plait demo --to .demo/index
+	$(BIN)/plait demo --to .demo/plait-demo
 
 $(VENV)/serve-installed: $(VENV)/installed
 	@echo "== installing what the server needs"
 	$(EDITABLE) '.[serve,mcp]'
 	@touch $@
 
-serve: $(VENV)/serve-installed ## Serve the index of the demo, with its page, on this machine
-	$(BIN)/plait serve --demo
+# In .demo, where make demo has its index as well: whichever comes first builds it.
+serve: $(VENV)/serve-installed ## Serve the index of the demo, with its page, at http://127.0.0.1:8765
+	mkdir -p .demo && cd .demo && $(abspath $(BIN))/plait serve --demo
 
 page: ## Build the page of the server from web/ into src/plait/serve/static; needs node
 	cd web && npm ci --no-fund --no-audit && npm run build

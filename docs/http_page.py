@@ -175,8 +175,8 @@ def rows_of_body(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list
 def resolve(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" not in schema:
         return schema
-    found: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    return found
+    schema_named: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema_named
 
 
 def kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
@@ -238,7 +238,7 @@ def codes_of_sources() -> dict[str, int]:
     """Each code of an error with its status, as the sources of the server raise it."""
     from plait.serve import errors
 
-    found = {code: status for _, status, code in errors._KNOWN} | {
+    statuses = {code: status for _, status, code in errors._KNOWN} | {
         code: status for _, status, code, _ in errors._HIDDEN
     }
     for file in SOURCES.rglob("*.py"):
@@ -246,15 +246,15 @@ def codes_of_sources() -> dict[str, int]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ApiError":
                 status, code = (one.value if isinstance(one, ast.Constant) else None for one in node.args[:2])
                 if isinstance(status, int) and isinstance(code, str):
-                    found[code] = status
-    return found | {"not_found": 404, "method_not_allowed": 405, "bad_request": 400}
+                    statuses[code] = status
+    return statuses | {"not_found": 404, "method_not_allowed": 405, "bad_request": 400}
 
 
 def error_table() -> str:
-    found = codes_of_sources()
-    if unequal := set(found) ^ set(CODES):
+    statuses = codes_of_sources()
+    if unequal := set(statuses) ^ set(CODES):
         raise SystemExit(f"docs/http_page.py does not describe the errors of the server: {', '.join(sorted(unequal))}")
-    rows = sorted((str(status), f"`{code}`", CODES[code]) for code, status in found.items())
+    rows = sorted((str(status), f"`{code}`", CODES[code]) for code, status in statuses.items())
     return table(["status", "code", "meaning"], rows)
 
 

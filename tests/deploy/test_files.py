@@ -50,11 +50,11 @@ def compose() -> dict[str, Any]:
 def options(words: list[str]) -> dict[str, list[str]]:
     """The options of a command line of `plait serve`, by name."""
     flat = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in pairwise(flat):
         if name.startswith("--"):
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 # -- the image

@@ -238,7 +238,7 @@ def resolve_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tools_of_mcp(client: httpx.Client, address: str) -> set[str]:
-    """The names of the tools that a client of MCP is told, over its stream."""
+    """The names of the tools that the server gives a client of MCP, over its stream."""
     headers = {"accept": "application/json, text/event-stream"}
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 

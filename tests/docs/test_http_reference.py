@@ -25,12 +25,13 @@ EXPECTED = {"POST /v1/indexes": 409, "GET /v1/jobs/{id}": 404}
 
 def examples() -> list[tuple[str, str]]:
     """(route, command) of each example, in an order in which nothing is deleted before it is used."""
-    found = []
+    commands = []
     for route, body in re.findall(r"^### (.+?)\n(.*?)(?=^##|\Z)", PAGE.read_text(encoding="utf-8"), re.S | re.M):
         (block,) = re.findall(r"```sh\n(.*?)```", body, re.S)
-        found += [(route, command) for command in block.splitlines()]
+        commands += [(route, command) for command in block.splitlines()]
     return sorted(
-        found, key=lambda one: one[0].startswith("DELETE") + one[0].endswith(("/delete", "DELETE /v1/indexes/{name}"))
+        commands,
+        key=lambda one: one[0].startswith("DELETE") + one[0].endswith(("/delete", "DELETE /v1/indexes/{name}")),
     )
 
 

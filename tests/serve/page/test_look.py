@@ -40,18 +40,18 @@ TUNED = {
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing_serious_and_nothing_overflows(visits: Callable[..., Visit], base: str, screen: str) -> None:
     visit = visits(base, reduced_motion="reduce", **SCREENS[screen])
-    found = {}
+    findings = {}
     for name, (address, complete) in VIEWS.items():
         visit.open(address, complete)
         if name == "results":
             visit.page.locator("[data-why]").first.click()
             visit.page.locator(".status button").click()
             visit.page.wait_for_selector(".why table")
-        found[name] = [*visit.serious_findings(), *([f"{n} pixels too wide"] if (n := visit.overflow()) > 0 else [])]
+        findings[name] = [*visit.serious_findings(), *([f"{n} pixels too wide"] if (n := visit.overflow()) > 0 else [])]
     visit.page.keyboard.press("?")
     visit.page.wait_for_selector("dialog[open]")
-    found["help"] = visit.serious_findings()
-    assert {name: problems for name, problems in found.items() if problems} == {}
+    findings["help"] = visit.serious_findings()
+    assert {name: problems for name, problems in findings.items() if problems} == {}
 
 
 def test_the_theme_follows_the_system_and_a_choice_is_kept(visits: Callable[..., Visit], base: str) -> None:

@@ -1,7 +1,8 @@
-"""Spans of OpenTelemetry as a collector receives them."""
+"""Spans of OpenTelemetry as a collector receives them, and queries in logs."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from plait.serve.config import Telemetry
+from plait.serve.runtime.logs import JsonLines
 from serve.api.servers import serving
 from serve.runtime.samples import config_of
 
@@ -85,3 +88,16 @@ def test_without_an_endpoint_nothing_of_opentelemetry_runs(fabrics: Path) -> Non
     with serving(config_of(fabrics, mcp=False)) as client:
         assert client.get("/health", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"}).status_code == 200
         assert client.app.state.parts.runtime.tracing._tracer is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("log_queries", [False, True])
+def test_queries_are_logged_only_if_asked_for(
+    fabrics: Path, log_queries: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "a private matter"
+    config = config_of(fabrics, telemetry=Telemetry(log_queries=log_queries), mcp=False)
+    with caplog.at_level(logging.INFO, "plait.serve"), serving(config) as client:
+        assert client.post("/v1/indexes/fabrics/search", json={"query": secret}).status_code == 200
+    written = "\n".join(JsonLines("worker-1").format(record) for record in caplog.records)
+    assert '"route": "/v1/indexes/{name}/search"' in written
+    assert (secret in written) == log_queries

@@ -85,9 +85,11 @@ class IndexHost:
         with self._runtime.tracing.span("plait.search", index=self.name, mode=mode, queries=len(queries)):
             hits, messages = await self.read(call, deadline=deadline)
             self._runtime.tracing.stages(trace)
-        metrics = self._runtime.metrics
-        metrics.search_seconds.labels(self.name, mode).observe(time.monotonic() - began)
+        metrics, seconds = self._runtime.metrics, time.monotonic() - began
+        metrics.search_seconds.labels(self.name, mode).observe(seconds)
         metrics.observe_stages(mode, trace)
+        if self._runtime.config.telemetry.log_queries:
+            log(logging.INFO, "search", index=self.name, mode=mode, queries=list(queries), seconds=round(seconds, 6))
         return SearchAnswer(hits=hits, trace=trace, commit=commit, warnings=messages)
 
     async def read(self, call: Callable[[Index], T], *, deadline: Deadline) -> T:
