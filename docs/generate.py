@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"(?P<before><!-- not run: [^\n]*-->\n)?```(?P<language>console|python|text)\n(?P<body>.*?)```", re.S
 )
-MILLISECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms)\b|\b[\d,]+ documents/s")  # differ from run to run
+MILLISECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms)\b|\b[\d,.]+ documents/s")  # differ from run to run
 
 
 def outdated(check: bool, files: dict[Path, Callable[[], str]]) -> list[str]:

@@ -71,3 +71,15 @@ export function facetFields(metadata: readonly Record<string, unknown>[]): { fie
     .sort((a, b) => Number(repeated(b)) - Number(repeated(a)))
     .map((field) => ({ field, list: fields.get(field)!.list }));
 }
+
+/** A condition that some of these documents pass, as an example of a filter; null if they have no fields. */
+export function exampleFilter(fields: readonly { field: string; list: boolean }[], metadata: readonly Record<string, unknown>[]): string | null {
+  for (const { field, list } of fields) {
+    for (const document of metadata) {
+      const value = list ? (document[field] as unknown[] | undefined)?.[0] : document[field];
+      const isShort = typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value.length <= 20);
+      if (isShort) return typeof value === "number" && !list ? `${fieldName(field)} >= ${value}` : condition({ field, value, list });
+    }
+  }
+  return null;
+}

@@ -4,7 +4,7 @@ import { alignHit } from "./alignment.ts";
 import { ApiError, Latest } from "./api.ts";
 import { fill, h, type Child } from "./dom.ts";
 import { FacetPanel } from "./facets.ts";
-import { condition, facetFields, filterOf, toggled } from "./filters.ts";
+import { condition, exampleFilter, facetFields, filterOf, toggled } from "./filters.ts";
 import { count, counted, milliseconds, percent } from "./format.ts";
 import { hitItem, replaceItems } from "./hits.ts";
 import { similarityFloor } from "./modes.ts";
@@ -233,7 +233,9 @@ export class SearchView {
   private facetFields(found: readonly { metadata: Record<string, unknown> }[]): { field: string; list: boolean }[] {
     const indexed = this.store.info?.fields ?? [];
     const fields = facetFields(found.map((one) => one.metadata));
-    return fields.sort((a, b) => Number(indexed.includes(b.field)) - Number(indexed.includes(a.field)));
+    fields.sort((a, b) => Number(indexed.includes(b.field)) - Number(indexed.includes(a.field)));
+    this.toolbar.suggest(exampleFilter(fields, found.map((one) => one.metadata)));
+    return fields;
   }
 
   private fail(state: State, error: unknown): void {

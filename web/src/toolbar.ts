@@ -57,6 +57,11 @@ export class Toolbar {
     this.chosen.hidden = !state.choices.length;
   }
 
+  /** An example of a filter that fits the index. */
+  suggest(example: string | null): void {
+    if (example) this.filter.placeholder = `Filter, such as ${example}`;
+  }
+
   /** Shows what is wrong with the filter; null: nothing is. */
   error(message: string | null): void {
     this.problem.hidden = message === null;

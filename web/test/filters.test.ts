@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { condition, facetFields, fieldName, filterOf, toggled } from "../src/filters.ts";
+import { condition, facetFields, fieldName, filterOf, toggled, exampleFilter } from "../src/filters.ts";
 import type { Choice } from "../src/state.ts";
 
 const choice = (field: string, value: Choice["value"], list = false): Choice => ({ field, value, list });
@@ -47,4 +47,11 @@ test("facets are made of short values, and fields with unique values come last",
 
 test("a field that is called __proto__ is a field", () => {
   assert.deepEqual(facetFields([JSON.parse('{"__proto__": "x"}') as Record<string, unknown>]), [{ field: "__proto__", list: false }]);
+});
+
+test("an example of a filter is one that a document passes", () => {
+  const documents = [{ note: "x".repeat(50) }, { note: null, year: 2020, tags: ["a"] }];
+  assert.equal(exampleFilter([{ field: "note", list: false }, { field: "year", list: false }], documents), "year >= 2020");
+  assert.equal(exampleFilter([{ field: "tags", list: true }], documents), '"a" in tags');
+  assert.equal(exampleFilter([], documents), null);
 });

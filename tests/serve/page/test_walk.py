@@ -164,6 +164,8 @@ def test_a_comparison_draws_a_line_for_each_shared_document(visit: Visit) -> Non
 
 def test_a_facet_value_filters(visit: Visit) -> None:
     page = visit.open("?index=articles&q=sugar", ".facet")
+    example = (page.locator("#filter").get_attribute("placeholder") or "").removeprefix("Filter, such as ")
+    assert visit.post(WALKED, {"query": "sugar", "filter": example})["hits"], "the example of a filter fits the index"
     page.locator(".facet", has_text="medicine").click()
     expected = visit.post(WALKED, {"query": "sugar", "filter": 'topic = "medicine"'})["hits"]
     page.wait_for_selector(".chosen li")
