@@ -26,7 +26,7 @@ NEEDS = [
 @pytest.mark.parametrize(("module", "package", "extra"), NEEDS, ids=[module for module, _, _ in NEEDS])
 def test_an_import_without_the_framework_names_the_extra(module: str, package: str, extra: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import plait.integrations.{module}"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert "MissingExtraError" in last
     assert re.search(rf"needs {package}\b.*pip install 'plait\[{extra}\]'", last)
@@ -42,5 +42,5 @@ def test_every_extra_that_is_named_exists() -> None:
 
 def test_an_installed_plait_imports_no_framework() -> None:
     code = "import sys, plait, plait.integrations; print(' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()).isdisjoint({package for _, package, _ in NEEDS})
