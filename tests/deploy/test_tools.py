@@ -240,7 +240,11 @@ def resolve_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 def tools_of_mcp(client: httpx.Client, address: str) -> set[str]:
     """The names of the tools that the server gives a client of MCP, over its stream."""
     headers = {"accept": "application/json, text/event-stream"}
-    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+    about: dict[str, object] = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "tests", "version": "1"},
+    }
 
     def call(number: int, method: str, params: dict[str, object]) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -70,8 +71,7 @@ def test_every_example_is_answered(tmp_path: Path) -> None:
 
 def test_a_code_that_the_page_does_not_describe_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PAGE.parents[1]))
-    import http_page
-
+    http_page = importlib.import_module("http_page")
     monkeypatch.setattr(http_page, "CODES", {**http_page.CODES, "gone": "a code that no source raises"})
     with pytest.raises(SystemExit, match="gone"):
         http_page.error_table()
