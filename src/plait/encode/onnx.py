@@ -78,6 +78,11 @@ class OnnxEncoder:
         return self._card
 
     @property
+    def tokenizer(self) -> ModelTokenizer:
+        """Text to token ids, as this model expects them."""
+        return self._tokenizer
+
+    @property
     def fingerprint(self) -> str:
         return self._card.fingerprint
 
@@ -113,9 +118,16 @@ class OnnxEncoder:
             raise InputError(f"term {number} is out of range: {self.name} has the terms 0 to {self.spec.sparse - 1}")
         return self._tokenizer.token(number)
 
-    def encode_queries(self, texts: Sequence[str]) -> Embeddings:
+    def with_card(self, card: ModelCard) -> OnnxEncoder:
+        """The same graph and tokenizer, with other settings of the texts: lengths, markers, prefixes, expansion of
+        queries, tokens without vectors. The two encoders share the loaded model."""
+        return OnnxEncoder(card, self._tokenizer.with_settings(card), self._session, self._query_session)
+
+    def encode_queries(
+        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None
+    ) -> Embeddings:
         """The embeddings of queries; a query that is too long is truncated, and counted in `truncated`."""
-        return self._encode(texts, is_query=True, batch_tokens=BATCH_TOKENS, on_batch=None)
+        return self._encode(texts, is_query=True, batch_tokens=batch_tokens, on_batch=on_batch)
 
     def encode_documents(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None

@@ -78,6 +78,10 @@ class ModelTokenizer:
             if self.max_tokens(is_query=kind == "query") < 1:
                 raise ModelError(f"{name} takes {limits.length} tokens of a {kind}, which leaves none for the text")
 
+    def with_settings(self, settings: InputSettings) -> ModelTokenizer:
+        """The same vocabulary, with other prefixes and lengths."""
+        return ModelTokenizer(self._tokenizer, settings)
+
     def tokenize(self, texts: Sequence[str], *, is_query: bool) -> TokenizedTexts:
         """The ids of each text; a text that is too long keeps its beginning."""
         if isinstance(texts, str | bytes):
@@ -139,6 +143,14 @@ class ModelTokenizer:
     def token(self, number: int) -> str:
         """The token of an id, as the vocabulary writes it; empty for an unused id."""
         return self._tokenizer.id_to_token(number) or ""
+
+    def has_token(self, token: str) -> bool:
+        """Whether the vocabulary has a token."""
+        return self._tokenizer.token_to_id(token) is not None
+
+    def text_of(self, number: int) -> str:
+        """The text of a token, without the marks of the vocabulary."""
+        return self._tokenizer.decode([number])
 
     @property
     def n_around(self) -> tuple[int, int]:

@@ -72,6 +72,11 @@ class CrossEncoder:
     def fingerprint(self) -> str:
         return self._card.fingerprint
 
+    def with_card(self, card: CrossCard) -> CrossEncoder:
+        """The same graph and tokenizer, with another format of pairs or another activation. The two share the loaded
+        model."""
+        return CrossEncoder(card, self._tokenizer.with_model(card), self._session)
+
     def score(
         self, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, on_batch: OnBatch | None = None
     ) -> NDArray[np.float32]:

@@ -71,6 +71,10 @@ class PairTokenizer:
                 f"the document, and has {self.room} of its {model.pair.length} for both; make the pair longer"
             )
 
+    def with_model(self, model: PairModel) -> PairTokenizer:
+        """The same vocabulary, with another format."""
+        return PairTokenizer(self._tokenizer, model)
+
     @property
     def room(self) -> int:
         """The number of tokens for the two texts together."""

@@ -16,15 +16,18 @@ from plait.storage.snapshot import Snapshot, StoredDocument
 MAX_VECTORS = 256
 
 
-def stored_embeddings(snapshot: Snapshot, document: StoredDocument, kinds: Collection[str]) -> Embeddings:
+def stored_embeddings(
+    snapshot: Snapshot, document: StoredDocument, kinds: Collection[str], *, max_vectors: int | None = MAX_VECTORS
+) -> Embeddings:
     """One query made of a document's stored embeddings: the mean of its dense vectors, the largest weight of each
-    sparse term, and its multi vectors, decoded if they are compressed. `kinds` are those to read."""
+    sparse term, and its multi vectors, decoded if they are compressed. `kinds` are those to read. With `max_vectors`
+    None all multi vectors are read."""
     segment = next(segment for segment in snapshot.segments if segment.number == document.segment)
     rows = np.arange(document.first_row, document.first_row + document.n_rows)
     return Embeddings(
         dense=_dense(segment, rows) if "dense" in kinds else None,
         sparse=_sparse(segment, rows) if "sparse" in kinds else None,
-        multi=_multi(segment, rows) if "multi" in kinds else None,
+        multi=_multi(segment, rows, max_vectors) if "multi" in kinds else None,
     )
 
 
@@ -53,12 +56,12 @@ def _sparse(segment: Segment, rows: NDArray[np.int64]) -> SparseVectors:
     return SparseVectors.from_items([weights])
 
 
-def _multi(segment: Segment, rows: NDArray[np.int64]) -> MultiVectors:
+def _multi(segment: Segment, rows: NDArray[np.int64], max_vectors: int | None) -> MultiVectors:
     stored = segment.coded if segment.multi is None else segment.multi
     assert stored is not None
     vectors = np.arange(int(stored.offsets[rows[0]]), int(stored.offsets[rows[-1] + 1]))
-    if len(vectors) > MAX_VECTORS:
-        vectors = vectors[np.linspace(0, len(vectors) - 1, MAX_VECTORS).astype(np.int64)]
+    if max_vectors is not None and len(vectors) > max_vectors:
+        vectors = vectors[np.linspace(0, len(vectors) - 1, max_vectors).astype(np.int64)]
     if segment.multi is not None:
         return MultiVectors.from_items([segment.multi.values[vectors].astype(np.float32)])
     assert segment.coded is not None
