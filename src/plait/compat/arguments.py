@@ -7,12 +7,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from plait.checks import shown
 from plait.encode.load import CPU, CUDA
 from plait.errors import ConfigError
 
+PACKAGE = Path(__file__).parent
 OnBatch = Callable[[int, int], None]
 
 
@@ -26,10 +28,18 @@ def refuse(name: str, value: object, *, default: object, why: str) -> None:
         raise ConfigError(f"{name} is {shown(value)}; {why}")
 
 
-def warn_unused(name: str, value: object, *, default: object, why: str, stacklevel: int = 4) -> None:
+def warn_unused(name: str, value: object, *, default: object, why: str) -> None:
     """Warns of an argument that differs from its default and has no effect."""
     if not _is_default(value, default):
-        warnings.warn(f"{name} has no effect: {why}", CompatWarning, stacklevel=stacklevel)
+        warn(f"{name} has no effect: {why}")
+
+
+def warn(message: str) -> None:
+    """A `CompatWarning` at the line that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, CompatWarning, stacklevel=level - 1)
 
 
 def refuse_unknown(call: str, keywords: Mapping[str, object], known: Mapping[str, str] | None = None) -> None:

@@ -6,11 +6,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import logging
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from plait.compat.arguments import CompatWarning
+from plait.compat.arguments import warn
 from plait.embeddings import Embeddings
 from plait.encode.hub_models import CONVERSION, hub_name, models_home
 from plait.encode.load import DEFAULT_PRECISION, find_model, load_model
@@ -55,14 +54,12 @@ def load_encoder(folder: Path, *, precision: str | None, device: str | None, nee
     """The encoder of a model folder. ModelError if it does not make the kind of embedding that is needed."""
     card = read_card(folder)
     check_kind(card.spec, card.name, needs)
-    if precision is not None and precision not in card.precisions:
-        _warn_precision(card.name, precision, list(card.precisions))
-        precision = None
-    return load_model(folder, precision=precision, device=device)
+    return load_model(folder, precision=_known_precision(card.name, precision, card.precisions), device=device)
 
 
 def load_cross_encoder(model: str | Path, *, precision: str | None, device: str | None) -> CrossEncoder:
-    """The cross-encoder of a model name, a model folder or a checkpoint."""
+    """The cross-encoder of a model name, a model folder or a checkpoint; in its own precision if it does not have the
+    given one."""
     path = Path(model)
     if path.is_dir() and not (path / CARD_NAME).is_file() and is_checkpoint(path):
         folder = _converted(path, precision or DEFAULT_PRECISION)
@@ -71,10 +68,7 @@ def load_cross_encoder(model: str | Path, *, precision: str | None, device: str 
     if not is_cross(folder):
         raise ModelError(f"{model} gives vectors, not scores of pairs; use BGEM3FlagModel or FlagModel")
     card = read_cross_card(folder)
-    if precision is not None and precision not in card.precisions:
-        _warn_precision(card.name, precision, list(card.precisions))
-        precision = None
-    return load_cross(folder, precision=precision, device=device)
+    return load_cross(folder, precision=precision if precision in card.precisions else None, device=device)
 
 
 def is_cross(folder: Path) -> bool:
@@ -88,14 +82,15 @@ def check_kind(spec: EmbeddingSpec, name: str, needs: str) -> None:
         raise ModelError(f"{name} makes {', '.join(spec.sizes())} vectors, and this call needs {needs} vectors")
 
 
-def _warn_precision(name: str, precision: str, available: Sequence[str]) -> None:
-    """Warns that a model has no graph of the precision that was asked for; its own is used."""
-    warnings.warn(
+def _known_precision(name: str, precision: str | None, available: Iterable[str]) -> str | None:
+    """The precision if a model has it; else None, the model's own, with a warning."""
+    if precision is None or precision in available:
+        return precision
+    warn(
         f"{name} has no precision {precision}, only {', '.join(available)}, which is used; convert its checkpoint with "
-        f"--precision {precision} for more",
-        CompatWarning,
-        stacklevel=5,
+        f"--precision {precision} for more"
     )
+    return None
 
 
 def encode(

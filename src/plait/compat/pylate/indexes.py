@@ -137,7 +137,7 @@ class PLAID:
 
     Vectors are compressed to `nbits` (1, 2, 4 or 8) once there are 65,536 of them; a smaller index is searched exactly.
     `n_ivf_probe` and `n_full_scores` change the search if they are not PyLate's defaults; plait then reads that many
-    cells for each query vector and scores that many documents. With the defaults plait chooses by the size of the index.
+    cells for each query vector and scores that many documents. Else plait chooses both by the size of the index.
     """
 
     is_end_to_end_index = True
@@ -176,17 +176,17 @@ class PLAID:
             ("low_memory", low_memory, False, "vectors are read from disk as they are needed"),
             ("device", None if device == "cpu" else device, None, "plait searches on the processor"),
         ]
-        unused += [(name, kwargs.pop(name), None, "plait has one implementation") for name in STANFORD if name in kwargs]
+        unused += [
+            (name, kwargs.pop(name), None, "plait has one implementation") for name in STANFORD if name in kwargs
+        ]
         for name, value, default, why in unused:
-            warn_unused(name, value, default=default, why=why, stacklevel=3)
+            warn_unused(name, value, default=default, why=why)
         refuse_unknown("PLAID", kwargs)
         self._nbits = nbits
         self._params = _probe_params(n_ivf_probe, n_full_scores)
         self._store = StoredVectors(index_folder, index_name, override=override, n_threads=num_threads)
 
-    def add_documents(
-        self, documents_ids: str | list[str], documents_embeddings: list[Any], **kwargs: Any
-    ) -> PLAID:
+    def add_documents(self, documents_ids: str | list[str], documents_embeddings: list[Any], **kwargs: Any) -> PLAID:
         """Adds documents, or replaces those with the same ids."""
         refuse_unknown("add_documents", kwargs)
         self._store.add(documents_ids, documents_embeddings)
@@ -234,8 +234,12 @@ class Voyager:
         ef_search: int = 200,
     ) -> None:
         check_count("embedding_size", embedding_size)
-        for name, value, default in (("M", M, 64), ("ef_construction", ef_construction, 200), ("ef_search", ef_search, 200)):
-            warn_unused(name, value, default=default, why="plait has no graph, and searches exactly", stacklevel=3)
+        for name, value, default in (
+            ("M", M, 64),
+            ("ef_construction", ef_construction, 200),
+            ("ef_search", ef_search, 200),
+        ):
+            warn_unused(name, value, default=default, why="plait has no graph, and searches exactly")
         self._dim = embedding_size
         self._store = StoredVectors(index_folder, index_name, override=override, n_threads=None)
 

@@ -28,8 +28,8 @@ class ColBERT:
     """A model that gives a vector for each token, loaded by plait.
 
     `model_name_or_path` is a plait model, a checkpoint of the hub or a local one. Arguments that are None are those of
-    the model. `model_kwargs={"dtype": "float32"}` chooses the precision; plait's default is int8. Without a `device` the
-    processor is used. The prompts of a checkpoint are not part of a plait model: give `prompts` to use their names.
+    the model. `model_kwargs={"dtype": "float32"}` chooses the precision; plait's default is int8. A `device` of None is
+    the processor. The prompts of a checkpoint are not part of a plait model: give `prompts` to use their names.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ColBERT:
 
     def encode(
         self,
-        sentences: str | list[str],
+        sentences: str | list[str] | list[list[str]],
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -163,20 +163,21 @@ class ColBERT:
         output_value: str | None = "token_embeddings",
     ) -> Any:
         """The vectors of each text, (rows, dim) float32: a list for a list, one array for one text, lists of lists for
-        lists of lists. With `pool_factor` documents keep one vector for each that many; the first `protected_tokens` stay.
-        """
+        lists of lists. With `pool_factor` 2 documents keep half of their vectors, and the first `protected_tokens`."""
         check_count("batch_size", batch_size)
         check_count("pool_factor", pool_factor)
         check_count("protected_tokens", protected_tokens, least=0)
         refuse("precision", precision, default="float32", why="an index of plait compresses vectors itself")
         refuse("convert_to_numpy", convert_to_numpy, default=True, why=NO_TORCH)
         refuse("convert_to_tensor", convert_to_tensor, default=False, why=NO_TORCH)
-        refuse("normalize_embeddings", normalize_embeddings, default=True, why="models of plait give vectors of length 1")
+        refuse(
+            "normalize_embeddings", normalize_embeddings, default=True, why="models of plait give vectors of length 1"
+        )
         refuse("output_value", output_value, default="token_embeddings", why="plait gives the scored vectors only")
         if device is not None and device_of("device", device) != device_of("device", self.device):
             raise ConfigError(f"device is {shown(device)}; the model was loaded on {self.device}, give it there")
         if isinstance(sentences, str):
-            single = [sentences]
+            texts = [sentences]
         elif not isinstance(sentences, Sequence):
             raise InputError(f"sentences must be a text or a list of texts; got {shown(sentences)}")
         elif sentences and isinstance(sentences[0], list):
@@ -192,8 +193,8 @@ class ColBERT:
             }
             return [self.encode(part, **options) for part in sentences]
         else:
-            single = list(sentences)
-        rows = self._rows(single, self._prompt(prompt, prompt_name), is_query, batch_size, bool(show_progress_bar))
+            texts = list(sentences)  # type: ignore[arg-type]
+        rows = self._rows(texts, self._prompt(prompt, prompt_name), is_query, batch_size, bool(show_progress_bar))
         if pool_factor > 1 and not is_query:
             rows = [pool_rows(one, pool_factor, protected_tokens) for one in rows]
         if padding:
@@ -216,7 +217,9 @@ class ColBERT:
         if prompt_name is None:
             return None
         if prompt_name not in self.prompts:
-            raise ValueError(f"prompt_name is {prompt_name!r}; the prompts are {list(self.prompts)}. Pass prompts={{...}}")
+            raise ValueError(
+                f"prompt_name is {prompt_name!r}; the prompts are {list(self.prompts)}. Pass prompts={{...}}"
+            )
         return self.prompts[prompt_name]
 
 
@@ -279,5 +282,3 @@ def _padded(rows: list[Floats]) -> list[Floats]:
     """Zeros after the rows of each text, up to the longest: (1, longest, dim) each, as PyLate returns them."""
     longest = max(map(len, rows), default=0)
     return [np.pad(one, ((0, longest - len(one)), (0, 0)))[np.newaxis] for one in rows]
-
-

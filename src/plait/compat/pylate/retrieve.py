@@ -36,6 +36,6 @@ class ColBERT:
         each."""
         check_count("k", k)
         device_of("device", device)
-        warn_unused("k_token", k_token, default=None, why="plait chooses candidates by whole queries", stacklevel=3)
-        warn_unused("batch_size", batch_size, default=None, why="plait searches all queries at once", stacklevel=3)
+        warn_unused("k_token", k_token, default=None, why="plait chooses candidates by whole queries")
+        warn_unused("batch_size", batch_size, default=None, why="plait searches all queries at once")
         return self.index.best(queries_embeddings, k, subset)

@@ -43,5 +43,7 @@ def as_multi_vectors(values: Any, what: str) -> MultiVectors:
     """The same as one batch."""
     items = as_items(values, what)
     if len({item.shape[1] for item in items}) > 1:
-        raise InputError(f"{what} have {sorted({item.shape[1] for item in items})} dimensions; they must have one number")
+        raise InputError(
+            f"{what} have {sorted({item.shape[1] for item in items})} dimensions; they must have one number"
+        )
     return MultiVectors.from_items(items)
