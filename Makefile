@@ -17,7 +17,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks test-migrations docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -90,6 +90,25 @@ docs-frameworks: $(FRAMEWORKS)/installed ## Write what passes, and the outputs o
 	$(MAKE) test-frameworks
 	$(FRAMEWORKS)/bin/python docs/frameworks_page.py build/frameworks.xml
 
+# One environment for each library, because their versions exclude each other; 12 GB in all.
+MIGRATIONS := ragatouille pylate flagembedding chroma lancedb qdrant
+MIGRATE_ragatouille := $(TORCH) "ragatouille==0.0.9.post2" "langchain<1" "transformers<5" "datasets==3.6.0" psutil ninja
+MIGRATE_pylate := "pylate==1.6.0"
+MIGRATE_flagembedding := $(TORCH) "FlagEmbedding==1.4.2" "transformers==5.23.0"
+MIGRATE_chroma := "chromadb==1.5.9"
+MIGRATE_lancedb := "lancedb==0.40.0"
+MIGRATE_qdrant := "qdrant-client==1.20.0"
+
+.venv-migrations/%/installed:
+	@echo "== creating an environment for $*"
+	$(PYTHON) -m venv $(@D)
+	$(if $(findstring torch,$(MIGRATE_$*)),$(@D)/bin/pip install -q $(TORCH))
+	$(@D)/bin/pip install -q $(MIGRATE_$*)
+	@touch $@
+
+test-migrations: $(VENV)/test-installed $(MIGRATIONS:%=.venv-migrations/%/installed) ## Run the code of other libraries in the migration guides
+	HF_HUB_OFFLINE=1 $(BIN)/python docs/run_before.py $(foreach name,$(MIGRATIONS),--python $(name)=.venv-migrations/$(name)/bin/python)
+
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py
 
@@ -131,4 +150,4 @@ wheel: $(VENV)/built-with ## Build the wheels of plait, its data packages and th
 	@ls -l dist
 
 clean: ## Remove the environment, the builds and the demo's index
-	rm -rf $(VENV) $(FRAMEWORKS) build dist .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) .venv-migrations build dist .demo .mypy_cache .ruff_cache .pytest_cache

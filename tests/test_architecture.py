@@ -37,6 +37,7 @@ LAYERS = [
     ["integrations"],
     ["train"],
     ["convert"],
+    ["compat"],
     ["serve"],
     ["cli"],
     ["__main__"],

@@ -1,6 +1,6 @@
 """The compatible classes and their origins: the same parameters, and the same results of the same calls.
 
-`origin/*.json` was written by the libraries themselves (`compat.make_origin`), on small checkpoints with random weights.
+`origin/*.json` was written by the libraries themselves (`compat.make_origin`), on checkpoints with random weights.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CompatWarning, stacklevel=level - 1)
+    warnings.warn(message, CompatWarning, stacklevel=level)
 
 
 def refuse_unknown(call: str, keywords: Mapping[str, object], known: Mapping[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from plait.compat.arguments import warn
 from plait.embeddings import Embeddings
 from plait.encode.hub_models import CONVERSION, hub_name, models_home
-from plait.encode.load import DEFAULT_PRECISION, find_model, load_model
+from plait.encode.load import DEFAULT_PRECISION, find_model, known_models, load_model
 from plait.encode.model_card import CARD_NAME, CROSS_KIND, read_card, read_json
 from plait.encode.onnx import BATCH_TOKENS, OnBatch, OnnxEncoder
 from plait.encode.protocol import EmbeddingSpec
@@ -65,13 +65,14 @@ def load_cross_encoder(model: str | Path, *, precision: str | None, device: str 
         folder = _converted(path, precision or DEFAULT_PRECISION)
     else:
         folder = find_cross(model, precision=precision)
-    if not is_cross(folder):
+    if str(model) in known_models() or ((folder / CARD_NAME).is_file() and not is_cross(folder)):
         raise ModelError(f"{model} gives vectors, not scores of pairs; use BGEM3FlagModel or FlagModel")
     card = read_cross_card(folder)
     return load_cross(folder, precision=precision if precision in card.precisions else None, device=device)
 
 
 def is_cross(folder: Path) -> bool:
+    """Whether a model folder is that of a cross-encoder."""
     card = read_json(folder / CARD_NAME)
     return isinstance(card, dict) and card.get("kind") == CROSS_KIND
 

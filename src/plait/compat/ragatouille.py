@@ -2,7 +2,7 @@
 
 An index is a plait index in `.ragatouille/colbert/indexes/NAME`, and each of its documents is a passage. Passages of
 `max_document_length` words are cut after whole sentences; what is longer than the model takes is split further, never
-cut off. A `k` that is larger than the number of documents gives them all.
+cut off. Documents in memory (`rerank`, `encode`) are cut at the length of the model's card. A `k` that is larger than the number of documents gives them all.
 """
 
 from __future__ import annotations
@@ -364,16 +364,16 @@ class RAGPretrainedModel:
         self._index.add(documents, commit_every=ENCODE_AT_ONCE)
 
     def _encode_queries(self, query: str | list[str]) -> MultiVectors:
-        """Queries of more tokens than the model pads to get a longer input, as in RAGatouille."""
+        """As in RAGatouille, a model that pads its queries pads them to 32 tokens, or to an estimate of the longest."""
         queries = _as_texts("query", [query] if isinstance(query, str) else query)
         if not queries:
             raise InputError("query is empty; give one text at least")
         encoder = self._loaded()
         card = encoder.card
-        longest = max(int(len(text.split(" ")) * WORDS_TO_TOKENS) for text in queries)
-        length = min(max(longest, card.query.length), card.document.length)
-        if length > card.query.length:
-            expansion = card.query.expansion and replace(card.query.expansion, length=length)
+        if card.query.expansion is not None:
+            longest = max(int(len(text.split(" ")) * WORDS_TO_TOKENS) for text in queries)
+            length = max(min(longest, card.document.length), MIN_QUERY_LENGTH)
+            expansion = replace(card.query.expansion, length=length)
             encoder = encoder.with_card(replace(card, query=replace(card.query, length=length, expansion=expansion)))
         multi = encode(encoder, queries, is_query=True, batch_size=32).multi
         assert multi is not None

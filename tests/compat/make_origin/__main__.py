@@ -4,9 +4,9 @@
     HF_HUB_OFFLINE=1 PYTHONPATH=tests python -m compat.make_origin flagembedding
     HF_HUB_OFFLINE=1 PYTHONPATH=tests python -m compat.make_origin ragatouille
 
-with pylate 1.6.0 (sentence-transformers 5.3.0, transformers 5.3.0, voyager), FlagEmbedding 1.4.2 (transformers 4.57.6,
-because with version 5 its reranker changes pairs with unknown characters) and ragatouille 0.0.9.post2 (langchain<1,
-transformers<5); torch 2.13.0 in each.
+with pylate 1.6.0 (sentence-transformers 5.3.0, transformers 5.3.0, voyager 2.1.0: later ones do not take what PyLate
+gives them), FlagEmbedding 1.4.2 (transformers 5.23.0) and ragatouille 0.0.9.post2 (langchain<1, transformers<5,
+datasets 3.6.0, psutil); torch 2.13.0 in each.
 """
 
 from __future__ import annotations

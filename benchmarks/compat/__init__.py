@@ -1,0 +1,1 @@
+"""The calls of PyLate through PyLate itself and through plait.compat."""
