@@ -15,8 +15,8 @@ import plait
 from compat.calls import CHECKPOINTS, short_texts, texts
 from compat.conftest import Converted, origin
 from convert.parity import golden_of, same_best
+from plait.compat import compression
 from plait.compat.pylate import indexes, models, rank, retrieve
-from plait.compat.pylate import indexes as index_module
 from plait.compat.ragatouille import RAGPretrainedModel
 from plait.errors import ConfigError, ModelError
 
@@ -74,7 +74,7 @@ def test_numbers_stay_numbers_and_both_indexes_agree(model: models.ColBERT, tmp_
 
 
 def test_many_vectors_are_compressed_to_nbits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "MIN_COMPRESSED_VECTORS", 2000)
+    monkeypatch.setattr(compression, "MIN_COMPRESSED_VECTORS", 2000)
     random = np.random.default_rng(0)
     rows = random.standard_normal((120, 40, 32)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)

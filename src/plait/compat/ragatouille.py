@@ -2,7 +2,8 @@
 
 An index is a plait index in `.ragatouille/colbert/indexes/NAME`, and each of its documents is a passage. Passages of
 `max_document_length` words are cut after whole sentences; what is longer than the model takes is split further, never
-cut off. Documents in memory (`rerank`, `encode`) are cut at the length of the model's card. A `k` that is larger than the number of documents gives them all.
+cut off. Documents in memory (`rerank`, `encode`) are cut at the length of the model's card. A `k` that is larger than
+the number of documents gives them all. Many vectors are compressed, to 4 bits a dimension, or 2 from 10,000 passages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from plait.checks import as_list, check_count, check_flag, shown
 from plait.compat.arguments import refuse_unknown, warn, warn_unused
+from plait.compat.compression import compress_if_large
 from plait.compat.loading import check_kind, encode, load_encoder, model_folder
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.chunking import Chunking, WindowChunker, WordTokenizer
@@ -40,6 +42,7 @@ DEFAULT_LENGTH = 256
 DOCUMENT_ID, PASSAGE_ID, METADATA = "document_id", "passage_id", "document_metadata"
 WORDS_TO_TOKENS = 1.35  # RAGatouille's estimate of a query's tokens
 MIN_QUERY_LENGTH = 32
+MANY_PASSAGES = 10_000
 ENCODE_AT_ONCE = 2000  # documents of one commit
 
 Chunk = dict[str, str]  # document_id, content
@@ -161,7 +164,6 @@ class RAGPretrainedModel:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._index = open_index(path, create=True, model=self._model)
         self._add(documents, 0, bsize, use_faiss)
-        self._index.compact()
         return str(path)
 
     def add_to_index(
@@ -362,6 +364,7 @@ class RAGPretrainedModel:
             for number, passage in enumerate(passages, first)
         ]
         self._index.add(documents, commit_every=ENCODE_AT_ONCE)
+        compress_if_large(self._index, 4 if len(self._index) < MANY_PASSAGES else 2)
 
     def _encode_queries(self, query: str | list[str]) -> MultiVectors:
         """As in RAGatouille, a model that pads its queries pads them to 32 tokens, or to an estimate of the longest."""

@@ -15,6 +15,7 @@ import numpy as np
 from plait.checks import check_count, check_flag, shown
 from plait.codec.packing import check_bits
 from plait.compat.arguments import refuse_unknown, warn_unused
+from plait.compat.compression import compress_if_large
 from plait.compat.pylate.rank import RerankResult
 from plait.compat.pylate.vectors import Floats, as_items, as_multi_vectors
 from plait.embeddings import Embeddings, MultiVectors
@@ -25,7 +26,6 @@ from plait.records import Document, Hit
 from plait.search.multivector.probe import ProbeParams
 from plait.search.stored_embeddings import stored_embeddings
 from plait.storage.folder import ATTACHMENTS, remove_index_copy
-from plait.storage.merge_policy import MIN_COMPRESSED_VECTORS
 from plait.storage.store import FILE_NAMES
 
 NUMBER = "is_number"  # metadata: the id was a whole number
@@ -84,16 +84,6 @@ class StoredVectors:
             self._index = open_index(self.path, create=True, spec=spec, n_threads=self._n_threads)
         documents = [Document(str(id), "", str(id), {NUMBER: True} if isinstance(id, int) else {}) for id in chosen]
         self._index.add_embeddings(documents, Embeddings(multi=vectors))
-
-    def compress(self, bits: int) -> None:
-        """Compresses the vectors if the index has as many that are not compressed as it has others, and enough for
-        codes to be faster. The time for it is then a share of the time for adding."""
-        index = self.index()
-        segments = index.snapshot.segments
-        n_float = sum(len(segment.multi.values) for segment in segments if segment.multi is not None)
-        n_coded = sum(int(segment.coded.offsets[-1]) for segment in segments if segment.coded is not None)
-        if n_float >= max(MIN_COMPRESSED_VECTORS, n_coded):
-            index.compact(bits=bits)
 
     def remove(self, ids: Any) -> None:
         if self._index is not None:
@@ -190,7 +180,7 @@ class PLAID:
         """Adds documents, or replaces those with the same ids."""
         refuse_unknown("add_documents", kwargs)
         self._store.add(documents_ids, documents_embeddings)
-        self._store.compress(self._nbits)
+        compress_if_large(self._store.index(), self._nbits)
         return self
 
     def remove_documents(self, documents_ids: list[str]) -> PLAID:
