@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -79,12 +80,29 @@ def digest(code: str) -> str:
     return hashlib.sha256(code.encode()).hexdigest()
 
 
+def wide_stanford(folder: Path) -> Path:
+    """A copy of the checkpoint of colbert-ai with vectors of 32 dimensions: PLAID takes multiples of 32 only."""
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    copy = Path(shutil.copytree(CHECKPOINTS / "stanford", folder / "stanford"))
+    tensors = load_file(copy / "model.safetensors")
+    shape = (32, tensors["linear.weight"].shape[1])
+    tensors["linear.weight"] = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((copy / "artifact.metadata").read_text(encoding="utf-8"))
+    (copy / "artifact.metadata").write_text(json.dumps({**settings, "dim": 32}), encoding="utf-8")
+    return copy
+
+
 def run(library: str, code: str, python: str) -> dict[str, Any]:
     """What the code printed, and the versions; or the last line of its error."""
-    for name, checkpoint in MODELS.items():
-        code = code.replace(f'"{name}"', repr(str(CHECKPOINTS / checkpoint)))
-    indented = "".join(f"    {line}" if line.strip() else line for line in code.splitlines(keepends=True))
     with tempfile.TemporaryDirectory() as folder:
+        for name, checkpoint in MODELS.items():
+            if f'"{name}"' in code:
+                model = wide_stanford(Path(folder)) if checkpoint == "stanford" else CHECKPOINTS / checkpoint
+                code = code.replace(f'"{name}"', repr(str(model)))
+        indented = "".join(f"    {line}" if line.strip() else line for line in code.splitlines(keepends=True))
         script = Path(folder, "before.py")
         script.write_text(START + indented + END % PACKAGES[library], encoding="utf-8")
         done = subprocess.run(

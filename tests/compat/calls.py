@@ -27,18 +27,18 @@ def pylate_calls(pylate: Any, checkpoint: str, folder: str, options: dict[str, A
     attended = pylate.models.ColBERT(
         checkpoint, device="cpu", attend_to_expansion_tokens=True, query_prefix="[D] ", document_prefix="", **options
     )
-    some = documents[:3]
+    three = documents[:3]
     results = {
         "one query": model.encode(queries[0]),
         "queries": model.encode(queries[:2], batch_size=1, is_query=True, show_progress_bar=False),
-        "documents": model.encode(some, batch_size=2, is_query=False),
-        "nested": model.encode([some[:1], some[1:]], is_query=False),
-        "prompt": model.encode(some[:1], is_query=False, prompt="passage: "),
-        "padded": model.encode(some, is_query=False, padding=True),
+        "documents": model.encode(three, batch_size=2, is_query=False),
+        "nested": model.encode([three[:1], three[1:]], is_query=False),
+        "prompt": model.encode(three[:1], is_query=False, prompt="passage: "),
+        "padded": model.encode(three, is_query=False, padding=True),
         "other queries": other.encode(queries[:2], is_query=True),
-        "other documents": other.encode(some, is_query=False),
+        "other documents": other.encode(three, is_query=False),
         "attended": attended.encode(queries[:2], is_query=True),
-        "without prefix": attended.encode(some, is_query=False),
+        "without prefix": attended.encode(three, is_query=False),
         "settings": [other.query_length, other.document_length, other.do_query_expansion, model.query_prefix],
     }
     query_rows = model.encode(queries, is_query=True)

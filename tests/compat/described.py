@@ -47,5 +47,5 @@ def differences(expected: Any, given: Any, tolerance: float, where: str = "") ->
         return found_differences if n_expected == n_given else [f"{where}: {n_given} items, not {n_expected}"]
     if set(expected["dict"]) != set(given["dict"]):
         return [f"{where}: keys {list(given['dict'])}, not {list(expected['dict'])}"]
-    pairs_by_key = ((key, one, given["dict"][key]) for key, one in expected["dict"].items())
-    return [d for key, *pair in pairs_by_key for d in differences(*pair, tolerance, f"{where}.{key}")]
+    each = expected["dict"].items()
+    return [d for key, one in each for d in differences(one, given["dict"][key], tolerance, f"{where}.{key}")]

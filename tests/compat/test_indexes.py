@@ -40,7 +40,8 @@ def test_the_best_documents_of_plaid_are_those_of_the_golden_outputs(converted: 
     results = retrieve.ColBERT(index=index).retrieve(queries, k=len(both["documents"]))
     for expected, hits in zip(golden_of("pylate-bert").arrays["multi.scores"], results, strict=True):
         scores = np.zeros(len(expected))
-        scores[[hit["id"] for hit in hits]] = [hit["score"] for hit in hits]
+        for hit in hits:
+            scores[int(hit["id"])] = hit["score"]
         np.testing.assert_allclose(scores, expected, atol=0.02)
         assert same_best(np.round(expected, 2), scores)
 
@@ -65,8 +66,8 @@ def test_an_index_is_changed_and_opened_again(model: models.ColBERT, tmp_path: P
 
 def test_numbers_stay_numbers_and_both_indexes_agree(model: models.ColBERT, tmp_path: Path) -> None:
     rows, query = model.encode(DOCUMENTS, is_query=False), model.encode(QUERY)
-    plaid = indexes.PLAID(str(tmp_path), "plaid").add_documents(range(3), rows)  # type: ignore[arg-type]
-    voyager = indexes.Voyager(str(tmp_path), "voyager").add_documents([0, 1, 2], rows, batch_size=2)  # type: ignore[list-item]
+    plaid = indexes.PLAID(str(tmp_path), "plaid").add_documents(range(3), rows)
+    voyager = indexes.Voyager(str(tmp_path), "voyager").add_documents([0, 1, 2], rows, batch_size=2)
     results = [retrieve.ColBERT(index).retrieve(query, k=3) for index in (plaid, voyager)]
     assert results[0] == results[1]
     exact = rank.rerank([[0, 1, 2]], [query], [rows])

@@ -6,7 +6,7 @@ are text or whole numbers; the number 5 and the text "5" name one document. A do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ STANFORD = (
 )
 OWN_TRAINING = "plait trains its codes by itself"
 
-Ids = Sequence[str | int]
+Ids = str | Iterable[str | int]
 
 
 class StoredVectors:
@@ -176,19 +176,19 @@ class PLAID:
         self._params = _probe_params(n_ivf_probe, n_full_scores)
         self._store = StoredVectors(index_folder, index_name, override=override, n_threads=num_threads)
 
-    def add_documents(self, documents_ids: str | list[str], documents_embeddings: list[Any], **kwargs: Any) -> PLAID:
+    def add_documents(self, documents_ids: Ids, documents_embeddings: list[Any], **kwargs: Any) -> PLAID:
         """Adds documents, or replaces those with the same ids."""
         refuse_unknown("add_documents", kwargs)
         self._store.add(documents_ids, documents_embeddings)
         compress_if_large(self._store.index(), self._nbits)
         return self
 
-    def remove_documents(self, documents_ids: list[str]) -> PLAID:
+    def remove_documents(self, documents_ids: Ids) -> PLAID:
         """Deletes documents; unknown ids are ignored."""
         self._store.remove(documents_ids)
         return self
 
-    def update_documents(self, documents_ids: list[str], documents_embeddings: list[Any]) -> PLAID:
+    def update_documents(self, documents_ids: Ids, documents_embeddings: list[Any]) -> PLAID:
         """Replaces the vectors of documents; those that the index does not have are added."""
         return self.add_documents(documents_ids, documents_embeddings)
 
@@ -233,9 +233,7 @@ class Voyager:
         self._dim = embedding_size
         self._store = StoredVectors(index_folder, index_name, override=override, n_threads=None)
 
-    def add_documents(
-        self, documents_ids: str | list[str], documents_embeddings: list[Any], batch_size: int = 2000
-    ) -> Voyager:
+    def add_documents(self, documents_ids: Ids, documents_embeddings: list[Any], batch_size: int = 2000) -> Voyager:
         """Adds documents, or replaces those with the same ids; a commit for each `batch_size` of them."""
         check_count("batch_size", batch_size)
         ids, items = as_ids(documents_ids), as_items(documents_embeddings, "documents_embeddings")
@@ -247,7 +245,7 @@ class Voyager:
             self._store.add(ids[start : start + batch_size], items[start : start + batch_size])
         return self
 
-    def remove_documents(self, documents_ids: list[str]) -> Voyager:
+    def remove_documents(self, documents_ids: Ids) -> Voyager:
         """Deletes documents; KeyError for an unknown id."""
         self._store.vectors_of(documents_ids)
         self._store.remove(documents_ids)
