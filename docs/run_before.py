@@ -115,7 +115,8 @@ def run(library: str, code: str, python: str) -> dict[str, Any]:
         )
     lines = done.stdout.splitlines()
     versions = next((line.removeprefix("VERSIONS ") for line in lines if line.startswith("VERSIONS ")), "{}")
-    printed = [line for line in lines if not line.startswith("VERSIONS ")]
+    # The end of the output, without the log lines of RAGatouille, which have times and paths.
+    printed = [line for line in lines if line.strip() and not line.startswith("VERSIONS ") and "/" not in line][-2:]
     error = done.stderr.strip().splitlines()[-1:] if done.returncode else []
     return {
         "versions": json.loads(versions.replace("'", '"').replace("None", "null")),

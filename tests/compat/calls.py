@@ -117,7 +117,7 @@ def short_texts() -> list[str]:
 
 
 def ragatouille_calls(rag_model: Any, checkpoint: str) -> dict[str, Any]:
-    """Documents in memory: RAGatouille 0.0.9 cannot search its index with the versions that install today."""
+    """Documents in memory, whose scores are exact; the index of RAGatouille is compressed."""
     queries, _ = texts()
     documents = short_texts()
     rag = rag_model.from_pretrained(checkpoint)
