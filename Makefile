@@ -92,7 +92,7 @@ docs-frameworks: $(FRAMEWORKS)/installed ## Write what passes, and the outputs o
 
 # One environment for each library, because their versions exclude each other; 12 GB in all.
 MIGRATIONS := ragatouille pylate flagembedding chroma lancedb qdrant
-MIGRATE_ragatouille := $(TORCH) "ragatouille==0.0.9.post2" "langchain<1" "transformers<5" "datasets==3.6.0" psutil ninja
+MIGRATE_ragatouille := $(TORCH) "ragatouille==0.0.9.post2" "langchain<1" "transformers<5" "datasets==3.6.0" faiss-cpu psutil ninja setuptools
 MIGRATE_pylate := "pylate==1.6.0"
 MIGRATE_flagembedding := $(TORCH) "FlagEmbedding==1.4.2" "transformers==5.23.0"
 MIGRATE_chroma := "chromadb==1.5.9"
@@ -107,7 +107,7 @@ MIGRATE_qdrant := "qdrant-client==1.20.0"
 	@touch $@
 
 test-migrations: $(VENV)/test-installed $(MIGRATIONS:%=.venv-migrations/%/installed) ## Run the code of other libraries in the migration guides
-	HF_HUB_OFFLINE=1 $(BIN)/python docs/run_before.py $(foreach name,$(MIGRATIONS),--python $(name)=.venv-migrations/$(name)/bin/python)
+	HF_HUB_OFFLINE=1 PATH="$(abspath .venv-migrations/ragatouille/bin):$$PATH" $(BIN)/python docs/run_before.py $(foreach name,$(MIGRATIONS),--python $(name)=.venv-migrations/$(name)/bin/python)
 
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py
