@@ -154,7 +154,9 @@ def test_a_qdrant_folder_has_all_kinds_of_vectors(tmp_path: Path) -> None:
     for id, vector in by_id(batch, "dense").items():
         assert np.allclose(vector, dense_vector(texts[id]), atol=1e-3)
     for id, (terms, weights) in by_id(batch, "sparse").items():
-        assert dict(zip(terms.tolist(), weights.tolist(), strict=True)) == pytest.approx(sparse_vector(texts[id]))
+        given = sparse_vector(texts[id])
+        step = max(given.values()) / 255  # plait stores the weights of a passage in 8 bits
+        assert dict(zip(terms.tolist(), weights.tolist(), strict=True)) == pytest.approx(given, abs=step / 2)
     for id, vectors in by_id(batch, "multi").items():
         assert np.allclose(vectors, multi_vectors(texts[id]), atol=1e-3)
     assert {document.metadata["year"] for document in batch.documents} == set(range(1990, 2002))

@@ -10,6 +10,7 @@ import pytest
 import plait
 from encoders import WordEncoder
 from plait.errors import ConfigError, SourceError, StoreError
+from plait.readers.sources import documents_from
 from plait.transfer import ImportOptions, export_index, import_index
 from plait.transfer.passages import PassageBatch, read_passages
 
@@ -141,7 +142,7 @@ def test_text_formats_have_every_document(index: plait.Index, tmp_path: Path) ->
     export_index(index, tmp_path / "beir", form="beir")
     export_index(index, tmp_path / "out.trec")
     export_index(index, tmp_path / "out.tsv")
-    documents = list(plait.documents_from([tmp_path / "beir" / "corpus.jsonl"]))
+    documents = list(documents_from([tmp_path / "beir" / "corpus.jsonl"]))
     assert [(one.id, one.text, one.title, one.metadata) for one in documents] == [
         (one.id, one.text, one.title, one.metadata) for one in index
     ]

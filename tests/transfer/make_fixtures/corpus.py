@@ -10,14 +10,12 @@ N_DOCUMENTS = 120
 DIM = 32
 MODEL = "example/words-32"
 NOUNS = [
-    
     "loom",
     "thread",
     "wool",
     "silk",
     "cotton",
     "linen",
-    
     "river",
     "stone",
     "bridge",
@@ -28,7 +26,6 @@ NOUNS = [
     "engine",
     "winter",
     "market",
-,
 ]
 VERBS = ["spins", "cuts", "holds", "lifts", "turns", "paints", "sends", "finds", "keeps", "breaks"]
 
