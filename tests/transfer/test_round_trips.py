@@ -126,7 +126,7 @@ def test_an_existing_target_is_replaced_only_by_force(index: plait.Index, tmp_pa
 
 
 def test_an_index_is_never_replaced_by_an_export(index: plait.Index) -> None:
-    with pytest.raises(StoreError, match="is an index of plait"):
+    with pytest.raises(StoreError, match="is not replaced"):
         export_index(index, index.path, form="numpy", force=True)
     assert len(index) == 59
 

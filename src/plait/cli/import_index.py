@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.compact import Bits
 from plait.cli.errors import StoppedError
-from plait.cli.options import Language, Threads
+from plait.cli.options import AsJson, Language, Threads
 
 if TYPE_CHECKING:
     from plait.transfer import ImportReport
@@ -61,18 +64,30 @@ def import_index(
             show_default=False,
         ),
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Bits of a code for each dimension: 1, 2, 4 or 8.")] = None,
+    bits: Annotated[
+        Bits | None, typer.Option(help="Bits for each dimension of multi vectors; by default those of SOURCE.")
+    ] = None,
+    keep_8bit: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-8bit/--no-keep-8bit",
+            help="Store 8-bit codes as well, for the last stage of a search; by default if SOURCE has codes.",
+            show_default=False,
+        ),
+    ] = None,
     api_key_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="The environment variable with the key of the server.")
     ] = None,
     language: Language = None,
     threads: Threads = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make an index from one of another library.
 
     Reads PLAID (.pt), fast-plaid, PyLate, RAGatouille, WARP, faiss, LanceDB, Qdrant (a server or a local folder),
     Chroma, Parquet and Arrow with vectors, learned-sparse JSON lines and folders of plait dump. Vectors, texts and
-    metadata come along; no model is needed. A source is never unpickled. INDEX appears only if all of SOURCE was read.
+    metadata come along; no model is needed. Nothing of SOURCE is run: pickles are read by a reader of their own. INDEX
+    appears only if all of SOURCE was read. plait index makes an index from texts.
 
     \b
     Examples:
@@ -109,14 +124,18 @@ def import_index(
                 texts=texts,
                 model=model,
                 compress=compress,
-                bits=bits,
+                bits=None if bits is None else int(bits),
+                keep_8bit=keep_8bit,
                 language=language,
                 n_threads=threads,
                 on_progress=on_progress,
             )
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; {to} was not made") from None
-    _print_report(report)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(report), default=str))
+    else:
+        _print_report(report)
 
 
 def _print_report(report: ImportReport) -> None:
@@ -127,10 +146,9 @@ def _print_report(report: ImportReport) -> None:
     if report.model_cosine is not None:
         print(f"  the model's vectors of the texts and the stored ones: mean cosine {report.model_cosine:.4f}")
     if report.bits is not None:
-        print(
-            f"  codes of {report.bits} bits, made again: mean cosine {report.mean_cosine:.4f} with the source's vectors"
-        )
+        codes = f"{report.bits} bits, and of 8 bits for the last stage" if report.has_8bit else f"{report.bits} bits"
+        print(f"  codes of {codes}: mean cosine {report.mean_cosine:.5f} with the vectors of the source")
         if report.top10_agreement is not None:
-            print(f"  of the best 10 by the source's vectors, the codes keep {report.top10_agreement:.1%}")
+            print(f"  of the best 10 by the vectors of the source, the codes keep {report.top10_agreement:.1%}")
     for note in report.notes:
         print(f"  {note}")

@@ -16,7 +16,7 @@ from plait.errors import ConfigError, SourceError
 from plait.records import Hit
 from plait.transfer.fields import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, choose_field, row_of_fields
 from plait.transfer.flat import FIELDS, MARK, VECTOR_FIELDS, VERSION, flat_records, has_flat_records, row_from_record
-from plait.transfer.passages import PassageBatch, model_name, read_passages
+from plait.transfer.passages import PassageBatch, Passages
 from plait.transfer.source import ImportOptions, Row, Source, damaged, missing_library
 
 if TYPE_CHECKING:
@@ -89,11 +89,14 @@ def passage_reader(index: Index, *, filter: str | None = None, vectors: bool = T
 
         duckdb.from_arrow(passage_reader(index)).aggregate("count(*)")
     """
-    pa = pyarrow_module()
-    snapshot = index.snapshot
-    schema = schema_of(index.spec, vectors=vectors, model=model_name(index))
-    batches = (record_batch(batch, schema) for batch in read_passages(snapshot, filter=filter, vectors=vectors))
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return arrow_reader(Passages(index, filter=filter, vectors=vectors))
+
+
+def arrow_reader(passages: Passages) -> Any:
+    """Passages as a `pyarrow.RecordBatchReader`."""
+    schema = schema_of(passages.spec, vectors=passages.vectors, model=passages.model)
+    batches = (record_batch(batch, schema) for batch in passages.batches())
+    return pyarrow_module().RecordBatchReader.from_batches(schema, batches)
 
 
 def hits_table(hits: Iterable[Hit]) -> Any:
@@ -115,12 +118,12 @@ def hits_table(hits: Iterable[Hit]) -> Any:
     return pa.table(columns)
 
 
-def write_parquet(index: Index, to: Path, *, filter: str | None, vectors: bool) -> int:
+def write_parquet(passages: Passages, to: Path) -> int:
     """Writes the passages to a Parquet file; returns how many."""
     pyarrow_module()
     import pyarrow.parquet
 
-    reader = passage_reader(index, filter=filter, vectors=vectors)
+    reader = arrow_reader(passages)
     n_rows = 0
     with pyarrow.parquet.ParquetWriter(to, reader.schema, compression="zstd") as writer:
         for batch in reader:
@@ -129,10 +132,10 @@ def write_parquet(index: Index, to: Path, *, filter: str | None, vectors: bool) 
     return n_rows
 
 
-def write_arrow(index: Index, to: Path, *, filter: str | None, vectors: bool) -> int:
+def write_arrow(passages: Passages, to: Path) -> int:
     """Writes the passages to an Arrow file; returns how many."""
     pa = pyarrow_module()
-    reader = passage_reader(index, filter=filter, vectors=vectors)
+    reader = arrow_reader(passages)
     n_rows = 0
     with pa.OSFile(str(to), "wb") as file, pa.ipc.new_file(file, reader.schema) as writer:
         for batch in reader:
@@ -179,11 +182,18 @@ def _opened(pa: Any, file: Path, form: str) -> tuple[Any, int | None, Iterator[A
     source = pa.memory_map(str(file))
     try:
         arrow = pa.ipc.open_file(source)
-        return arrow.schema, None, (arrow.get_batch(number) for number in range(arrow.num_record_batches))
+        return arrow.schema, None, _checked(arrow.get_batch(number) for number in range(arrow.num_record_batches))
     except pa.ArrowInvalid:
         source.seek(0)
         stream = pa.ipc.open_stream(source)
-        return stream.schema, None, iter(stream)
+        return stream.schema, None, _checked(stream)
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of a file. Arrow trusts the offsets of a file; a damaged one would be read beyond its end."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def source_of_batches(schema: Any, make: Any, form: str, where: str, options: ImportOptions, n_rows: int) -> Source:
@@ -314,7 +324,10 @@ def _matrix(column: Any) -> NDArray[np.float32]:
 
 
 def _multi(column: Any) -> list[NDArray[np.float32]]:
-    offsets = column.offsets.to_numpy()
+    if hasattr(column, "offsets"):
+        offsets = column.offsets.to_numpy()
+    else:  # a list of one size for all rows
+        offsets = np.arange(len(column) + 1) * column.type.list_size
     rows = _matrix(column.flatten()) if offsets[-1] > offsets[0] else np.zeros((0, 0), np.float32)
     return [rows[start:end] for start, end in zip(offsets[:-1] - offsets[0], offsets[1:] - offsets[0], strict=True)]
 

@@ -22,7 +22,16 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import SourceError
 from plait.transfer.fields import row_of_fields
 from plait.transfer.pickles import read_pickle
-from plait.transfer.source import ImportOptions, Row, Source, choose_collection, damaged, l2_notes, normalized
+from plait.transfer.source import (
+    ImportOptions,
+    Row,
+    Source,
+    choose_collection,
+    damaged,
+    is_plain_name,
+    l2_notes,
+    normalized,
+)
 
 DATABASE, DOCUMENT = "chroma.sqlite3", "chroma:document"
 ADD, UPDATE, UPSERT, DELETE = range(4)  # operations of the queue
@@ -40,7 +49,7 @@ def open_source(path: str, options: ImportOptions) -> Source:
             segments = dict(
                 database.execute("SELECT scope, id FROM segments WHERE collection = ?", [collection]).fetchall()
             )
-            vectors = _segment_vectors(Path(path) / str(segments.get("VECTOR", "")))
+            vectors = _segment_vectors(Path(path), str(segments.get("VECTOR", "")))
             _apply_queue(database, collection, vectors)
             fields = _fields(database, segments.get("METADATA"))
             space = _space(database, collection)
@@ -66,10 +75,11 @@ def _connect(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)
 
 
-def _segment_vectors(folder: Path) -> dict[str, NDArray[np.float32]]:
+def _segment_vectors(root: Path, name: str) -> dict[str, NDArray[np.float32]]:
     """The vectors of a segment by id; none if Chroma has not written it yet."""
+    folder = root / name
     labels_file, data_file = folder / "index_metadata.pickle", folder / "data_level0.bin"
-    if not folder.name or not labels_file.is_file():
+    if not is_plain_name(name) or not labels_file.is_file():
         return {}
     try:
         labels = read_pickle(labels_file.read_bytes(), labels_file)["label_to_id"]
@@ -88,7 +98,7 @@ def _segment_vectors(folder: Path) -> dict[str, NDArray[np.float32]]:
             if label in labels:
                 vectors[str(labels[label])] = np.frombuffer(raw, "<f4", dim, begin + vector_at)
         return vectors
-    except (OSError, struct.error, KeyError, TypeError) as error:
+    except (OSError, struct.error, KeyError, TypeError, ValueError) as error:
         raise damaged(folder, repr(error)) from None
 
 

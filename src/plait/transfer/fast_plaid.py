@@ -15,12 +15,11 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.checks import parse_json
 from plait.encode.protocol import EmbeddingSpec
 from plait.transfer.fields import ID_FIELDS, row_of_fields
 from plait.transfer.numpy_folder import load_array, read_json
 from plait.transfer.pickles import read_pickle
-from plait.transfer.residual_codes import DECODED_AT_ONCE, BucketCodec
+from plait.transfer.residual_codes import DECODED_AT_ONCE, BucketCodec, read_lengths, read_n_chunks
 from plait.transfer.source import ImportOptions, Row, Source, damaged
 
 PYLATE_FOLDER = "fast_plaid_index"
@@ -37,8 +36,8 @@ def open_source(path: str, options: ImportOptions) -> Source:
     metadata = read_json(folder / "metadata.json")
     centroids = load_array(folder / "centroids.npy", "f", (None, None))
     codec = BucketCodec.checked(folder, centroids, load_array(folder / "bucket_weights.npy", "f", (None,)))
-    chunks = list(range(_count(folder, metadata, "num_chunks")))
-    lengths = [length for chunk in chunks for length in _lengths(folder / f"doclens.{chunk}.json")]
+    chunks = list(range(read_n_chunks(folder / "metadata.json", metadata)))
+    lengths = [length for chunk in chunks for length in read_lengths(folder / f"doclens.{chunk}.json")]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     n_vectors = int(offsets[-1])
     cells = _Chunks(folder, "codes", chunks, "iu", (None,), n_vectors)
@@ -75,23 +74,6 @@ def read_ids(file: Path) -> dict[int, str]:
     if not isinstance(ids, dict) or not all(isinstance(number, int) for number in ids):
         raise damaged(file, "it is no map of numbers to ids")
     return {number: str(id) for number, id in ids.items()}
-
-
-def _count(folder: Path, metadata: dict[str, Any], name: str) -> int:
-    value = metadata.get(name)
-    if type(value) is not int or not 0 < value < 10**6:
-        raise damaged(folder / "metadata.json", f"{name} is {value!r:.40}")
-    return value
-
-
-def _lengths(file: Path) -> list[int]:
-    try:
-        lengths = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise damaged(file, error) from None
-    if not isinstance(lengths, list) or not all(type(length) is int and length >= 0 for length in lengths):
-        raise damaged(file, "it is no list of lengths")
-    return lengths
 
 
 class _Chunks:

@@ -81,7 +81,6 @@ FORMATS = (
     ImportFormat(
         "arrow", "Arrow and Feather with columns of vectors", "arrow", _ends(".arrow", ".feather", ".ipc", ".arrows")
     ),
-    ImportFormat("sparse-jsonl", "learned-sparse JSON lines", "sparse_jsonl", _ends(".jsonl", ".jsonl.gz", ".json")),
     ImportFormat("chroma", "a Chroma folder", "chroma", _has("chroma.sqlite3")),
     ImportFormat(
         "qdrant",
@@ -90,6 +89,12 @@ FORMATS = (
         _is_any(_is_url, _has("meta.json", "collection")),
     ),
     ImportFormat("lancedb", "a LanceDB folder or table", "lancedb", _is_any(_has_entry("*.lance"), _has("_versions"))),
+    ImportFormat(
+        "sparse-jsonl",
+        "learned-sparse JSON lines, a file or a folder",
+        "sparse_jsonl",
+        _is_any(_ends(".jsonl", ".jsonl.gz", ".json", ".json.gz"), _has_entry("*.jsonl"), _has_entry("*.jsonl.gz")),
+    ),
 )
 
 

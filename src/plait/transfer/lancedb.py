@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait.errors import SourceError, StoreError
-from plait.transfer.arrow import passage_reader, source_of_batches
+from plait.transfer.arrow import arrow_reader, source_of_batches
+from plait.transfer.passages import Passages
 from plait.transfer.source import ImportOptions, Source, choose_collection, damaged, missing_library
-
-if TYPE_CHECKING:
-    from plait.index import Index
 
 ROWS_AT_ONCE = 1024
 
@@ -40,14 +38,14 @@ def open_source(path: str, options: ImportOptions) -> Source:
         raise damaged(path, error) from None
 
 
-def write_table(index: Index, folder: str, name: str, *, filter: str | None) -> int:
+def write_table(passages: Passages, folder: str, name: str) -> int:
     """Makes a table with a row for each passage; returns how many."""
     lancedb = _library("writing a LanceDB table")
     try:
         database = lancedb.connect(folder)
         if (Path(folder) / f"{name}.lance").exists():
             raise StoreError(f"{folder} has a table {name!r} already; choose another name with --collection")
-        reader = passage_reader(index, filter=filter)
+        reader = arrow_reader(passages)
         table = database.create_table(name, reader, schema=reader.schema)
         return int(table.count_rows())
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,8 +1,10 @@
 """`import_index`: an index of another library becomes a plait index.
 
 The index is built in a folder beside its target and renamed at the end, so that a source that turns out to be damaged
-leaves nothing behind. Vectors stay as they are. Those that the source had compressed are decoded; then they are coded
-again around the same centroids with the same number of bits, and the report says what that lost.
+leaves nothing behind. Vectors stay as they are. Those that the source had compressed are decoded, because plait's codes
+have even steps and those of the others have not. Then they are coded again around the same centroids with the same
+number of bits, and with 8 bits for the last stage of a search, which scores as the source did. The report says what
+that lost.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.checks import as_path, check_count, check_type
+from plait.checks import as_path, check_count, check_flag, check_type
 from plait.codec.packing import check_bits
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import EXTERNAL, LazyEncoder, available_cpus
@@ -27,6 +29,7 @@ from plait.errors import ConfigError, EncoderMismatchError, InputError, SourceEr
 from plait.index import open_index
 from plait.ingest import merge_after
 from plait.records import Document, Span
+from plait.storage.compaction import DEFAULT_BITS
 from plait.storage.folder import ATTACHMENTS, check_folder, remove_index_copy
 from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.store import FILE_NAMES, IMPORTED, Store
@@ -52,7 +55,8 @@ class ImportReport:
     n_without_text: int  # documents whose title is their id, because the source has no text for them
     model: str  # the model that the source or the caller names; empty if neither does
     bits: int | None = None  # of the codes; None if the vectors are not compressed
-    mean_cosine: float | None = None  # between decoded vectors of the source and those of the new codes
+    has_8bit: bool = False  # whether there are 8-bit codes as well
+    mean_cosine: float | None = None  # between decoded vectors of the source and those of the finest new codes
     top10_agreement: float | None = None  # share of the best 10 by decoded vectors that the new codes keep
     model_cosine: float | None = None  # between stored vectors and those that the given model makes of the texts
     notes: tuple[str, ...] = ()
@@ -69,6 +73,7 @@ def import_index(
     model: str | Path | None = None,
     compress: bool | None = None,
     bits: int | None = None,
+    keep_8bit: bool | None = None,
     language: str | None = None,
     n_threads: int | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
@@ -78,7 +83,8 @@ def import_index(
     `source` is a file, a folder or the URL of a server; its format is detected, or given as `form`. `texts` is a file
     of documents (JSON lines, TSV, a BEIR folder) for sources without texts. `model` is the plait model that made the
     vectors: it then encodes the queries, after it was compared with the stored vectors. `compress` codes the multi
-    vectors to `bits`; the default is to do so if the source did, with its bits.
+    vectors to `bits`; the default is to do so if the source did, with its bits. `keep_8bit` stores 8-bit codes as well,
+    for the last stage of a search; the default is to do so if the source had codes of fewer bits.
 
         report = import_index("faiss.index", "my-index", texts="corpus.jsonl")
     """
@@ -87,7 +93,14 @@ def import_index(
     check_type("options", options, (ImportOptions, type(None)), "ImportOptions", ConfigError)
     if bits is not None:
         check_bits(bits)
-        compress = True if compress is None else compress
+    if keep_8bit is not None:
+        check_flag("keep_8bit", keep_8bit)
+    if compress is False and (bits is not None or keep_8bit):
+        raise ConfigError(
+            "bits and keep_8bit are those of compressed vectors; leave them out, or leave out no-compress"
+        )
+    if bits is not None or keep_8bit:
+        compress = True
     if n_threads is not None:
         check_count("n_threads", n_threads)
     threads = n_threads or available_cpus()
@@ -101,7 +114,9 @@ def import_index(
         remove_index_copy(partial, {*FILE_NAMES, ATTACHMENTS})  # of an import that was killed
     try:
         loading = _Loading(opened, None if texts is None else Texts(texts), on_progress)
-        report = _build(partial, opened, loading, encoder, _codec(opened, compress, bits), language, threads)
+        report = _build(
+            partial, opened, loading, encoder, _coding(opened, compress, bits, keep_8bit), language, threads
+        )
         with storage_errors(target):
             with suppress(FileNotFoundError):
                 target.rmdir()  # an empty folder is accepted
@@ -134,10 +149,11 @@ def _check_kinds(stored: EmbeddingSpec, encoded: EmbeddingSpec, model: str) -> N
 @dataclass(frozen=True, slots=True)
 class _Coding:
     bits: int
+    keep_8bit: bool
     centroids: NDArray[np.float32] | None
 
 
-def _codec(source: Source, compress: bool | None, bits: int | None) -> _Coding | None:
+def _coding(source: Source, compress: bool | None, bits: int | None, keep_8bit: bool | None) -> _Coding | None:
     original: OriginalCodec | None = source.codec
     if source.spec.multi is None:
         if compress:
@@ -146,8 +162,9 @@ def _codec(source: Source, compress: bool | None, bits: int | None) -> _Coding |
     if compress is False or (compress is None and original is None):
         return None
     if original is None:
-        return _Coding(bits or 2, None)
-    return _Coding(bits or original.bits, original.centroids)
+        return _Coding(bits or DEFAULT_BITS, bool(keep_8bit), None)
+    chosen = bits or original.bits
+    return _Coding(chosen, chosen < 8 if keep_8bit is None else keep_8bit, original.centroids)
 
 
 def _build(
@@ -181,11 +198,14 @@ def _build(
             with store.snapshot() as snapshot:
                 before = _sample(next(read_passages(snapshot)))
             with store.writer() as writer:
-                done = writer.compact(bits=coding.bits, centroids=coding.centroids, n_threads=n_threads)
+                done = writer.compact(
+                    bits=coding.bits, keep_8bit=coding.keep_8bit, centroids=coding.centroids, n_threads=n_threads
+                )
             with store.snapshot() as snapshot:
                 after = _sample(next(read_passages(snapshot)))
-            result |= {"bits": done.bits, "top10_agreement": done.codes_recall}
-            result["mean_cosine"] = None if done.bits is None else mean_cosine(before, after)
+            if done.bits is not None:
+                result |= {"bits": done.bits, "has_8bit": coding.keep_8bit, "mean_cosine": mean_cosine(before, after)}
+                result["top10_agreement"] = done.codes_recall
             notes += [done.note] if done.note else []
     if encoder is None:
         with open_index(path, n_threads=n_threads) as index:

@@ -11,56 +11,95 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.checks import parse_json
+from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import DocumentError, SourceError
 from plait.records import Span
 from plait.storage.validate import parse_reserved
 from plait.transfer.flat import VERSION, document_fields
-from plait.transfer.passages import model_name, read_passages
+from plait.transfer.passages import Passages
 from plait.transfer.source import ImportOptions, Row, Source, damaged
 
-if TYPE_CHECKING:
-    from plait.index import Index
-
 CARD, DOCUMENTS = "plait-vectors.json", "documents.jsonl"
+ARRAYS = ("dense", "multi", "multi_offsets", "sparse_terms", "sparse_weights", "sparse_offsets")
+FOLDER_NAMES = {CARD, DOCUMENTS, *(f"{name}.npy" for name in ARRAYS)}
 
 
-def write_folder(index: Index, to: Path, *, filter: str | None, vectors: bool) -> int:
-    """Writes the arrays; returns the number of passages. Every array is held in memory once."""
+def write_folder(passages: Passages, to: Path) -> int:
+    """Writes the arrays, a batch at a time; returns the number of passages."""
     to.mkdir()
-    arrays: dict[str, list[NDArray[Any]]] = {}
     n_passages = 0
-    with (to / DOCUMENTS).open("w", encoding="utf-8") as lines:
-        for batch in read_passages(index.snapshot, filter=filter, vectors=vectors):
+    with ExitStack() as stack:
+        lines = stack.enter_context((to / DOCUMENTS).open("w", encoding="utf-8"))
+        arrays: dict[str, _ArrayFile] = {}
+        for batch in passages.batches():
             for document, spans in zip(batch.documents, batch.spans, strict=True):
                 lines.write(json.dumps(document_fields(document, spans), ensure_ascii=False) + "\n")
+            for name, values in _arrays(batch.embeddings, passages.multi_type, is_first=not n_passages):
+                if name not in arrays:
+                    arrays[name] = stack.enter_context(_ArrayFile(to / f"{name}.npy", values.dtype, values.shape[1:]))
+                arrays[name].append(values)
             n_passages += batch.n_passages
-            embeddings = batch.embeddings
-            if embeddings.dense is not None:
-                arrays.setdefault("dense", []).append(np.asarray(embeddings.dense, np.float32))
-            if embeddings.multi is not None:
-                arrays.setdefault("multi", []).append(np.array(embeddings.multi.values))
-                arrays.setdefault("multi_offsets", []).append(np.diff(embeddings.multi.offsets))
-            if embeddings.sparse is not None:
-                arrays.setdefault("sparse_terms", []).append(embeddings.sparse.terms)
-                arrays.setdefault("sparse_weights", []).append(embeddings.sparse.weights)
-                arrays.setdefault("sparse_offsets", []).append(np.diff(embeddings.sparse.offsets))
-    for name, parts in arrays.items():
-        joined = np.concatenate(parts)
-        if name.endswith("_offsets"):
-            joined = np.concatenate([np.zeros(1, np.int64), np.cumsum(joined, dtype=np.int64)])
-        np.save(to / f"{name}.npy", joined, allow_pickle=False)
-    sizes = index.spec.sizes() if vectors else {}
-    card = {"version": VERSION, "spec": sizes, "fixed": index.spec.fixed, "model": model_name(index)}
+    sizes = passages.spec.sizes() if passages.vectors else {}
+    card = {"version": VERSION, "spec": sizes, "fixed": passages.spec.fixed, "model": passages.model}
     (to / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return n_passages
+
+
+def _arrays(embeddings: Embeddings, multi_type: np.dtype[Any], *, is_first: bool) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The arrays of a batch by name. Offsets are relative to the batch; the first of them is 0 in the first batch."""
+    start = 0 if is_first else 1
+    if embeddings.dense is not None:
+        yield "dense", np.asarray(embeddings.dense, np.float32)
+    if embeddings.multi is not None:
+        yield "multi", embeddings.multi.values.astype(multi_type)
+        yield "multi_offsets", embeddings.multi.offsets[start:]
+    if embeddings.sparse is not None:
+        yield "sparse_terms", embeddings.sparse.terms
+        yield "sparse_weights", embeddings.sparse.weights
+        yield "sparse_offsets", embeddings.sparse.offsets[start:]
+
+
+class _ArrayFile:
+    """A .npy file that grows along its first axis. numpy leaves room in the header for the length, which is written
+    again at the end."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._path, self._dtype, self._shape = path, dtype, shape
+        self._length = 0
+        self._last = 0  # the end of the offsets so far
+
+    def __enter__(self) -> _ArrayFile:
+        self._file = self._path.open("wb")
+        self._write_header()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._file:
+            self._file.seek(0)
+            self._write_header()
+
+    def append(self, values: NDArray[Any]) -> None:
+        if self._path.stem.endswith("_offsets") and len(values):
+            values = values + self._last
+            self._last = int(values[-1])
+        assert values.dtype == self._dtype
+        assert values.shape[1:] == self._shape
+        self._file.write(np.ascontiguousarray(values).data)
+        self._length += len(values)
+
+    def _write_header(self) -> None:
+        shape = (self._length, *self._shape)
+        fields = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, fields)
 
 
 def open_source(path: str, options: ImportOptions) -> Source:
@@ -156,7 +195,7 @@ def load_array(file: Path, kinds: str, shape: tuple[int | None, ...]) -> NDArray
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise damaged(file, "the file is missing") from None
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, OverflowError) as error:
         raise damaged(file, error) from None
     sizes = [expected in (None, size) for expected, size in zip(shape, array.shape, strict=False)]
     if array.dtype.kind not in kinds or array.ndim != len(shape) or not all(sizes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,33 @@ class PassageBatch:
     @property
     def n_passages(self) -> int:
         return sum(map(len, self.spans))
+
+
+class Passages:
+    """The passages of one state of an index, for an export."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        filter: str | None = None,
+        vectors: bool = True,
+        on_progress: Callable[[int, int | None], None] | None = None,
+    ) -> None:
+        self.index, self.spec, self.model = index, index.spec, model_name(index)
+        self.vectors = vectors
+        has_codes = any(segment.coded is not None for segment in index.snapshot.segments)
+        self.multi_type = np.dtype(np.float32 if has_codes else np.float16)  # of multi vectors: codes decode to float32
+        self._snapshot, self._filter, self._on_progress = index.snapshot, filter, on_progress
+
+    def batches(self, batch_size: int = BATCH_DOCUMENTS) -> Iterator[PassageBatch]:
+        n_read = 0
+        total = self._snapshot.n_rows if self._filter is None else None
+        for batch in read_passages(self._snapshot, filter=self._filter, batch_size=batch_size, vectors=self.vectors):
+            yield batch
+            n_read += batch.n_passages
+            if self._on_progress is not None:
+                self._on_progress(n_read, total)
 
 
 def read_passages(

@@ -12,11 +12,9 @@ from plait.checks import parse_json
 from plait.encode.protocol import EmbeddingSpec
 from plait.transfer.fields import plain_value
 from plait.transfer.numpy_folder import read_json
-from plait.transfer.residual_codes import BucketCodec
+from plait.transfer.pickles import read_tensor, read_torch
+from plait.transfer.residual_codes import BucketCodec, read_lengths, read_n_chunks
 from plait.transfer.source import ImportOptions, Row, Source, damaged
-from plait.transfer.torch_file import read_tensor, read_torch
-
-MAX_CHUNKS = 1_000_000
 
 
 def open_source(path: str, options: ImportOptions) -> Source:
@@ -28,10 +26,8 @@ def open_source(path: str, options: ImportOptions) -> Source:
     if not (isinstance(buckets, tuple) and len(buckets) == 2 and all(isinstance(one, np.ndarray) for one in buckets)):
         raise damaged(folder / "buckets.pt", "it must have the cutoffs and the weights of the buckets")
     codec = BucketCodec.checked(folder, read_tensor(folder / "centroids.pt", "f", 2), buckets[1])
-    n_chunks = metadata.get("num_chunks")
-    if not isinstance(n_chunks, int) or not 0 < n_chunks <= MAX_CHUNKS:
-        raise damaged(folder / "metadata.json", f"num_chunks is {n_chunks!r:.40}")
-    lengths = [_lengths(folder, chunk) for chunk in range(n_chunks)]
+    n_chunks = read_n_chunks(folder / "metadata.json", metadata)
+    lengths = [read_lengths(folder / f"doclens.{chunk}.json") for chunk in range(n_chunks)]
     n_passages = sum(map(len, lengths))
     texts = _Ragatouille(folder, n_passages)
     config = metadata.get("config")
@@ -54,17 +50,6 @@ def open_source(path: str, options: ImportOptions) -> Source:
     spec = EmbeddingSpec(multi=codec.dim)
     form = "plaid (RAGatouille)" if texts.has_texts else "plaid"
     return Source(form, spec, rows, n_passages, str(model or ""), codec.original(), texts.has_ids)
-
-
-def _lengths(folder: Path, chunk: int) -> list[int]:
-    file = folder / f"doclens.{chunk}.json"
-    try:
-        lengths = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise damaged(file, error) from None
-    if not isinstance(lengths, list) or not all(type(length) is int and length >= 0 for length in lengths):
-        raise damaged(file, "it is no list of lengths")
-    return lengths
 
 
 class _Ragatouille:

@@ -1,11 +1,18 @@
-"""Qdrant collections: of a server, by its REST interface, or of the folder that qdrant-client's local mode writes. The
-local mode stores points as pickles; they are read by a reader that resolves nothing but points."""
+"""Qdrant collections, to and from: of a server, by its REST interface, or of a folder of qdrant-client's local mode.
+
+A folder is read without qdrant-client: it has points as pickles, and the reader resolves nothing but points. Writing
+one needs qdrant-client. In an export a point is a passage. Its payload has the title, the text of the passage and the
+metadata for Qdrant's filters, and under `_plait` what an import needs to restore documents with several passages.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,12 +22,22 @@ from numpy.typing import NDArray
 
 from plait.adapters.http import JsonClient
 from plait.encode.protocol import EmbeddingSpec
-from plait.errors import ConfigError, SourceError
+from plait.errors import ConfigError, SourceError, StoreError
 from plait.transfer.fields import row_of_fields
-from plait.transfer.flat import FIELDS, row_from_record
+from plait.transfer.flat import FIELDS, flat_records, row_from_record
 from plait.transfer.numpy_folder import read_json
+from plait.transfer.passages import PassageBatch, Passages
 from plait.transfer.pickles import Record, read_pickle
-from plait.transfer.source import ImportOptions, Row, Source, choose_collection, damaged, normalized
+from plait.transfer.source import (
+    ImportOptions,
+    Row,
+    Source,
+    choose_collection,
+    damaged,
+    is_plain_name,
+    missing_library,
+    normalized,
+)
 
 POINTS_AT_ONCE = 256
 DEFAULT_VOCABULARY = 1 << 18  # Qdrant knows no number of terms; larger than the vocabularies of known models
@@ -29,6 +46,9 @@ _MODELS = "qdrant_client.http.models.models"
 # What a pickled point may name; ids may be UUIDs.
 _NAMES = {f"{_MODELS}.PointStruct": Record, f"{_MODELS}.SparseVector": Record, "uuid.UUID": Record}
 Point = tuple[object, Any, dict[str, Any]]  # id, vectors, payload
+
+
+# -- import
 
 
 def open_source(source: str, options: ImportOptions) -> Source:
@@ -41,8 +61,10 @@ def open_source(source: str, options: ImportOptions) -> Source:
     cosine = {name for name, (_, _, distance) in kinds.items() if str(distance).lower() == "cosine"}
     sizes = {kind: size for _, (kind, size, _) in kinds.items()}
     saved = first[2].get(MARK)
-    if isinstance(saved, dict) and "sparse" in sizes and isinstance(saved.get("vocabulary"), int):
-        sizes["sparse"] = saved["vocabulary"]
+    about = saved if isinstance(saved, dict) else {}
+    if "sparse" in sizes and isinstance(about.get("vocabulary"), int):
+        sizes["sparse"] = about["vocabulary"]
+    spec = EmbeddingSpec(**sizes, fixed=about.get("fixed") if "multi" in sizes else None)
     notes = tuple(
         f"Qdrant ranked {name!r} by {distance}; plait ranks by dot product"
         for name, (_, _, distance) in kinds.items()
@@ -57,7 +79,7 @@ def open_source(source: str, options: ImportOptions) -> Source:
             else:
                 yield row_of_fields(payload, options, position=position, id=str(id), **given)
 
-    return Source("qdrant", EmbeddingSpec(**sizes), rows, reader.n_points, notes=notes)
+    return Source("qdrant", spec, rows, reader.n_points, str(about.get("model") or ""), notes=notes)
 
 
 def _kinds(config: Mapping[str, Any], options: ImportOptions) -> dict[str, tuple[str, int, str]]:
@@ -153,7 +175,7 @@ class _Folder:
             raise damaged(Path(path) / "meta.json", "it lists no collections")
         self.name = choose_collection(list(collections), options.collection, "collection", path)
         self.config = collections[self.name]
-        if not isinstance(self.config, dict) or Path(self.name).name != self.name:
+        if not isinstance(self.config, dict) or not is_plain_name(self.name):
             raise damaged(Path(path) / "meta.json", f"the collection {self.name!r:.60} has no configuration")
         self._file = Path(path) / "collection" / self.name / "storage.sqlite"
         self.n_points = self._count()
@@ -194,8 +216,104 @@ def _plain(value: Any, where: object) -> Any:
 
 def _id(id: Any) -> object:
     if isinstance(id, Record):  # a UUID: its state has the number
-        import uuid
-
         state = id.state if isinstance(id.state, dict) else {}
         return str(uuid.UUID(int=int(state.get("int", 0))))
     return id
+
+
+# -- export
+
+
+def write_collection(passages: Passages, to: str, name: str, *, options: ImportOptions) -> int:
+    """Makes a collection and uploads every passage; returns how many. A collection that exists is refused. If the
+    upload fails, the new collection is deleted."""
+    points = _points(passages)
+    if to.startswith(("http://", "https://")):
+        return _to_server(to, name, passages.spec, points, options)
+    return _to_folder(to, name, passages.spec, points)
+
+
+def _points(passages: Passages) -> Iterator[dict[str, Any]]:
+    number = 0
+    about = {"vocabulary": passages.spec.sparse, "fixed": passages.spec.fixed, "model": passages.model}
+    for batch in passages.batches(POINTS_AT_ONCE):
+        for item, record in enumerate(flat_records(batch)):
+            mark = {**record, **about}
+            metadata = {key: value for key, value in json.loads(record["metadata"]).items() if key != MARK}
+            payload = {**metadata, "id": record["id"], "title": record["title"], "text": record["text"], MARK: mark}
+            yield {"id": number, "vector": _point_vectors(batch, item, record["id"]), "payload": payload}
+            number += 1
+
+
+def _point_vectors(batch: PassageBatch, item: int, id: str) -> dict[str, Any]:
+    embeddings, vectors = batch.embeddings, {}
+    if embeddings.dense is not None:
+        vectors["dense"] = embeddings.dense[item].tolist()
+    if embeddings.sparse is not None:
+        terms, weights = embeddings.sparse[item]
+        vectors["sparse"] = {"indices": terms.tolist(), "values": weights.tolist()}
+    if embeddings.multi is not None:
+        rows = embeddings.multi[item]
+        if not len(rows):
+            raise ConfigError(f"a passage of document {id!r:.60} has no multi vector, which Qdrant does not allow")
+        vectors["multi"] = rows.astype("float32").tolist()
+    return vectors
+
+
+def _config(spec: EmbeddingSpec) -> dict[str, Any]:
+    """Dot products, as plait ranks: cosine would change the lengths of vectors."""
+    vectors: dict[str, Any] = {}
+    if spec.dense is not None:
+        vectors["dense"] = {"size": spec.dense, "distance": "Dot"}
+    if spec.multi is not None:
+        several = {"comparator": "max_sim"}
+        vectors["multi"] = {"size": spec.multi, "distance": "Dot", "multivector_config": several}
+    return {"vectors": vectors, "sparse_vectors": {"sparse": {}} if spec.sparse is not None else {}}
+
+
+def _to_server(
+    url: str, name: str, spec: EmbeddingSpec, points: Iterator[dict[str, Any]], options: ImportOptions
+) -> int:
+    client = qdrant_client(url, options)
+    existing = [one["name"] for one in client.get("/collections")["result"]["collections"]]
+    if name in existing:
+        raise StoreError(f"{url} has a collection {name!r} already; choose another name with --collection")
+    path = f"/collections/{quote(name, safe='')}"
+    client.put(path, _config(spec))
+    n_points = 0
+    try:
+        while batch := list(islice(points, POINTS_AT_ONCE)):
+            client.put(f"{path}/points?wait=true", {"points": batch})
+            n_points += len(batch)
+    except BaseException:
+        client.delete(path)
+        raise
+    return n_points
+
+
+def _to_folder(folder: str, name: str, spec: EmbeddingSpec, points: Iterator[dict[str, Any]]) -> int:
+    try:
+        from qdrant_client import QdrantClient, models
+    except ImportError:
+        raise missing_library("qdrant-client", "writing a local Qdrant folder") from None
+    client = QdrantClient(path=folder)
+    try:
+        if client.collection_exists(name):
+            raise StoreError(f"{folder} has a collection {name!r} already; choose another name with --collection")
+        config = _config(spec)
+        client.create_collection(
+            name,
+            vectors_config={key: models.VectorParams(**value) for key, value in config["vectors"].items()},
+            sparse_vectors_config={key: models.SparseVectorParams() for key in config["sparse_vectors"]},
+        )
+        n_points = 0
+        try:
+            while batch := list(islice(points, POINTS_AT_ONCE)):
+                client.upsert(name, [models.PointStruct(**point) for point in batch])
+                n_points += len(batch)
+        except BaseException:
+            client.delete_collection(name)
+            raise
+        return n_points
+    finally:
+        client.close()

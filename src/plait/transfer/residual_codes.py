@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import parse_json
 from plait.errors import SourceError
-from plait.transfer.source import OriginalCodec, normalized
+from plait.transfer.source import OriginalCodec, damaged, normalized
 
 BITS = (1, 2, 4, 8)
 DECODED_AT_ONCE = 1 << 14  # vectors
+MAX_LENGTH = 1 << 20  # vectors of a passage
+MAX_CHUNKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,3 +67,24 @@ class BucketCodec:
         buckets = (bits.astype(np.int64) << np.arange(self.bits)).sum(axis=2)
         vectors = self.centroids[cells] + self.weights[buckets]
         return normalized(vectors) if normalize else vectors
+
+
+def read_lengths(file: Path) -> list[int]:
+    """The number of vectors of each passage of a chunk, from its doclens file."""
+    try:
+        lengths = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise damaged(file, error) from None
+    if not isinstance(lengths, list) or not all(
+        type(length) is int and 0 <= length <= MAX_LENGTH for length in lengths
+    ):
+        raise damaged(file, "it is no list of lengths")
+    return lengths
+
+
+def read_n_chunks(file: Path, metadata: dict[str, object]) -> int:
+    """The number of chunks that metadata.json states."""
+    n_chunks = metadata.get("num_chunks")
+    if type(n_chunks) is not int or not 0 < n_chunks <= MAX_CHUNKS:
+        raise damaged(file, f"num_chunks is {n_chunks!r:.40}")
+    return n_chunks

@@ -90,6 +90,11 @@ def choose_collection(names: list[str], wanted: str | None, what: str, source: o
     return names[0]
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether a name that a source gives is that of an entry of a folder, and leads nowhere else."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
 def damaged(path: object, why: object) -> SourceError:
     """The error of a source that cannot be what it seems to be."""
     return SourceError(f"{path} is damaged or incomplete: {why!s:.300}; copy the source again, or build it again")

@@ -1,14 +1,16 @@
 """Learned-sparse JSON lines, as Pyserini and seismic read them: {"id", "content", "vector": {token: weight}}.
 
 Tokens are texts or term ids. Texts need a vocabulary: a tokenizer.json, or a file with a token in each line, which is
-term 0, 1, 2 and so on.
+term 0, 1, 2 and so on. A source is a file, or a folder of them, as Pyserini's encoders write it.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from plait.encode.protocol import EmbeddingSpec, TermReader
 from plait.errors import ConfigError, PlaitError, SourceError
 from plait.transfer.fields import row_of_fields
 from plait.transfer.flat import MARK, flat_records, row_from_record
-from plait.transfer.passages import read_passages
+from plait.transfer.passages import Passages
 from plait.transfer.source import ImportOptions, Row, Source, damaged
 
 if TYPE_CHECKING:
@@ -26,21 +28,23 @@ if TYPE_CHECKING:
 VECTOR = "vector"
 DEFAULT_VOCABULARY = 1 << 18  # terms, if the tokens are ids: larger than the vocabularies of known models
 MAX_TERM = 2**31 - 2
+MAX_LINE = 1 << 26  # characters; a compressed file may have one line without end
+ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 Tokens = Callable[[str], int | None]
 
 
-def write_jsonl(index: Index, to: Path, *, filter: str | None, vectors: bool) -> int:
+def write_jsonl(passages: Passages, to: Path) -> int:
     """Writes a line for each passage; returns how many. A passage of a document with several has the id ID#1, ID#2 and
-    so on. The key `plait` has what an import needs to restore documents. Tokens are texts if the model
-    of the index knows them, else term ids."""
-    if index.spec.sparse is None:
+    so on. The key `plait` has what an import needs to restore documents. Tokens are texts if the model of the index
+    knows them, else term ids."""
+    if passages.spec.sparse is None:
         raise ConfigError("the index has no sparse vectors, so it has no learned-sparse export; choose another format")
-    if not vectors:
+    if not passages.vectors:
         raise ConfigError("learned-sparse lines without vectors are texts; use --format beir")
-    token = _namer(index)
+    token = _namer(passages.index)
     n_lines = 0
     with to.open("w", encoding="utf-8") as lines:
-        for batch in read_passages(index.snapshot, filter=filter):
+        for batch in passages.batches():
             sparse = batch.embeddings.sparse
             assert sparse is not None
             for item, record in enumerate(flat_records(batch)):
@@ -65,7 +69,7 @@ def _namer(index: Index) -> Callable[[int], str]:
 
 
 def open_source(path: str, options: ImportOptions) -> Source:
-    """The lines of a file. The first one decides whether tokens are texts or ids."""
+    """The lines of a file, or of the files of a folder. The first one decides whether tokens are texts or ids."""
     file = Path(path)
     first = next(_records(file), None)
     if first is None:
@@ -88,25 +92,25 @@ def open_source(path: str, options: ImportOptions) -> Source:
         )
 
     def rows() -> Iterator[Row]:
-        for line, fields in _records(file):
+        for position, (line, fields) in enumerate(_records(file)):
             given = fields.pop(VECTOR, None)
             if not isinstance(given, dict):
-                raise damaged(f"{path}, line {line}", f"it has no {VECTOR!r}")
+                raise damaged(line, f"it has no {VECTOR!r}")
             weights: dict[int, float] = {}
             for token, weight in given.items():
                 term = number_of(token)
                 if term is None or not 0 <= term < size:
                     raise SourceError(
-                        f"{path}, line {line}: the token {token!r:.40} is not in the vocabulary of {size:,} terms; "
+                        f"{line}: the token {token!r:.40} is not in the vocabulary of {size:,} terms; "
                         f"give that of the model that made the vectors with --vocabulary FILE"
                     )
                 if isinstance(weight, bool) or not isinstance(weight, int | float):
-                    raise damaged(f"{path}, line {line}", f"the weight of {token!r:.40} is {shown(weight)}")
+                    raise damaged(line, f"the weight of {token!r:.40} is {shown(weight)}")
                 weights[term] = float(weight)
             if isinstance(record := fields.get(MARK), dict):
                 yield row_from_record(record, sparse=weights)
             else:
-                yield row_of_fields(fields, options, position=line - 1, sparse=weights)
+                yield row_of_fields(fields, options, position=position, sparse=weights)
 
     return Source("sparse-jsonl", EmbeddingSpec(sparse=size), rows)
 
@@ -134,22 +138,31 @@ def read_vocabulary(path: Path) -> tuple[int, Tokens]:
     return size, numbers.get
 
 
-def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number and the object of each line."""
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each line is, and its object. A folder is read file by file, in the order of the names."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(entry for entry in path.iterdir() if entry.name.endswith(ENDINGS))
+    for file in files:
+        try:
+            with _opened(file) as lines:
+                for number, line in enumerate(iter(partial(lines.readline, MAX_LINE), ""), 1):
+                    if line.strip():
+                        yield f"{file}, line {number}", _parsed(line, f"{file}, line {number}")
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise damaged(file, error) from None
+
+
+def _parsed(line: str, where: str) -> dict[str, Any]:
+    if len(line) == MAX_LINE:
+        raise damaged(where, f"it has more than {MAX_LINE:,} characters")
     try:
-        with _opened(file) as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    value = parse_json(line)
-                except ValueError as error:
-                    raise damaged(f"{file}, line {number}", error) from None
-                if not isinstance(value, dict):
-                    raise damaged(f"{file}, line {number}", "it is no JSON object")
-                yield number, value
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise damaged(file, error) from None
+        value = parse_json(line)
+    except ValueError as error:
+        raise damaged(where, error) from None
+    if not isinstance(value, dict):
+        raise damaged(where, "it is no JSON object")
+    return value
 
 
 def _opened(file: Path) -> IO[str]:

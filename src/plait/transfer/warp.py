@@ -13,9 +13,9 @@ from plait.encode.protocol import EmbeddingSpec
 from plait.errors import SourceError
 from plait.transfer.fast_plaid import read_ids
 from plait.transfer.numpy_folder import load_array
+from plait.transfer.pickles import read_tensor
 from plait.transfer.residual_codes import DECODED_AT_ONCE, BucketCodec
 from plait.transfer.source import ImportOptions, Row, Source, damaged
-from plait.transfer.torch_file import read_tensor
 
 PYLATE_IDS = "warp_ids_to_documents_ids.pkl"
 

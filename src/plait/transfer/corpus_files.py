@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from plait.encode.chunking import with_title
 from plait.errors import ConfigError
-from plait.transfer.passages import read_passages
-
-if TYPE_CHECKING:
-    from plait.index import Index
+from plait.transfer.passages import Passages
 
 _SPACE = re.compile(r"\s+")
 
 
-def write_beir(index: Index, to: Path, *, filter: str | None) -> int:
+def write_beir(passages: Passages, to: Path) -> int:
     """Writes corpus.jsonl into a new folder: _id, title, text and metadata of each document."""
     to.mkdir()
     n_documents = 0
     with (to / "corpus.jsonl").open("w", encoding="utf-8") as lines:
-        for batch in read_passages(index.snapshot, filter=filter, vectors=False):
+        for batch in passages.batches():
             for document in batch.documents:
                 fields = {"_id": document.id, "title": document.title, "text": document.text}
                 fields |= {"metadata": dict(document.metadata)}
@@ -32,11 +28,11 @@ def write_beir(index: Index, to: Path, *, filter: str | None) -> int:
     return n_documents
 
 
-def write_trec(index: Index, to: Path, *, filter: str | None) -> int:
+def write_trec(passages: Passages, to: Path) -> int:
     """Writes a TREC text file: a <DOC> with <DOCNO>, <TITLE> and <TEXT> for each document."""
     n_documents = 0
     with to.open("w", encoding="utf-8") as lines:
-        for batch in read_passages(index.snapshot, filter=filter, vectors=False):
+        for batch in passages.batches():
             for document in batch.documents:
                 _check_id(document.id)
                 title = f"<TITLE>{escape(document.title)}</TITLE>\n" if document.title else ""
@@ -46,11 +42,11 @@ def write_trec(index: Index, to: Path, *, filter: str | None) -> int:
     return n_documents
 
 
-def write_tsv(index: Index, to: Path, *, filter: str | None) -> int:
+def write_tsv(passages: Passages, to: Path) -> int:
     """Writes a line for each document: its id, a tab, and its title and text with single spaces."""
     n_documents = 0
     with to.open("w", encoding="utf-8") as lines:
-        for batch in read_passages(index.snapshot, filter=filter, vectors=False):
+        for batch in passages.batches():
             for document in batch.documents:
                 _check_id(document.id)
                 lines.write(f"{document.id}\t{_SPACE.sub(' ', with_title(document.title, document.text)).strip()}\n")
