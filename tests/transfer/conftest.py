@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ FIXTURES = Path(__file__).parent / "fixtures"
 sys.path.insert(0, str(Path(__file__).parent / "make_fixtures"))  # the scripts import `corpus` so
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[plait.Index]:
-    """Sixty documents with all kinds of vectors; long ones have several passages, one has sections."""
+@contextmanager
+def make_index(path: Path) -> Iterator[plait.Index]:
+    """Sixty documents with all kinds of vectors; long ones have several passages, one has sections, one is deleted."""
     encoder = WordEncoder(terms=500, window=8, overlap=2)
-    with plait.open(tmp_path / "index", create=True, encoder=encoder) as index:
+    with plait.open(path, create=True, encoder=encoder) as index:
         documents: list[Document] = []
         for number in range(60):
             text = " ".join(f"word{(number * position) % 37}" for position in range(3 + number % 20))
@@ -31,3 +32,9 @@ def index(tmp_path: Path) -> Iterator[plait.Index]:
         index.add(documents)
         index.delete(["d5"])
         yield index
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[plait.Index]:
+    with make_index(tmp_path / "index") as made:
+        yield made

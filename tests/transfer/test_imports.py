@@ -15,24 +15,11 @@ from numpy.typing import NDArray
 import plait
 from plait.errors import ConfigError, SourceError
 from plait.transfer import ImportOptions, import_index
-from plait.transfer.passages import PassageBatch, read_passages
 from transfer.conftest import FIXTURES
 from transfer.make_fixtures.corpus import QUERIES, dense_vector, documents, multi_vectors, sparse_vector
+from transfer.same import by_id, imported
 
 CORPUS = documents()
-
-
-def imported(source: Path, to: Path, **options: Any) -> PassageBatch:
-    """The passages of an import, without new codes."""
-    import_index(source, to, compress=False, options=ImportOptions(**options))
-    with plait.open(to) as index:
-        return next(read_passages(index.snapshot, batch_size=10_000))
-
-
-def by_id(batch: PassageBatch, kind: str) -> dict[str, Any]:
-    vectors = getattr(batch.embeddings, kind)
-    assert vectors is not None
-    return {document.id: vectors[item] for item, document in enumerate(batch.documents)}
 
 
 def maxsim(query: NDArray[np.float32], vectors: NDArray[np.floating]) -> float:
@@ -123,15 +110,13 @@ def test_texts_of_ragatouille_come_along(tmp_path: Path) -> None:
     assert batch.documents[2].text == CORPUS[2]["text"]
 
 
-@pytest.mark.parametrize(("name", "step"), [("flat-ip", 1), ("ivf", 10), ("idmap", 10), ("sq8", 1)])
+@pytest.mark.parametrize(("name", "step"), [("flat-ip", 1), ("ivf", 10), ("idmap", 10)])
 def test_faiss_files_give_their_vectors_back(tmp_path: Path, name: str, step: int) -> None:
-    if name == "sq8":
-        pytest.importorskip("faiss")
     vectors = by_id(imported(FIXTURES / f"{name}.faiss", tmp_path / "new"), "dense")
     assert len(vectors) == len(CORPUS)
     for number, one in enumerate(CORPUS):
         stored = vectors[str(number * step + (5 if step > 1 else 0))]
-        assert np.allclose(stored, dense_vector(str(one["text"])), atol=0.01 if name == "sq8" else 1e-3)
+        assert np.allclose(stored, dense_vector(str(one["text"])), atol=1e-3)
 
 
 def test_texts_are_matched_by_position_and_l2_is_noted(tmp_path: Path) -> None:
@@ -162,15 +147,6 @@ def test_a_qdrant_folder_has_all_kinds_of_vectors(tmp_path: Path) -> None:
     assert {document.metadata["year"] for document in batch.documents} == set(range(1990, 2002))
     with pytest.raises(ConfigError, match="2 collections"):
         import_index(FIXTURES / "qdrant", tmp_path / "other")
-
-
-def test_a_lancedb_table_has_dense_and_multi_vectors(tmp_path: Path) -> None:
-    pytest.importorskip("lancedb")
-    batch = imported(FIXTURES / "lancedb", tmp_path / "new")
-    assert [one.id for one in batch.documents] == [one["id"] for one in CORPUS[:12]]
-    for number, vectors in enumerate(by_id(batch, "multi").values()):
-        assert np.allclose(vectors, multi_vectors(str(CORPUS[number]["text"])), atol=1e-3)
-    assert batch.documents[0].metadata == {"year": 1990}
 
 
 def test_a_chroma_collection_is_read_from_the_queue(tmp_path: Path) -> None:

@@ -12,34 +12,9 @@ from encoders import WordEncoder
 from plait.errors import ConfigError, SourceError, StoreError
 from plait.readers.sources import documents_from
 from plait.transfer import ImportOptions, export_index, import_index
-from plait.transfer.passages import PassageBatch, read_passages
+from transfer.same import assert_same, passages
 
 FILES = ["parquet", "arrow", "numpy"]
-
-
-def passages(index: plait.Index) -> PassageBatch:
-    return next(read_passages(index.snapshot, batch_size=10_000))
-
-
-def assert_same(one: plait.Index, other: plait.Index, kinds: tuple[str, ...] = ("dense", "sparse", "multi")) -> None:
-    """Documents with titles, metadata, sections and spans, and the vectors of the kinds."""
-    first, second = passages(one), passages(other)
-    assert second.documents == first.documents
-    assert second.spans == first.spans
-    if "dense" in kinds:
-        assert first.embeddings.dense is not None
-        assert second.embeddings.dense is not None
-        assert np.array_equal(first.embeddings.dense, second.embeddings.dense)
-    if "multi" in kinds:
-        assert first.embeddings.multi is not None
-        assert second.embeddings.multi is not None
-        assert np.array_equal(first.embeddings.multi.values, second.embeddings.multi.values)
-        assert np.array_equal(first.embeddings.multi.offsets, second.embeddings.multi.offsets)
-    if "sparse" in kinds:
-        assert first.embeddings.sparse is not None
-        assert second.embeddings.sparse is not None
-        assert np.array_equal(first.embeddings.sparse.terms, second.embeddings.sparse.terms)
-        assert np.allclose(first.embeddings.sparse.weights, second.embeddings.sparse.weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", FILES)
@@ -49,26 +24,6 @@ def test_a_file_export_loses_nothing(index: plait.Index, tmp_path: Path, form: s
     import_index(tmp_path / f"out.{form}", tmp_path / "again")
     with plait.open(tmp_path / "again") as again:
         assert again.spec == index.spec
-        assert_same(index, again)
-
-
-def test_a_lancedb_table_loses_nothing(index: plait.Index, tmp_path: Path) -> None:
-    pytest.importorskip("lancedb")
-    export_index(index, tmp_path / "lance", form="lancedb", collection="passages")
-    with pytest.raises(StoreError, match="has a table 'passages' already"):
-        export_index(index, tmp_path / "lance", form="lancedb", collection="passages")
-    import_index(tmp_path / "lance", tmp_path / "again")
-    with plait.open(tmp_path / "again") as again:
-        assert_same(index, again)
-
-
-def test_a_local_qdrant_collection_loses_nothing(index: plait.Index, tmp_path: Path) -> None:
-    pytest.importorskip("qdrant_client")
-    export_index(index, tmp_path / "qdrant", form="qdrant", collection="docs")
-    with pytest.raises(StoreError, match="has a collection 'docs' already"):
-        export_index(index, tmp_path / "qdrant", form="qdrant", collection="docs")
-    import_index(tmp_path / "qdrant", tmp_path / "again")
-    with plait.open(tmp_path / "again") as again:
         assert_same(index, again)
 
 

@@ -1,0 +1,1 @@
+"""Imported indexes beside the engines that they came from."""

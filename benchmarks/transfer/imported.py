@@ -1,0 +1,168 @@
+"""Builds an index with another engine, imports it with `plait import`, and searches both at the same settings.
+
+    python -m benchmarks.embed --data wikipassages --cache cache --passages 5000
+    python -m benchmarks.transfer.imported --cache cache --passages 5000 --to work --engine fast-plaid=PYTHON
+
+`--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid,
+plaid (colbert-ai) or warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
+thread, and the two engines take turns, a block of queries each. Printed are how often the best ten are the same, as a
+set and in order, the time of a query, and the ratio of the two. An index that exists is used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.engine.corpus import Corpus, read_queries
+from benchmarks.engine.worker import Worker
+
+K = 10
+BLOCK = 10  # queries of a turn
+N_WARM = 5
+LIMIT = 3600.0  # seconds of a request
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An engine to import from: its module, and its settings for `probe` cells a query vector and `full` candidates."""
+
+    module: str
+    bits: int
+
+    def settings(self, probe: int, full: int) -> dict[str, Any]:
+        if self.module == "fast_plaid":
+            return {"n_ivf_probe": probe, "n_full_scores": full}
+        if self.module == "plaid":
+            return {"ncells": probe, "ndocs": full, "centroid_score_threshold": 0.0}
+        return {"nprobe": probe}
+
+
+RIVALS = {"fast-plaid": Rival("fast_plaid", 4), "plaid": Rival("plaid", 2), "warp": Rival("xtr_warp", 4)}
+
+
+def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Builds, imports and searches; the record has agreement and times."""
+    rival, corpus = RIVALS[name], Corpus(options.cache, options.passages)
+    theirs, ours = options.to / name, options.to / f"{name}-imported"
+    bits = options.bits or rival.bits
+    about = {"corpus": str(corpus.folder), "n_passages": corpus.n_passages}
+    there = Worker(python, rival.module, threads=1, log=options.to / f"{name}.log", cpus=None)
+    here = Worker(sys.executable, "plait", threads=1, log=options.to / f"{name}-plait.log", cpus=None)
+    try:
+        if not (theirs / "metadata.json").exists():
+            build = {"threads": options.threads, "nbits": bits, "quick": options.quick}
+            there.ask({"do": "build", **about, "index": str(theirs), "options": build}, limit=LIMIT)
+        imported = import_by_cli(theirs, ours / "plait")
+        opened = {"threads": 1}
+        facts = there.ask({"do": "open", **about, "index": str(theirs), "options": opened}, limit=LIMIT)
+        here.ask({"do": "open", **about, "index": str(ours), "options": opened}, limit=LIMIT)
+        mine = {
+            "level": "engine",
+            "n_probe": options.probe,
+            "n_candidates": options.full,
+            "n_code_scored": options.full,
+            "n_rescored": max(options.full // 4, K),
+        }
+        workers = [(there, rival.settings(options.probe, options.full)), (here, mine)]
+        (their_ids, their_seconds), (our_ids, our_seconds) = in_turns(workers, corpus, options)
+    finally:
+        there.close()
+        here.close()
+    same = [set(one) == set(other) for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
+    overlap = [len(set(one) & set(other)) / K for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
+    return {
+        "engine": name,
+        "versions": facts["versions"],
+        "passages": corpus.n_passages,
+        "queries": len(same),
+        "bits": bits,
+        "probe": options.probe,
+        "full": options.full,
+        "import": imported,
+        "same_top10": float(np.mean(same)),
+        "same_order": float(np.mean(np.all(their_ids == our_ids, axis=1))),
+        "overlap": float(np.mean(overlap)),
+        "first_differs": [int(number) for number in np.flatnonzero(~np.array(same))[:10]],
+        "their_ms": 1000 * float(np.median(their_seconds)),
+        "plait_ms": 1000 * float(np.median(our_seconds)),
+        "ratio": float(np.median(their_seconds) / np.median(our_seconds)),
+    }
+
+
+def import_by_cli(source: Path, to: Path) -> dict[str, Any]:
+    """The report of `plait import`, saved beside the new index, or that of the run before."""
+    saved = to.parent / "import.json"
+    if not saved.exists():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "plait", "import", str(source), "--to", str(to), "--json"]
+        saved.write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    report: dict[str, Any] = json.loads(saved.read_text())
+    return {key: report[key] for key in ("n_documents", "bits", "has_8bit", "mean_cosine", "top10_agreement")}
+
+
+def in_turns(
+    workers: list[tuple[Worker, dict[str, Any]]], corpus: Corpus, options: argparse.Namespace
+) -> list[tuple[NDArray[np.int64], list[float]]]:
+    """The hits and the seconds of every worker: each answers a block of queries, then the next worker does."""
+    order = read_queries(corpus.folder).order()[: options.queries + N_WARM].tolist()
+    warm, queries = order[:N_WARM], order[N_WARM:]
+    results: list[tuple[list[NDArray[np.int64]], list[float]]] = [([], []) for _ in workers]
+    for start in range(0, len(queries), BLOCK):
+        block = queries[start : start + BLOCK]
+        for number, (worker, settings) in enumerate(workers):
+            file = options.to / f"hits-{number}.npy"
+            request = {"do": "search", "settings": settings, "queries": block, "warm": warm if not start else []}
+            answer = worker.ask({**request, "k": K, "to": str(file), "limit": LIMIT}, limit=LIMIT)
+            results[number][0].append(np.load(file))
+            results[number][1].extend(answer["seconds"])
+    return [(np.concatenate(hits), seconds) for hits, seconds in results]
+
+
+def describe(record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    imported = record["import"]
+    return (
+        f"{record['engine']} ({versions}), {record['passages']:,} passages, {record['bits']} bits, probe "
+        f"{record['probe']}, {record['full']} candidates\n"
+        f"  import: mean cosine {imported['mean_cosine']:.5f}, top 10 by codes {imported['top10_agreement']}\n"
+        f"  same best 10: {record['same_top10']:.1%} of {record['queries']} queries; "
+        f"same order {record['same_order']:.1%}; overlap {record['overlap']:.2%}\n"
+        f"  a query: {record['their_ms']:.2f} ms, plait {record['plait_ms']:.2f} ms, ratio {record['ratio']:.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True, help="vectors of benchmarks.embed")
+    parser.add_argument("--to", type=Path, required=True, help="a folder for indexes and results")
+    parser.add_argument("--engine", action="append", required=True, metavar="NAME=PYTHON", help=", ".join(RIVALS))
+    parser.add_argument("--passages", type=int, default=5000)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--probe", type=int, default=8, help="cells of a query vector")
+    parser.add_argument("--full", type=int, default=4096, help="candidates that are scored")
+    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes; by default 4, of PLAID 2")
+    parser.add_argument("--threads", type=int, default=2, help="of the builder")
+    parser.add_argument("--quick", action="store_true", help="write their index files without their builder")
+    options = parser.parse_args()
+    options.to.mkdir(parents=True, exist_ok=True)
+    records = []
+    for given in options.engine:
+        name, _, python = given.partition("=")
+        if name not in RIVALS or not python:
+            parser.error(f"--engine {given}: give NAME=PYTHON, with a name of {', '.join(RIVALS)}")
+        records.append(compare(name, python, options))
+        print(describe(records[-1]), flush=True)
+    (options.to / "imported.json").write_text(json.dumps(records, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
