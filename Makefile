@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
+TRANSFER := .venv-transfer
 SEED   ?= 0
 # libstdc++ is preloaded too: the sanitizer must find its throw functions before a module that throws is loaded.
 ASAN    = $(foreach name,asan ubsan stdc++,$(shell $(CXX) -print-file-name=lib$(name).so))
@@ -17,7 +18,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks test-migrations docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks test-transfer test-migrations docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -109,6 +110,16 @@ MIGRATE_qdrant := "qdrant-client==1.20.0"
 test-migrations: $(VENV)/test-installed $(MIGRATIONS:%=.venv-migrations/%/installed) ## Run the code of other libraries in the migration guides
 	HF_HUB_OFFLINE=1 PATH="$(abspath .venv-migrations/ragatouille/bin):$$PATH" $(BIN)/python docs/run_before.py $(foreach name,$(MIGRATIONS),--python $(name)=.venv-migrations/$(name)/bin/python)
 
+$(TRANSFER)/installed: $(NATIVE)
+	@echo "== creating $(TRANSFER): databases take 1 GB"
+	$(PYTHON) -m venv $(TRANSFER)
+	$(TRANSFER)/bin/pip install -q $(BUILD_TOOLS)
+	$(TRANSFER)/bin/pip install -q --no-build-isolation -C build-dir=build/$(TRANSFER) -e '.[transfer-test]'
+	@touch $@
+
+test-transfer: $(TRANSFER)/installed ## Test imports and exports with LanceDB, Qdrant, Chroma, faiss, seismic and DuckDB
+	$(TRANSFER)/bin/python -m pytest -q -c tests/transfer/libraries/pytest.ini tests/transfer/libraries
+
 docs: $(VENV)/test-installed ## Regenerate the reference pages and the outputs in README and guides
 	$(BIN)/python docs/generate.py
 
@@ -151,3 +162,4 @@ wheel: $(VENV)/built-with ## Build the wheels of plait, its data packages and th
 
 clean: ## Remove the environment, the builds and the demo's index
 	rm -rf $(VENV) $(FRAMEWORKS) .venv-migrations build dist .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(TRANSFER) build dist .demo .mypy_cache .ruff_cache .pytest_cache
