@@ -6,7 +6,6 @@ import json
 import pickle
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,38 +67,38 @@ def test_a_compressed_source_is_coded_again_with_its_bits(tmp_path: Path) -> Non
         assert index.search(str(CORPUS[8]["text"]), mode="bm25")[0].id == "doc-8"
 
 
-def as_plaid(folder: Path) -> Path:
-    """The fast-plaid index in the files of Stanford's PLAID, which have the same arrays."""
-    torch = pytest.importorskip("torch")
-    source = FIXTURES / "fast-plaid"
-    folder.mkdir()
-
-    def tensor(name: str) -> Any:
-        return torch.from_numpy(np.load(source / f"{name}.npy"))
-
-    n_rows = json.loads((source / "merged_codes.manifest.json").read_text())["0.codes.npy"]["rows"]
-    torch.save(tensor("centroids").half(), folder / "centroids.pt")
-    torch.save((tensor("bucket_cutoffs"), tensor("bucket_weights")), folder / "buckets.pt")
-    torch.save(tensor("merged_codes")[:n_rows].int(), folder / "0.codes.pt")
-    torch.save(tensor("merged_residuals")[:n_rows], folder / "0.residuals.pt")
-    shutil.copy(source / "doclens.0.json", folder)
-    config = {"checkpoint": "colbert-ir/colbertv2.0"}
-    (folder / "metadata.json").write_text(json.dumps({"config": config, "num_chunks": 1}))
-    return folder
+def test_a_fast_plaid_index_with_additions_and_deletions(tmp_path: Path) -> None:
+    """Documents that were added later are in a buffer too, a pickle, which is not read."""
+    vectors = by_id(imported(FIXTURES / "fast-plaid-updated", tmp_path / "new", id_field="name"), "multi")
+    assert list(vectors) == [f"doc-{number}" for number in range(90) if number not in (0, 5, 61)]
+    for number in (1, 60, 89):
+        given = multi_vectors(str(CORPUS[number]["text"]))
+        assert np.einsum("ij,ij->i", vectors[f"doc-{number}"].astype(np.float32), given).mean() > 0.9
 
 
-def test_pt_files_of_plaid_decode_like_npy_files(tmp_path: Path) -> None:
-    plaid = imported(as_plaid(tmp_path / "plaid"), tmp_path / "new")
-    fast = imported(FIXTURES / "fast-plaid", tmp_path / "other", id_field="name")
-    assert plaid.embeddings.multi is not None
-    assert fast.embeddings.multi is not None
-    assert np.allclose(plaid.embeddings.multi.values, fast.embeddings.multi.values, atol=2e-3)
-    with pytest.raises(plait.PlaitError, match=r"colbert-ir/colbertv2\.0"), plait.open(tmp_path / "new") as index:
+def test_a_plaid_index_of_several_chunks_has_its_vectors(tmp_path: Path) -> None:
+    batch = imported(FIXTURES / "plaid", tmp_path / "new")
+    vectors = by_id(batch, "multi")
+    assert list(vectors) == [str(number) for number in range(len(CORPUS))]
+    for number, one in enumerate(CORPUS):
+        given = multi_vectors(str(one["text"]))
+        assert np.einsum("ij,ij->i", vectors[str(number)].astype(np.float32), given).mean() > 0.85  # 2 bits
+    with pytest.raises(plait.PlaitError, match=r"example/words-32"), plait.open(tmp_path / "new") as index:
         index.search("loom", mode="multi")
 
 
+def test_scores_are_those_that_plaid_gave(tmp_path: Path) -> None:
+    vectors = by_id(imported(FIXTURES / "plaid", tmp_path / "new"), "multi")
+    for query, hits in zip(QUERIES, json.loads((FIXTURES / "plaid.hits.json").read_text()), strict=True):
+        scores = {id: maxsim(multi_vectors(query), item) for id, item in vectors.items()}
+        for number, score in hits:
+            assert scores[str(number)] == pytest.approx(score, abs=5e-3)
+
+
 def test_texts_of_ragatouille_come_along(tmp_path: Path) -> None:
-    folder = as_plaid(tmp_path / "plaid")
+    """RAGatouille adds three JSON files to a PLAID index."""
+    folder = tmp_path / "plaid"
+    shutil.copytree(FIXTURES / "plaid", folder)
     owners = {str(number): one["id"] for number, one in enumerate(CORPUS)} | {"1": "doc-0"}
     (folder / "collection.json").write_text(json.dumps([one["text"] for one in CORPUS]))
     (folder / "pid_docid_map.json").write_text(json.dumps(owners))

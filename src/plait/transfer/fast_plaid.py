@@ -55,7 +55,7 @@ def open_source(path: str, options: ImportOptions) -> Source:
                 item = vectors16[offsets[number] - begin : offsets[number + 1] - begin]
                 id = None if ids is None else ids.get(number)
                 if ids is not None and id is None:
-                    continue  # PyLate forgets the id of a removed document
+                    continue  # PyLate leaves out what its map does not have
                 yield row_of_fields(fields.get(number, {}), options, position=number, id=id, multi=item)
             start = stop
 

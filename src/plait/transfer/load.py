@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from plait.checks import as_path, check_count, check_flag, check_type
 from plait.codec.packing import check_bits
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
+from plait.encode.chunking import with_title
 from plait.encode.load import EXTERNAL, LazyEncoder, available_cpus
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, EncoderMismatchError, InputError, SourceError, StoreError
@@ -233,31 +234,40 @@ def _compare_model(store: Store, encoder: LazyEncoder, notes: list[str]) -> floa
     without any error and find nothing useful."""
     with store.snapshot() as snapshot:
         batch = next(read_passages(snapshot))
-    texts, items = [], []
+    chosen: list[Document] = []
+    items: list[int] = []
     item = 0
     for document, spans in zip(batch.documents, batch.spans, strict=True):
-        if document.text.strip() and not document.title and len(spans) == 1 and len(items) < MAX_COMPARED:
-            texts.append(document.text)
+        if document.text.strip() and len(spans) == 1 and len(items) < MAX_COMPARED:
+            chosen.append(document)
             items.append(item)
         item += len(spans)
-    if not texts:
-        notes.append("the model was not compared with the vectors: no document has a text alone, in one passage")
+    if not chosen:
+        notes.append("the model was not compared with the vectors: no document has a text in one passage")
         return None
-    made = encoder.get().encode_documents(texts)
-    cosines = []
-    stored = batch.embeddings
-    if stored.dense is not None and made.dense is not None:
-        cosines.append(mean_cosine(stored.dense[items], made.dense))
-    if stored.multi is not None and made.multi is not None:
-        pairs = [(stored.multi[item], made.multi[number]) for number, item in enumerate(items)]
-        cosines.append(float(np.mean([_best_matches(*pair) for pair in pairs])))
-    cosine = min(cosines, default=None)
+    texts = [document.text for document in chosen]
+    cosines = [_cosine(encoder.get().encode_documents(texts), batch.embeddings, items)]
+    titled = [with_title(document.title, document.text) for document in chosen]
+    if titled != texts:  # the vectors may be those of titles and texts, or of texts alone
+        cosines.append(_cosine(encoder.get().encode_documents(titled), batch.embeddings, items))
+    cosine = max((one for one in cosines if one is not None), default=None)
     if cosine is not None and cosine < MIN_COSINE:
         raise EncoderMismatchError(
             f"the model {encoder.name} did not make these vectors: of {len(texts)} texts that it encoded, the mean "
             f"cosine with the stored vectors is {cosine:.3f}; give the right model, or leave the model out"
         )
     return cosine
+
+
+def _cosine(made: Embeddings, stored: Embeddings, items: list[int]) -> float | None:
+    """The mean cosine of vectors that a model made and the stored ones of `items`; the least of dense and multi."""
+    cosines = []
+    if stored.dense is not None and made.dense is not None:
+        cosines.append(mean_cosine(stored.dense[items], made.dense))
+    if stored.multi is not None and made.multi is not None:
+        pairs = [(stored.multi[item], made.multi[number]) for number, item in enumerate(items)]
+        cosines.append(float(np.mean([_best_matches(*pair) for pair in pairs])))
+    return min(cosines, default=None)
 
 
 def _best_matches(stored: NDArray[np.floating], made: NDArray[np.floating]) -> float:

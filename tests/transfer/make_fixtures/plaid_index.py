@@ -1,4 +1,4 @@
-"""Makes fixtures/plaid, plaid.hits.json and ragatouille. Needs colbert-ai 0.2.22 with transformers 4, on the CPU.
+"""Makes fixtures/plaid and plaid.hits.json. Needs colbert-ai 0.2.22 with transformers 4, on the CPU.
 
 The codec and the files are colbert-ai's; the vectors are those of `corpus`, so that no checkpoint is needed.
 """
@@ -66,22 +66,11 @@ def _write_rest(folder: Path, config: ColBERTConfig, lengths: list[int], half: i
         cells.append(torch.load(folder / f"{chunk}.codes.pt", weights_only=True))
     order = torch.cat(cells).sort()
     optimize_ivf(order.indices, torch.bincount(order.values, minlength=N_CENTROIDS), str(folder))
-    saved = {"config": config.export(), "num_chunks": 2, "num_partitions": N_CENTROIDS}
+    exported = {**config.export(), "index_path": folder.name, "root": "."}  # no paths of the machine that made it
+    saved = {"config": exported, "num_chunks": 2, "num_partitions": N_CENTROIDS}
     saved |= {"num_embeddings": sum(lengths), "avg_doclen": sum(lengths) / len(lengths)}
     for name in ("plan.json", "metadata.json"):
         (folder / name).write_text(json.dumps(saved, default=str))
-
-
-def add_ragatouille(folder: Path) -> None:
-    """The files of RAGatouille's index: the passages 0 and 1 belong to one document."""
-    given = documents()
-    owners = {str(number): one["id"] for number, one in enumerate(given)}
-    owners["1"] = owners["0"]
-    (folder / "collection.json").write_text(json.dumps([one["text"] for one in given]))
-    (folder / "pid_docid_map.json").write_text(json.dumps(owners))
-    (folder / "docid_metadata_map.json").write_text(
-        json.dumps({str(one["id"]): {"year": one["year"]} for one in given})
-    )
 
 
 def search(folder: Path) -> list[list[tuple[int, float]]]:
@@ -102,9 +91,6 @@ def search(folder: Path) -> list[list[tuple[int, float]]]:
 def main(fixtures: Path) -> None:
     build(fixtures / "plaid", nbits=NBITS)
     (fixtures / "plaid.hits.json").write_text(json.dumps(search(fixtures / "plaid")) + "\n")
-    shutil.rmtree(fixtures / "ragatouille", ignore_errors=True)
-    shutil.copytree(fixtures / "plaid", fixtures / "ragatouille")
-    add_ragatouille(fixtures / "ragatouille")
 
 
 if __name__ == "__main__":
