@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import plait
@@ -12,6 +16,7 @@ from encoders import WordEncoder
 from plait.errors import ConfigError, SourceError, StoreError
 from plait.readers.sources import documents_from
 from plait.transfer import ImportOptions, export_index, import_index
+from plait.transfer.passages import Passages
 from transfer.same import assert_same, passages
 
 FILES = ["parquet", "arrow", "numpy"]
@@ -60,8 +65,6 @@ def test_compressed_vectors_are_exported_as_they_are_searched(index: plait.Index
 
 
 def test_a_filter_and_no_vectors_export_less(index: plait.Index, tmp_path: Path) -> None:
-    import pyarrow.parquet
-
     export_index(index, tmp_path / "few.parquet", filter="year >= 2050", vectors=False)
     table = pyarrow.parquet.read_table(tmp_path / "few.parquet")
     assert set(table.column("id").to_pylist()) == {f"d{number}" for number in range(50, 60)}
@@ -114,3 +117,54 @@ def test_a_format_that_does_not_exist_is_refused(index: plait.Index, tmp_path: P
         export_index(index, tmp_path / "out.xyz")
     with pytest.raises(ConfigError, match="no format 'excel' to export"):
         export_index(index, tmp_path / "out", form="excel")
+
+
+def test_force_deletes_no_folder_that_is_not_a_dump(index: plait.Index, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(StoreError, match="did not write and is not replaced"):
+        export_index(index, tmp_path / "mine", form="numpy", force=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    export_index(index, tmp_path / "out", form="numpy")
+    assert export_index(index, tmp_path / "out", form="numpy", force=True).n_rows == passages(index).n_passages
+
+
+def test_the_numpy_export_grows_by_batches(index: plait.Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = passages(index)
+    seen: list[tuple[int, int | None]] = []
+    monkeypatch.setattr(Passages.batches, "__defaults__", (7,))
+    export_index(index, tmp_path / "out", form="numpy", on_progress=lambda *done: seen.append(done))
+    assert len(seen) == 9
+    assert seen[-1] == (whole.n_passages, whole.n_passages)
+    multi = whole.embeddings.multi
+    assert multi is not None
+    assert np.array_equal(np.load(tmp_path / "out" / "multi.npy"), multi.values)
+    assert np.array_equal(np.load(tmp_path / "out" / "multi_offsets.npy"), multi.offsets)
+
+
+def test_a_folder_of_learned_sparse_files_is_read_in_order(tmp_path: Path) -> None:
+    """As Pyserini's encoders write them."""
+    (tmp_path / "encoded").mkdir()
+    for part in range(2):
+        lines = [{"id": f"{part}-{n}", "contents": "a", "vector": {"7": 1.0, "9": 2 + n}} for n in range(3)]
+        file = tmp_path / "encoded" / f"part{part}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = import_index(tmp_path / "encoded", tmp_path / "new")
+    assert (report.form, report.n_documents) == ("sparse-jsonl", 6)
+    with plait.open(tmp_path / "new") as made:
+        assert [document.id for document in made] == ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2"]
+
+
+@pytest.mark.parametrize("outer", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 2)])
+@pytest.mark.parametrize("number", [pa.float16(), pa.float32(), pa.float64()])
+def test_columns_of_vectors_of_any_list_type(tmp_path: Path, outer: Any, number: Any) -> None:
+    vectors = np.arange(24, dtype=np.float16).reshape(3, 2, 4)
+    inner = pa.list_(number, 4)
+    table = pa.table({"doc_id": ["a", "b", "c"], "tokens": pa.array(vectors.tolist(), outer(inner)), "n": [1, 2, 3]})
+    pa.parquet.write_table(table, tmp_path / "in.parquet")
+    import_index(tmp_path / "in.parquet", tmp_path / "new")
+    with plait.open(tmp_path / "new") as made:
+        batch = passages(made)
+    assert batch.embeddings.multi is not None
+    assert np.array_equal(batch.embeddings.multi.values.reshape(3, 2, 4), vectors)
+    assert [document.metadata for document in batch.documents] == [{"n": 1}, {"n": 2}, {"n": 3}]

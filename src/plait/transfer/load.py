@@ -97,9 +97,7 @@ def import_index(
     if keep_8bit is not None:
         check_flag("keep_8bit", keep_8bit)
     if compress is False and (bits is not None or keep_8bit):
-        raise ConfigError(
-            "bits and keep_8bit are those of compressed vectors; leave them out, or leave out no-compress"
-        )
+        raise ConfigError("bits and keep_8bit are for compressed vectors; leave them out, or leave out no-compress")
     if bits is not None or keep_8bit:
         compress = True
     if n_threads is not None:
