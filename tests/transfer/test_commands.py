@@ -22,7 +22,7 @@ def test_an_import_tells_what_the_codes_lost(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     first, codes, best, *_ = done.stdout.splitlines()
     assert first.startswith(f"{tmp_path / 'new'}: 120 documents from fast-plaid, ")
-    assert codes.startswith("  codes of 4 bits, and of 8 bits for the last stage: mean cosine 0.9999")
+    assert codes.startswith("  codes of 4 bits, and of 8 bits for the last stage: mean cosine 1.0000")
     assert best.startswith("  of the best 10 by the vectors of the source, the codes keep ")
 
 
