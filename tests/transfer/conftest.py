@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from encoders import WordEncoder
 from plait.records import Document, Section
 
 FIXTURES = Path(__file__).parent / "fixtures"
-sys.path.insert(0, str(Path(__file__).parent / "make_fixtures"))  # the scripts import `corpus` so
 
 
 @contextmanager

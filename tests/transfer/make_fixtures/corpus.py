@@ -1,4 +1,9 @@
-"""The documents of every fixture: vectors of words, the same on every machine. Needs numpy alone."""
+"""The documents of every fixture: vectors of words, the same on every machine. Needs numpy alone.
+
+Each script of this folder runs in an environment with the library that it names:
+
+    PYTHONPATH=tests PYTHON tests/transfer/make_fixtures/faiss_index.py tests/transfer/fixtures
+"""
 
 from __future__ import annotations
 

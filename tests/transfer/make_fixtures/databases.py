@@ -13,8 +13,9 @@ from typing import Any
 import chromadb
 import lancedb
 import pyarrow as pa
-from corpus import DIM, dense_vector, documents, multi_vectors, sparse_vector
 from qdrant_client import QdrantClient, models
+
+from transfer.make_fixtures.corpus import DIM, dense_vector, documents, multi_vectors, sparse_vector
 
 N_DOCUMENTS = 12
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from corpus import DIM, dense_vector, documents
+
+from transfer.make_fixtures.corpus import DIM, dense_vector, documents
 
 
 def main(fixtures: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from corpus import QUERIES, documents, multi_vectors
 from fast_plaid.search import FastPlaid
+
+from transfer.make_fixtures.corpus import QUERIES, documents, multi_vectors
 
 
 def build(folder: Path, *, start_from_scratch: int, nbits: int = 4, n_documents: int = 1000) -> FastPlaid:

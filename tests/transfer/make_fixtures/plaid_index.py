@@ -16,7 +16,8 @@ from colbert.indexing.codecs.residual import ResidualCodec
 from colbert.indexing.index_saver import IndexSaver
 from colbert.indexing.utils import optimize_ivf
 from colbert.infra import ColBERTConfig
-from corpus import MODEL, QUERIES, documents, multi_vectors
+
+from transfer.make_fixtures.corpus import MODEL, QUERIES, documents, multi_vectors
 
 N_CENTROIDS = 128
 NBITS = 2

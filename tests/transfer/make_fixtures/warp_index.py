@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import torch
-from corpus import QUERIES, documents, multi_vectors
 from xtr_warp import XTRWarp
+
+from transfer.make_fixtures.corpus import QUERIES, documents, multi_vectors
 
 
 def main(fixtures: Path) -> None:
