@@ -51,6 +51,7 @@ class _Reader(pickle._Unpickler):
     """The unpickler in Python: that in C takes memory for as many values as a pickle claims to have."""
 
     dispatch: ClassVar[dict[int, Callable[..., None]]] = dict(pickle._Unpickler.dispatch)
+    stack: list[Any]  # of values; `load` makes it
 
     def __init__(self, raw: bytes, names: Mapping[str, Make], persistent: Callable[[Any], Any] | None) -> None:
         super().__init__(io.BytesIO(raw), encoding="utf-8")

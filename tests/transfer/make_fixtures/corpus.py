@@ -48,7 +48,7 @@ def documents() -> list[dict[str, object]]:
 
 def word_vector(word: str) -> np.ndarray:
     vector = np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIM)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
 def multi_vectors(text: str) -> np.ndarray:
@@ -56,12 +56,12 @@ def multi_vectors(text: str) -> np.ndarray:
     rows = np.array([word_vector(word) for word in text.split()])
     noise = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(rows.shape) / np.sqrt(DIM)
     rows = rows + 0.3 * np.roll(rows, 1, axis=0) + 0.4 * noise
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def dense_vector(text: str) -> np.ndarray:
     vector = multi_vectors(text).sum(axis=0)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
 def sparse_vector(text: str) -> dict[int, float]:
