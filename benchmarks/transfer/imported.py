@@ -3,8 +3,8 @@
     python -m benchmarks.embed --data wikipassages --cache cache --passages 5000
     python -m benchmarks.transfer.imported --cache cache --passages 5000 --to work --engine fast-plaid=PYTHON
 
-`--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid,
-plaid (colbert-ai) or warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
+`--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid or
+warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
 thread, and the two engines take turns, a block of queries each. Printed are how often the best ten are the same, as a
 set and in order, the time of a query, and the ratio of the two. An index that exists is used again.
 """
@@ -41,12 +41,10 @@ class Rival:
     def settings(self, probe: int, full: int) -> dict[str, Any]:
         if self.module == "fast_plaid":
             return {"n_ivf_probe": probe, "n_full_scores": full}
-        if self.module == "plaid":
-            return {"ncells": probe, "ndocs": full, "centroid_score_threshold": 0.0}
         return {"nprobe": probe}
 
 
-RIVALS = {"fast-plaid": Rival("fast_plaid", 4), "plaid": Rival("plaid", 2), "warp": Rival("xtr_warp", 4)}
+RIVALS = {"fast-plaid": Rival("fast_plaid", 4), "warp": Rival("xtr_warp", 4)}
 
 
 def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -149,7 +147,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--probe", type=int, default=8, help="cells of a query vector")
     parser.add_argument("--full", type=int, default=4096, help="candidates that are scored")
-    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes; by default 4, of PLAID 2")
+    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes; by default 4")
     parser.add_argument("--threads", type=int, default=2, help="of the builder")
     parser.add_argument("--quick", action="store_true", help="write their index files without their builder")
     options = parser.parse_args()

@@ -149,7 +149,10 @@ def edit_array(name: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Cal
 
 
 def edit_file(name: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text(text) and None
+    def edit(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return edit
 
 
 def huge_header(folder: Path) -> None:

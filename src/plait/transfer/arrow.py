@@ -320,7 +320,7 @@ def _matrix(column: Any) -> NDArray[np.float32]:
     dim = len(flat) // len(column)
     if hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != dim):
         raise ValueError("the vectors have different lengths")
-    return flat.reshape(len(column), dim).astype(np.float32)
+    return np.asarray(flat.reshape(len(column), dim), np.float32)
 
 
 def _multi(column: Any) -> list[NDArray[np.float32]]:
@@ -334,7 +334,7 @@ def _multi(column: Any) -> list[NDArray[np.float32]]:
 
 def _sparse(pa: Any, column: Any, batch: Any) -> list[dict[int, float]]:
     if pa.types.is_struct(column.type):
-        pairs = ((one["indices"], one["values"]) for one in column.to_pylist())
+        pairs = [(one["indices"], one["values"]) for one in column.to_pylist()]
     else:
-        pairs = zip(column.to_pylist(), batch.column("sparse_weights").to_pylist(), strict=True)
+        pairs = list(zip(column.to_pylist(), batch.column("sparse_weights").to_pylist(), strict=True))
     return [dict(zip(terms, weights, strict=True)) for terms, weights in pairs]

@@ -21,8 +21,8 @@ def write_beir(passages: Passages, to: Path) -> int:
     with (to / "corpus.jsonl").open("w", encoding="utf-8") as lines:
         for batch in passages.batches():
             for document in batch.documents:
-                fields = {"_id": document.id, "title": document.title, "text": document.text}
-                fields |= {"metadata": dict(document.metadata)}
+                texts = {"_id": document.id, "title": document.title, "text": document.text}
+                fields = {**texts, "metadata": dict(document.metadata)}
                 lines.write(json.dumps(fields, ensure_ascii=False) + "\n")
             n_documents += len(batch.documents)
     return n_documents

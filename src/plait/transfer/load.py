@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,14 +175,14 @@ def _build(
     coding: _Coding | None,
     language: str | None,
     n_threads: int,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     named = source.model if encoder is None else encoder.name or ""
     properties: dict[str, object] = {IMPORTED: {"format": source.form, "model": source.model}}
     if encoder is not None:
         properties["model"] = encoder.name
     fingerprint = EXTERNAL if encoder is None else encoder.fingerprint()
     store = Store.create(path, fingerprint=fingerprint, spec=source.spec, properties=properties, language=language)
-    result: dict[str, object] = {"model": named}
+    result: dict[str, Any] = {"model": named}
     notes = list(source.notes)
     with store:
         with store.writer() as writer:

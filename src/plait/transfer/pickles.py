@@ -40,7 +40,8 @@ class Record:
     """Stands for an object of another library: its arguments and its state."""
 
     def __init__(self, *arguments: Any) -> None:
-        self.arguments, self.state = arguments, None
+        self.arguments = arguments
+        self.state: Any = None
 
 
 class UnsafePickleError(SourceError):
