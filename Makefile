@@ -161,5 +161,4 @@ wheel: $(VENV)/built-with ## Build the wheels of plait, its data packages and th
 	@ls -l dist
 
 clean: ## Remove the environment, the builds and the demo's index
-	rm -rf $(VENV) $(FRAMEWORKS) .venv-migrations build dist .demo .mypy_cache .ruff_cache .pytest_cache
-	rm -rf $(VENV) $(FRAMEWORKS) $(TRANSFER) build dist .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(TRANSFER) .venv-migrations build dist .demo .mypy_cache .ruff_cache .pytest_cache
