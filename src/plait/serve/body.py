@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections.abc import Callable
 
 import numpy as np
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.serve.errors import ApiError, error_response, request_id_of
-from plait.serve.limits import Limits
+from plait.serve.limits import MIN_BYTES_PER_SECOND, Limits
 
 NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 _UPLOAD = re.compile(r"/v1/indexes/[^/]+/documents")
+# Requests with queries, ids and options alone. JSON is parsed while other requests wait, so these must be short.
+_SMALL = re.compile(r"/v1/indexes(?:/[^/]+(?:/(?:search|explain|facets|count|compact|documents/get))?)?")
 # Possessive: an open string, of any length and with any number of escapes, is read once.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)
@@ -26,7 +30,16 @@ def json_depth(body: bytes) -> int:
     if body.count(b"[") + body.count(b"{") < 2:
         return 1
     outside = np.frombuffer(_STRING.sub(b"", body), np.uint8)
-    return int(np.cumsum(_STEPS[outside], dtype=np.int64).max(initial=0))
+    depth = deepest = 0
+    for begin in range(0, len(outside), 1 << 20):  # so that memory stays small
+        depths = np.cumsum(_STEPS[outside[begin : begin + (1 << 20)]], dtype=np.int64)
+        deepest, depth = max(deepest, depth + int(depths.max(initial=0))), depth + int(depths[-1])
+    return deepest
+
+
+def is_deeper(body: bytes, most: int) -> bool:
+    """Whether arrays and objects are nested more than `most` deep."""
+    return body.count(b"[") + body.count(b"{") > most and json_depth(body) > most
 
 
 def media_type(headers: Headers) -> str:
@@ -39,28 +52,48 @@ class LimitBody:
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
+        self._n_held = 0  # bytes of the bodies of all requests that are being read or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        counted, limited = None, receive
         try:
-            if scope["path"].startswith("/mcp"):  # reads its own bodies
-                limited: Receive = _Counted(receive, headers, self._limits.max_body_bytes, self._limits.body_timeout)
-            elif media_type(headers) in NDJSON and scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]):
-                limited = _Counted(receive, headers, self._limits.max_upload_bytes, self._limits.body_timeout)
-            else:
-                limited = await self._read(headers, receive)
+            headers = Headers(scope=scope)
+            most, is_stream = self._most(scope, headers)
+            counted = _Counted(receive, headers, most, self._limits.body_timeout, None if is_stream else self._hold)
+            limited = counted if is_stream or scope["path"].startswith("/mcp") else await self._read(headers, counted)
         except ApiError as error:
             await error_response(error, request_id_of(scope))(scope, receive, send)
         except _ClientGoneError:
-            return
+            pass
         else:
             await self._app(scope, limited, send)
+        finally:
+            if counted is not None:
+                self._n_held -= counted.n_held
 
-    async def _read(self, headers: Headers, receive: Receive) -> Receive:
-        counted = _Counted(receive, headers, self._limits.max_body_bytes, self._limits.body_timeout)
+    def _most(self, scope: Scope, headers: Headers) -> tuple[int, bool]:
+        """How many bytes a body may have, and whether it is an upload, which is kept in a file."""
+        path: str = scope["path"]
+        if media_type(headers) in NDJSON and scope["method"] == "POST" and _UPLOAD.fullmatch(path):
+            return self._limits.max_upload_bytes, True
+        most = self._limits.max_body_bytes
+        return (min(most, self._limits.max_search_bytes) if _SMALL.fullmatch(path) else most), False
+
+    def _hold(self, n_bytes: int) -> None:
+        """Raises ApiError 429 if all bodies together would have too many bytes."""
+        if self._n_held and self._n_held + n_bytes > self._limits.max_held_bytes:
+            raise ApiError(
+                429,
+                "overloaded",
+                "the server holds too many large requests; send the request again later",
+                {"retry-after": "1", "connection": "close"},
+            )
+        self._n_held += n_bytes
+
+    async def _read(self, headers: Headers, counted: _Counted) -> Receive:
         try:
             async with asyncio.timeout(self._limits.body_timeout):
                 body = await _whole(counted)
@@ -69,11 +102,11 @@ class LimitBody:
         if body:
             if media_type(headers) != "application/json" and not media_type(headers).endswith("+json"):
                 raise ApiError(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
-            if json_depth(body) > self._limits.max_json_depth:
+            if is_deeper(body, self._limits.max_json_depth):
                 raise ApiError(
                     422, "too_deep", f"arrays and objects are nested more than {self._limits.max_json_depth} deep"
                 )
-        return _Replay(body, receive)
+        return _Replay(body, counted)
 
 
 class _ClientGoneError(Exception):
@@ -92,11 +125,15 @@ async def _whole(receive: Receive) -> bytes:
 
 
 class _Counted:
-    """`receive` that raises ApiError 413 if the body has more bytes than allowed, and 408 if nothing arrives."""
+    """`receive` that raises ApiError 413 if the body has more bytes than allowed, and 408 if it comes too slowly.
+    `hold` is called with the bytes of each part."""
 
-    def __init__(self, receive: Receive, headers: Headers, most: int, timeout: float) -> None:
-        self._receive, self._most, self._timeout = receive, most, timeout
-        self._n_bytes, self._is_complete = 0, False
+    def __init__(
+        self, receive: Receive, headers: Headers, most: int, timeout: float, hold: Callable[[int], None] | None
+    ) -> None:
+        self._receive, self._most, self._timeout, self._hold = receive, most, timeout, hold
+        self._n_bytes, self._is_complete, self._seconds = 0, False, 0.0
+        self.n_held = 0
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > most):
             raise self._too_large()
@@ -104,15 +141,22 @@ class _Counted:
     async def __call__(self) -> Message:
         if self._is_complete:
             return await self._receive()
+        allowed = self._timeout + self._n_bytes / MIN_BYTES_PER_SECOND - self._seconds  # of waiting in all
+        began = time.monotonic()
         try:
-            message = await asyncio.wait_for(self._receive(), self._timeout)
+            message = await asyncio.wait_for(self._receive(), min(self._timeout, max(allowed, 0.001)))
         except TimeoutError:
             raise _too_slow() from None
+        self._seconds += time.monotonic() - began
         if message["type"] == "http.request":
-            self._n_bytes += len(message.get("body", b""))
+            n_bytes = len(message.get("body", b""))
+            self._n_bytes += n_bytes
             self._is_complete = not message.get("more_body", False)
             if self._n_bytes > self._most:
                 raise self._too_large()
+            if self._hold is not None:
+                self._hold(n_bytes)
+                self.n_held += n_bytes
         return message
 
     def _too_large(self) -> ApiError:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, fields
 from plait.checks import shown
 from plait.errors import ConfigError
 
+MIN_BYTES_PER_SECOND = 1_000  # of an upload and of an answer; a client that is slower is cut off
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of requests. A request beyond one of them gets status 413 (bytes) or 422."""
 
     max_body_bytes: int = 16_000_000  # of a request, other than an upload of JSON lines
+    max_search_bytes: int = 1_000_000  # of a request that has no documents, texts to encode or embeddings
+    max_held_bytes: int = 256_000_000  # of all bodies that a worker holds; beyond them requests get 429
     max_upload_bytes: int = 2_000_000_000  # of an upload of JSON lines
     max_line_bytes: int = 8_000_000  # of one line of an upload
     max_json_depth: int = 64  # nested arrays and objects
@@ -30,6 +34,7 @@ class Limits:
     max_page: int = 1_000  # documents on a page of a scroll
     max_timeout: float = 60.0  # seconds that a request may ask for
     default_timeout: float = 30.0  # seconds of a request that does not say
+    header_timeout: float = 10.0  # seconds to send the headers of a request
     body_timeout: float = 30.0  # seconds to send a body; of an upload, between two parts of it
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from plait.errors import DocumentError
 from plait.ingest import as_document
-from plait.serve.body import json_depth
+from plait.serve.body import is_deeper
 from plait.serve.errors import ApiError
 from plait.serve.limits import Limits
 
@@ -99,7 +99,7 @@ class Upload:
         if not line.strip():
             return
         where = f"line {self._line_number}"
-        if json_depth(line) > self._limits.max_json_depth:
+        if is_deeper(line, self._limits.max_json_depth):
             raise ApiError(422, "too_deep", f"{where} nests more than {self._limits.max_json_depth} deep")
         try:
             document = parse_strict(line)

@@ -161,7 +161,7 @@ def test_a_body_that_does_not_arrive_is_408(fabrics: Path) -> None:
 @pytest.mark.parametrize("depth", [65, 1_000, 1_000_000])
 def test_a_deep_body_is_refused_before_it_is_parsed(client: TestClient, depth: int) -> None:
     for content in (b"[" * depth, b'{"a":' * depth, b'{"query": "x", "params": ' + b"[" * depth + b"]" * depth + b"}"):
-        answer = client.post(SEARCH, content=content, headers=JSON)
+        answer = client.post("/v1/encode", content=content, headers=JSON)
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "too_deep")
 
 

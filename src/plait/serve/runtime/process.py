@@ -51,12 +51,12 @@ async def _worker(config: ServeConfig, folder: Path, name: str, lifeline: int, b
     import uvicorn
 
     from plait.serve.app import create_app
-    from plait.serve.runtime.connections import TimedConnection
+    from plait.serve.runtime.connections import timed_connections
 
     runtime = ServeRuntime(config, writes=RemoteWrites(folder / SOCKET), status=folder / STATUS_FILE, name=name)
     options = uvicorn.Config(
         create_app(config, runtime),
-        http=TimedConnection,
+        http=timed_connections(config.limits),
         ws="none",
         lifespan="on",
         log_config=None,
