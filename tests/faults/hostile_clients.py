@@ -109,7 +109,9 @@ def hostile_target(folder: Path, seed: int, timeout: float) -> Iterator[tuple[Se
 class Siege:
     """Runs attacks on a server one after the other."""
 
-    def __init__(self, running: Server, keys: dict[str, str], clients: GoodClients, *, seconds: float, seed: int) -> None:
+    def __init__(
+        self, running: Server, keys: dict[str, str], clients: GoodClients, *, seconds: float, seed: int
+    ) -> None:
         self.server, self._keys, self.clients = running, keys, clients
         self._seconds, self._seed = seconds, seed
         self._supervisor = running.pids()["supervisor"]
@@ -168,9 +170,9 @@ class Siege:
         return n_kills, made
 
     def _kill_often(self, name: str, stop: threading.Event, kills: list[int]) -> None:
-        """Kills a process at random times, each time after it was replaced."""
-        rng = random.Random(self._seed)
-        while not stop.wait(rng.uniform(0.3, 1.0)):
+        """Kills a process at random times, each time after it was replaced. What is sent after the time is confirmed."""
+        rng, end = random.Random(self._seed), time.monotonic() + self._seconds
+        while not stop.wait(rng.uniform(0.5, 2.0)) and time.monotonic() < end:
             pid = self.server.pids().get(name)
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)

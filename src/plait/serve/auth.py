@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from plait.errors import ConfigError
 from plait.serve.errors import ApiError, error_response, request_id_of
 from plait.serve.keys import Key, KeyFile, read_keys
-from plait.serve.protocol import UnknownIndexError
+from plait.serve.protocol import CURRENT_OWNER, UnknownIndexError
 
 RELOAD_SECONDS = 1.0  # how soon an added or removed key counts
 PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", "/docs", "/favicon.ico"})
@@ -145,10 +145,12 @@ class Authenticate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not _is_public(scope):
             try:
-                scope["state"]["principal"] = self._authenticator.principal(Headers(scope=scope))
+                principal = self._authenticator.principal(Headers(scope=scope))
             except ApiError as error:
                 await error_response(error, request_id_of(scope))(scope, receive, send)
                 return
+            scope["state"]["principal"] = principal
+            CURRENT_OWNER.set(principal.id)  # of the task of this request
         await self._app(scope, receive, send)
 
 

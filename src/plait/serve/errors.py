@@ -80,11 +80,19 @@ class PlainJson(JSONResponse):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        try:
-            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        except ValueError:
-            text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8", "backslashreplace")
+        return _text(content).encode("utf-8", "backslashreplace")
+
+
+def _text(content: Any) -> str:
+    """Long lists are written item by item: `json.dumps` lets no other thread run until it has ended."""
+    if isinstance(content, dict) and any(isinstance(value, list) and len(value) > 20 for value in content.values()):
+        return "{" + ",".join(f"{json.dumps(str(name))}:{_text(value)}" for name, value in content.items()) + "}"
+    if isinstance(content, list) and len(content) > 20:
+        return "[" + ",".join(map(_text, content)) + "]"
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finite(value: Any) -> Any:

@@ -71,6 +71,10 @@ class Guard:
         await self._app(scope, receive, sends)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy that reads such a body by its length sees another request where this server sees its end.
+            message = "a body has a length or is sent in chunks, not both"
+            raise ApiError(400, "bad_request", message, {"connection": "close"})
         given = headers.getlist("host")
         name = host_name(given[0]) if len(given) == 1 else None
         if name is None or name not in self._hosts:

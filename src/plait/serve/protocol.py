@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INDEX_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+
+# Who the request that is being answered is from: the id of its API key. Owners share the queues fairly.
+CURRENT_OWNER: ContextVar[str] = ContextVar("plait_owner", default="")
 
 # -- errors
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -10,11 +12,12 @@ from pydantic import BaseModel
 
 from plait.serve.access import IndexAccess
 from plait.serve.auth import Authenticator, Principal, unknown_index
-from plait.serve.errors import ApiError, request_id_of
+from plait.serve.errors import ApiError, PlainJson, request_id_of
 from plait.serve.limits import Limits
 from plait.serve.protocol import Runtime, UnknownIndexError
 
 MAX_TARGET = 8_000  # characters of an id or name in a path
+MAX_PARTS_AT_ONCE = 50  # hits or documents of an answer that is made while other requests wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,13 @@ def parts_of(request: Request) -> Parts:
 
 def principal_of(request: Request) -> Principal:
     return cast("Principal", request.scope["state"]["principal"])
+
+
+async def respond(n_parts: int, make: Callable[[], dict[str, Any]]) -> PlainJson:
+    """The answer that `make` gives. One of many hits or documents is made in a thread, so that other requests go on."""
+    if n_parts <= MAX_PARTS_AT_ONCE:
+        return PlainJson(make())
+    return await asyncio.to_thread(lambda: PlainJson(make()))
 
 
 def request_id(request: Request) -> str:

@@ -36,7 +36,7 @@ from plait.serve.protocol import (
     WriteOp,
 )
 from plait.serve.requests import request_deadline
-from plait.serve.routes.common import DocumentId, IndexName, Parts, PartsOf, check_target, errors, principal_of
+from plait.serve.routes.common import DocumentId, IndexName, Parts, PartsOf, check_target, errors, principal_of, respond
 from plait.serve.schemas import AddBody, CompactBody, DeleteBody, GetBody, UpdateBody
 from plait.serve.uploads import Upload, check_documents, parse_strict
 
@@ -92,7 +92,9 @@ async def scroll(
     check_filter(filter, limits)
     async with request_deadline(request, limits, timeout) as deadline:
         documents, following = await access.scroll(limit, cursor, filter, deadline=deadline)
-    return PlainJson({"documents": [document_fields(one) for one in documents], "cursor": following})
+    return await respond(
+        len(documents), lambda: {"documents": [document_fields(one) for one in documents], "cursor": following}
+    )
 
 
 @router.post(
@@ -104,7 +106,9 @@ async def get_many(request: Request, parts: PartsOf, name: IndexName, body: GetB
     check_ids(body.ids, limits)
     async with request_deadline(request, limits, body.timeout) as deadline:
         documents = await access.get(body.ids, deadline=deadline)
-    return PlainJson({"documents": [None if one is None else document_fields(one) for one in documents]})
+    return await respond(
+        len(documents), lambda: {"documents": [None if one is None else document_fields(one) for one in documents]}
+    )
 
 
 @router.get(

@@ -26,7 +26,7 @@ from plait.serve.checks import (
 )
 from plait.serve.errors import PlainJson
 from plait.serve.requests import request_deadline
-from plait.serve.routes.common import IndexName, Parts, PartsOf, errors, request_id
+from plait.serve.routes.common import IndexName, Parts, PartsOf, errors, request_id, respond
 from plait.serve.schemas import CountBody, EmbeddingBody, ExplainBody, FacetsBody, SearchBody, SimilarBody
 
 router = APIRouter(prefix="/v1/indexes/{name}", tags=["search"], responses=errors(404, 504))
@@ -85,17 +85,19 @@ async def _search(request: Request, parts: Parts, name: str, body: SearchBody) -
     keywords["rerank"] = reranker_name(parts.runtime, body.rerank)
     async with request_deadline(request, limits, body.timeout) as deadline:
         hits, trace, warnings = await access.search(queries, body.k, keywords, deadline=deadline)
-    answers_of_queries = [hits_fields(one, offset=body.offset, full=body.text) for one in hits]
-    answer: dict[str, Any] = (
-        {"hits": answers_of_queries[0]}
-        if body.queries is None
-        else {"results": [{"hits": one} for one in answers_of_queries]}
-    )
-    if body.timings and trace is not None:
-        answer["timings"] = trace_fields(trace, with_counts=not access.is_filtered)
-    if warnings:
-        answer["warnings"] = list(warnings)
-    return PlainJson({**answer, "request_id": request_id(request)})
+
+    def answer() -> dict[str, Any]:
+        lists = [hits_fields(one, offset=body.offset, full=body.text) for one in hits]
+        fields: dict[str, Any] = (
+            {"hits": lists[0]} if body.queries is None else {"results": [{"hits": one} for one in lists]}
+        )
+        if body.timings and trace is not None:
+            fields["timings"] = trace_fields(trace, with_counts=not access.is_filtered)
+        if warnings:
+            fields["warnings"] = list(warnings)
+        return {**fields, "request_id": request_id(request)}
+
+    return await respond(sum(map(len, hits)), answer)
 
 
 @router.post("/similar", response_model=answers.SearchResult, summary="Find similar documents")

@@ -3,64 +3,104 @@
 A `Batcher` has one thread for one model. It takes what waits, up to a number of texts, and calls the model; while the
 model runs, the next batch gathers. If other requests are under way, a batch that is not full waits some milliseconds
 for them. Queries go before documents, and a request with many texts is cut into pieces, so that a query never waits for
-more than one call.
+more than one call. Requests of several owners take turns.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from plait.deadline import CANCEL_SECONDS, Deadline, current_deadline
-from plait.serve.protocol import OverloadedError, UnavailableError
+from plait.serve.protocol import CURRENT_OWNER, OverloadedError, UnavailableError
+from plait.serve.runtime.fair_queue import FairQueue, share
 from plait.serve.runtime.metrics import Metrics
 
 MAX_PIECE_CHARACTERS = 8_000  # of one call, unless a single text is longer: about half a second on one core
+EXTRA_SLOTS = 4  # for owners that have none
 
 Item = TypeVar("Item")
 
 
 class ComputeSlots:
-    """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back."""
+    """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back.
+
+    Owners take turns. One that has no slot gets one although all are taken, up to a few more: its search then shares the
+    processors with the long search of somebody else, and does not wait for its end.
+    """
 
     def __init__(self, n_slots: int) -> None:
-        self._free = threading.Semaphore(n_slots)
+        self._n_slots = n_slots
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
+        self._waiting: FairQueue[threading.Event] = FairQueue()
         self._thread = threading.local()
 
     @contextmanager
     def use(self) -> Iterator[None]:
         """Runs the block in a slot; waits for one until the deadline of this thread."""
-        self._acquire()
-        self._thread.has_slot = True
+        owner = CURRENT_OWNER.get()
+        self._acquire(owner, current_deadline())
+        self._thread.owner = owner
         try:
             yield
         finally:
-            self._thread.has_slot = False
-            self._free.release()
+            self._thread.owner = None
+            self._release(owner)
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """Gives the slot of this thread back, if it has one, until the block ends."""
-        if not getattr(self._thread, "has_slot", False):
+        owner: str | None = getattr(self._thread, "owner", None)
+        if owner is None:
             yield
             return
-        self._free.release()
+        self._release(owner)
         try:
             yield
         finally:
             # Without a deadline: `use` releases it again, also if the search has to end now.
-            self._free.acquire()
+            self._acquire(owner, None)
 
-    def _acquire(self) -> None:
-        deadline = current_deadline()
-        while not self._free.acquire(timeout=CANCEL_SECONDS if deadline is not None else None):
+    def _acquire(self, owner: str, deadline: Deadline | None) -> None:
+        with self._lock:
+            if not self._waiting.count(owner) and self._may_take(owner):
+                self._taken[owner] += 1
+                return
+            turn = threading.Event()
+            self._waiting.append(owner, turn)
+        while not turn.wait(CANCEL_SECONDS if deadline is not None else None):
             assert deadline is not None
-            deadline.check()
+            if deadline.is_over():
+                self._give_up(owner, turn)
+                raise deadline.error()
+
+    def _give_up(self, owner: str, turn: threading.Event) -> None:
+        with self._lock:
+            if not turn.is_set():
+                self._waiting.remove(owner, turn)
+                return
+        self._release(owner)  # its turn came at the same moment
+
+    def _release(self, owner: str) -> None:
+        with self._lock:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
+            while (waits := self._waiting.next(self._may_take)) is not None:
+                following, turn = waits
+                self._waiting.pop(following)
+                self._taken[following] += 1
+                turn.set()
+
+    def _may_take(self, owner: str) -> bool:
+        n_taken = self._taken.total()
+        return n_taken < self._n_slots or (not self._taken[owner] and n_taken < self._n_slots + EXTRA_SLOTS)
 
 
 @dataclass(eq=False, slots=True)
@@ -70,6 +110,7 @@ class _Piece(Generic[Item]):
     items: Sequence[Item]
     kind: str
     queued: float
+    owner: str
     done: threading.Event = field(default_factory=threading.Event)
     result: Any = None
     error: BaseException | None = None
@@ -96,8 +137,9 @@ class Batcher(Generic[Item]):
         self._name, self._run, self._size = name, run, size
         self._max_items, self._wait, self._max_waiting = max_items, wait_seconds, max_waiting
         self._slots, self._in_flight, self._metrics = slots, in_flight, metrics
-        self._queues: dict[str, deque[_Piece[Item]]] = {kind: deque() for kind in kinds}
+        self._queues: dict[str, FairQueue[_Piece[Item]]] = {kind: FairQueue() for kind in kinds}
         self._n_waiting = 0  # items
+        self._n_waiting_of: Counter[str] = Counter()  # items of each owner
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._loop, name=f"plait-batch-{name}", daemon=True)
@@ -105,19 +147,16 @@ class Batcher(Generic[Item]):
 
     def call(self, kind: str, items: Sequence[Item]) -> list[Any]:
         """The results of the pieces of a request, in order. Waits in the thread of the caller, until its deadline."""
-        deadline = current_deadline()
-        pieces = [_Piece(part, kind, time.monotonic()) for part in self._parts(items)]
+        deadline, owner = current_deadline(), CURRENT_OWNER.get()
+        pieces = [_Piece(part, kind, time.monotonic(), owner) for part in self._parts(items)]
         with self._changed:
             if self._closed:
                 raise UnavailableError("the server is stopping; send the request again")
-            if self._n_waiting + len(items) > self._max_waiting and self._n_waiting:
-                self._metrics.rejected.labels(self._name).inc()
-                raise OverloadedError(
-                    f"{self._n_waiting} texts wait for the model {self._name}, and at most {self._max_waiting} may; "
-                    f"send the request again later"
-                )
-            self._queues[kind].extend(pieces)
+            self._check_room(owner, len(items))
+            for piece in pieces:
+                self._queues[kind].append(owner, piece)
             self._n_waiting += len(items)
+            self._n_waiting_of[owner] += len(items)
             self._metrics.queue_length.labels(self._name).inc(len(items))
             self._changed.notify()
         with self._slots.released():
@@ -128,6 +167,17 @@ class Batcher(Generic[Item]):
                 for piece in pieces:
                     piece.abandoned = not piece.done.is_set()
         return [piece.result for piece in pieces]
+
+    def _check_room(self, owner: str, n_items: int) -> None:
+        """With the lock: raises OverloadedError if too many texts wait, or too many of one owner with a key."""
+        n_waiting = self._n_waiting_of[owner]
+        is_full = self._n_waiting and self._n_waiting + n_items > self._max_waiting
+        if is_full or (owner and n_waiting and n_waiting + n_items > share(self._max_waiting)):
+            self._metrics.rejected.labels(self._name).inc()
+            raise OverloadedError(
+                f"{n_waiting} texts wait for the model {self._name}, and at most {self._max_waiting} may; send the "
+                f"request again later"
+            )
 
     def close(self) -> None:
         """Ends the thread; requests that wait get UnavailableError."""
@@ -174,13 +224,16 @@ class Batcher(Generic[Item]):
         """With the lock: the pieces of the next call, which are all of one kind."""
         kind = next(kind for kind, queue in self._queues.items() if queue)
         queue, batch, n_items, characters = self._queues[kind], list[_Piece[Item]](), 0, 0
-        while queue:
-            piece = queue[0]
+        while (waits := queue.next()) is not None:
+            owner, piece = waits
             size = sum(map(self._size, piece.items))
             if batch and (n_items + len(piece.items) > self._max_items or characters + size > MAX_PIECE_CHARACTERS):
                 break
-            queue.popleft()
+            queue.pop(owner)
             self._n_waiting -= len(piece.items)
+            self._n_waiting_of[owner] -= len(piece.items)
+            if not self._n_waiting_of[owner]:
+                del self._n_waiting_of[owner]
             self._metrics.queue_length.labels(self._name).dec(len(piece.items))
             if not piece.abandoned:
                 batch.append(piece)

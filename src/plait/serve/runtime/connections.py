@@ -104,6 +104,16 @@ class TimedConnection(H11Protocol):
         elif not self.transport.is_closing():
             self.transport.close()
 
+    def send_400_response(self, msg: str) -> None:
+        """After bytes that are not HTTP. The answer to a request that came before them may have begun, or be complete."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self._close()
+
     # -- answers
 
     def pause_writing(self) -> None:

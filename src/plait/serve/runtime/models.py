@@ -22,6 +22,7 @@ from plait.serve.runtime.batching import Batcher, ComputeSlots
 from plait.serve.runtime.metrics import Metrics
 
 QUERY, DOCUMENT, PAIR = "query", "document", "pair"
+SHORT_CHARACTERS = 500  # a query of at most these waits for no longer text, which may take forty times as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,15 @@ class BatcherMaker:
     metrics: Metrics
 
     def encoder(self, name: str, encoder: Encoder) -> BatchingEncoder:
-        batcher: Batcher[str] = Batcher(
+        short, long = self._texts(name, encoder, (QUERY,)), self._texts(name, encoder, (QUERY, DOCUMENT))
+        readable = isinstance(encoder, TokenReader) and isinstance(encoder, TermReader)
+        return (BatchingReader if readable else BatchingEncoder)(name, encoder, short, long)
+
+    def _texts(self, name: str, encoder: Encoder, kinds: Sequence[str]) -> Batcher[str]:
+        return Batcher(
             name,
             partial(_encode, encoder),
-            kinds=(QUERY, DOCUMENT),
+            kinds=kinds,
             size=len,
             max_items=self.batching.max_texts,
             wait_seconds=self.batching.wait_ms / 1000,
@@ -46,8 +52,6 @@ class BatcherMaker:
             in_flight=self.in_flight,
             metrics=self.metrics,
         )
-        readable = isinstance(encoder, TokenReader) and isinstance(encoder, TermReader)
-        return (BatchingReader if readable else BatchingEncoder)(name, encoder, batcher)
 
     def scorer(self, name: str, scorer: PairScorer) -> BatchingScorer:
         batcher: Batcher[Pair] = Batcher(
@@ -66,10 +70,11 @@ class BatcherMaker:
 
 
 class BatchingEncoder:
-    """An encoder whose calls wait for a batch."""
+    """An encoder whose calls wait for a batch. Short queries have batches of their own: while a long text is read, they
+    share the processors with it and do not wait for its end."""
 
-    def __init__(self, name: str, encoder: Encoder, batcher: Batcher[str]) -> None:
-        self.name, self.inner, self._batcher = name, encoder, batcher
+    def __init__(self, name: str, encoder: Encoder, short: Batcher[str], long: Batcher[str]) -> None:
+        self.name, self.inner, self._short, self._long = name, encoder, short, long
 
     @property
     def fingerprint(self) -> str:
@@ -93,12 +98,14 @@ class BatchingEncoder:
         return embeddings
 
     def close(self) -> None:
-        self._batcher.close()
+        self._short.close()
+        self._long.close()
 
     def _call(self, kind: str, texts: Sequence[str]) -> Embeddings:
         if not texts:
             return self.inner.encode_queries(texts) if kind == QUERY else self.inner.encode_documents(texts)
-        return join(self._batcher.call(kind, texts))
+        is_short = kind == QUERY and max(map(len, texts)) <= SHORT_CHARACTERS
+        return join((self._short if is_short else self._long).call(kind, texts))
 
 
 class BatchingReader(BatchingEncoder):

@@ -73,7 +73,7 @@ class ServeRuntime:
         """Opens the indexes, loads their models, and begins to follow commits."""
         self._tasks: list[asyncio.Task[None]] = []
         self.tracing = await asyncio.to_thread(Tracing.start, self.config.telemetry)
-        self.admission = Admission(self.config.queues, self.metrics)
+        self.admission = Admission(self.config.queues, self.metrics, has_owners=self.config.keys_file is not None)
         make = BatcherMaker(self.config.batching, self.slots, lambda: self.admission.running, self.metrics)
         self.loaded = LoadedModels(self.config, make, self.encoder_threads)
         self._pool = ThreadPoolExecutor(self.config.queues.running, thread_name_prefix="plait-search")
