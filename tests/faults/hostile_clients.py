@@ -73,8 +73,8 @@ class Line:
         failed = ", ".join(f"{answer}: {count:,}" for answer, count in sorted(self.failed.items())) or "0"
         verdict = f"  FAILS: {'; '.join(self.problems)}" if self.problems else ""
         return (
-            f"{self.name:<19} {self.ratio:5.2f} x p99, of {self.n_good:,} good requests {failed} failed and {self.n_cut} "
-            f"were repeated, {self.n_restarts} restarts; {self.sent}: {counts}{verdict}"
+            f"{self.name:<19} {self.ratio:5.2f} x p99, of {self.n_good:,} good requests {failed} failed and "
+            f"{self.n_cut} were repeated, {self.n_restarts} restarts; {self.sent}: {counts}{verdict}"
         )
 
 
@@ -170,7 +170,7 @@ class Siege:
         return n_kills, made
 
     def _kill_often(self, name: str, stop: threading.Event, kills: list[int]) -> None:
-        """Kills a process at random times, each time after it was replaced. What is sent after the time is confirmed."""
+        """Kills a process at random times, each time after it was replaced; later writes must be confirmed."""
         rng, end = random.Random(self._seed), time.monotonic() + self._seconds
         while not stop.wait(rng.uniform(0.5, 2.0)) and time.monotonic() < end:
             pid = self.server.pids().get(name)
@@ -257,9 +257,9 @@ def run(names: Sequence[str], *, seconds: float, seed: int, max_ratio: float) ->
             yield str(line), not line.problems
         problems = list(siege.end())
         wrong = "; ".join(problems) or "none is lost, the supervisor is the first one"
+        memory = _megabytes(memory_of(running))
         yield (
-            f"at the end          {len(siege.acknowledged):,} confirmed documents: {wrong}; memory "
-            f"{_megabytes(memory_of(running))}",
+            f"at the end          {len(siege.acknowledged):,} confirmed documents: {wrong}; memory {memory}",
             not problems,
         )
 

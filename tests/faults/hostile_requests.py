@@ -1,7 +1,8 @@
 """What hostile clients send to a server: `faults.hostile_clients` runs each attack beside clients that behave well.
 
-`python -m faults.hostile_requests NAME URL` reads keys from its input, as JSON, and attacks the index `fabrics`; then it
-prints what it sent and how that was answered. It runs at the lowest priority: real attackers have their own processors.
+`python -m faults.hostile_requests NAME URL` reads keys from its input, as JSON, and attacks the index `fabrics`; then
+it prints what it sent and how that was answered. It runs at the lowest priority: real attackers have their own
+processors.
 """
 
 from __future__ import annotations

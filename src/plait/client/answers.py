@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from plait import errors
@@ -46,12 +46,9 @@ def answer_error(response: Response) -> PlaitError:
     return _error(code, message, response.status)
 
 
-def job_error(error: str) -> PlaitError:
-    """The exception of a job that failed; its error is a code, a colon and a message."""
-    code, colon, message = error.partition(": ")
-    return (
-        _error(code, message, None) if colon else ServerError(f"the write failed on the server: {error[:MAX_QUOTED]}")
-    )
+def job_error(error: Mapping[str, Any]) -> PlaitError:
+    """The exception of a job that failed."""
+    return _error(str(error["code"]), str(error["message"]), None)
 
 
 def _error(code: str, message: str, status: int | None) -> PlaitError:

@@ -261,10 +261,10 @@ class Calls:
             path = f"/v1/jobs/{quote(str(job.get('id')), safe='')}"
             poll = Request(method="GET", path=path, seconds=self.seconds)
             polled = yield from exchange(lambda poll=poll: poll, retries=self.retries, deadline=None)  # type: ignore[misc]
-            job = _Answer.of(polled)("a job", lambda given: dict(given["job"]))
+            job = _Answer.of(polled)("a job", dict)
         _report_progress(job, on_progress, start)
         if job["state"] == "failed":
-            raise job_error(str(job.get("error")))
+            raise parse("the error of a job", job.get("error"), job_error)
         return parse("a job", job, lambda given: dict(given["result"]))
 
     def _path(self, path: str) -> str:

@@ -239,4 +239,9 @@ def document_fields(document: Document) -> dict[str, Any]:
 
 
 def hits_fields(hits: Sequence[Hit], *, offset: int, full: bool) -> list[dict[str, Any]]:
-    return [hit_fields(rank, hit, full=full) for rank, hit in enumerate(hits, offset + 1)]
+    """Hits as plain data. Confidences are not rounded, as they are for people: a client gives those of the index."""
+    fields = [hit_fields(rank, hit, full=full) for rank, hit in enumerate(hits, offset + 1)]
+    for one, hit in zip(fields, hits, strict=True):
+        if hit.confidence is not None:
+            one["confidence"] = hit.confidence
+    return fields

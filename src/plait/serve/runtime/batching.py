@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 class ComputeSlots:
     """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back.
 
-    Owners take turns. One that has no slot gets one although all are taken, up to a few more: its search then shares the
-    processors with the long search of somebody else, and does not wait for its end.
+    Owners take turns. One that has no slot gets one although all are taken, up to a few more: its search then shares
+    the processors with the long search of somebody else, and does not wait for its end.
     """
 
     def __init__(self, n_slots: int) -> None:

@@ -105,7 +105,7 @@ class TimedConnection(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """After bytes that are not HTTP. The answer to a request that came before them may have begun, or be complete."""
+        """After bytes that are not HTTP. The answer to the request before them may have begun, or be complete."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
