@@ -260,7 +260,8 @@ def test_a_write_keeps_its_idempotency_key_when_it_is_sent_again() -> None:
     assert keys[3] != keys[2]
 
 
-ACCEPTED = httpx.Response(202, json={"job": {"id": "7", "state": "queued", "documents": 0}})
+def accepted() -> httpx.Response:
+    return httpx.Response(202, json={"job": {"id": "7", "state": "queued", "documents": 0}})
 
 
 def job(state: str, **fields: Any) -> httpx.Response:
@@ -270,7 +271,7 @@ def job(state: str, **fields: Any) -> httpx.Response:
 def test_a_job_is_polled_until_it_is_done() -> None:
     result = {"added": 2, "updated": 0, "unchanged": 0, "passages": 2, "repeated": [], "something_new": 1}
     handler, requests = answers(
-        ACCEPTED, job("running", documents=1), error(503, "unavailable"), job("done", documents=2, result=result)
+        accepted(), job("running", documents=1), error(503, "unavailable"), job("done", documents=2, result=result)
     )
     seen: list[int] = []
     report = index_of(handler).add(
@@ -283,7 +284,7 @@ def test_a_job_is_polled_until_it_is_done() -> None:
 
 def test_a_job_that_failed_raises_its_error() -> None:
     handler, _ = answers(
-        ACCEPTED, job("failed", error={"code": "invalid_document", "message": "document 'a' is blank"})
+        accepted(), job("failed", error={"code": "invalid_document", "message": "document 'a' is blank"})
     )
     with pytest.raises(plait.DocumentError, match="is blank"):
         index_of(handler).add([{"id": "a", "text": "x"}])
@@ -426,7 +427,7 @@ def test_the_environment_gives_neither_proxies_nor_passwords(monkeypatch: pytest
 
 def test_an_async_client_retries_and_polls_as_the_other_does(waits: list[float]) -> None:
     handler, requests = answers(
-        error(429, "overloaded", **{"retry-after": "7"}), one_hit(), ACCEPTED, job("done", result={"added": 1})
+        error(429, "overloaded", **{"retry-after": "7"}), one_hit(), accepted(), job("done", result={"added": 1})
     )
 
     async def run() -> tuple[list[plait.Hit], plait.AddReport]:
