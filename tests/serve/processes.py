@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +57,18 @@ def wait_until(check: Callable[[], bool], message: str, seconds: float = 60.0) -
 
 
 @contextmanager
-def server(*arguments: str) -> Iterator[Server]:
+def server(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Runs `plait serve` with these arguments on a free port, and stops it with SIGTERM."""
     folder = Path(tempfile.mkdtemp(prefix="plait-test-"))  # short: the path of a Unix socket may have 107 bytes
     log = folder / "log"
     command = [*RUN, *arguments, "--port", "0", "--state-dir", str(folder / "state")]
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, "TMPDIR": str(folder)}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, "TMPDIR": str(folder), **(environment or {})},
         )
     try:
         assert process.stdout is not None
