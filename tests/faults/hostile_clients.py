@@ -145,7 +145,7 @@ class Siege:
             n_cut=sum(one.was_cut for one in requests),
             n_restarts=_restarts(self.server) - restarts - n_kills,
         )
-        line.problems = list(self._problems(line, attack, requests, max_ratio))
+        line.problems = list(problems_of(line, attack, requests, max_ratio))
         return line
 
     def _run(self, name: str, attack: Attack) -> tuple[int, dict[str, Any]]:
@@ -179,23 +179,6 @@ class Siege:
                 kills.append(pid)
                 self.server.await_replaced(name, pid)
 
-    def _problems(self, line: Line, attack: Attack, requests: Sequence[Request], max_ratio: float) -> Iterator[str]:
-        allowed = {"closed", *attack.answers.split(), *(f"{one}, then closed" for one in attack.answers.split())}
-        if wrong := sorted(set(line.answers) - allowed):
-            yield f"answers that should not be: {', '.join(wrong)}"
-        if not line.answers:
-            yield "nothing was sent"
-        if line.failed:
-            yield "good requests failed"
-        if line.n_cut and attack.kills is None:
-            yield "connections of good clients broke"
-        if not any(one.kind == "search" for one in requests):
-            yield "no good search was answered"
-        if line.n_restarts:
-            yield "a process ended"
-        if not line.ratio <= max_ratio:
-            yield f"p99 is more than {max_ratio:g} times that without attack"
-
     def end(self) -> Iterator[str]:
         """What is wrong after all attacks; stops nothing."""
         if self.server.process.poll() is not None or self.server.pids()["supervisor"] != self._supervisor:
@@ -224,6 +207,25 @@ class Siege:
             documents = answer.raise_for_status().json()["documents"]
             missing += [id for id, document in zip(part, documents, strict=True) if document is None]
         return missing
+
+
+def problems_of(line: Line, attack: Attack, requests: Sequence[Request], max_ratio: float) -> Iterator[str]:
+    """What is wrong with the outcome of an attack."""
+    allowed = {"closed", *attack.answers.split(), *(f"{one}, then closed" for one in attack.answers.split())}
+    if wrong := sorted(set(line.answers) - allowed):
+        yield f"answers that should not be: {', '.join(wrong)}"
+    if not line.answers:
+        yield "nothing was sent"
+    if line.failed:
+        yield "good requests failed"
+    if line.n_cut and attack.kills is None:
+        yield "connections of good clients broke"
+    if not any(one.kind == "search" for one in requests):
+        yield "no good search was answered"
+    if line.n_restarts:
+        yield "a process ended"
+    if not line.ratio <= max_ratio:
+        yield f"p99 is more than {max_ratio:g} times that without attack"
 
 
 def memory_of(running: Server) -> dict[str, int]:

@@ -99,32 +99,32 @@ class Attacker:
         return answer
 
     async def repeat(self, make: Callable[[int], bytes], n_at_once: int = N_AT_ONCE, most: int = 10**9) -> int:
-        """Sends requests until the time is over; gives how many."""
+        """Sends requests until the time is over, and some at least; gives how many."""
         numbers = itertools.count()
 
         async def run() -> None:
-            while self.goes_on() and (number := next(numbers)) < most:
+            while (number := next(numbers)) < most and (number < n_at_once or self.goes_on()):
                 await self.send(make(number))
 
         await asyncio.gather(*(run() for _ in range(n_at_once)))
         return sum(self.answers.values())
 
     async def drip(self, first: bytes, drops: Callable[[], bytes], n_connections: int = N_SLOW) -> None:
-        """Opens connections, and sends a drop on each from time to time; counts those that the server has ended."""
+        """Opens connections, and sends a drop on each from time to time, until the server ends them; it has to."""
 
         async def run() -> None:
             try:
                 async with self.connection() as (reader, writer):
                     writer.write(first)
                     watching = asyncio.create_task(_until_closed(reader))
-                    while self.goes_on() and not watching.done():
+                    while time.monotonic() < self.end + ANSWER_SECONDS and not watching.done():
                         writer.write(drops())
                         await asyncio.wait({watching}, timeout=DROP_SECONDS)
                     if watching.done():
                         self.answers[watching.result()] += 1
                     else:
                         watching.cancel()
-                        self.answers["still-open"] += 1
+                        self.answers["still open"] += 1
             except OSError:
                 self.answers["closed"] += 1
 
@@ -209,9 +209,9 @@ async def held_bodies(on: Attacker) -> str:
             sending = asyncio.create_task(_send(writer, _parts_of(body)))
             writer.write(head)
             watching = asyncio.create_task(_until_closed(reader))
-            await asyncio.wait({watching}, timeout=on.seconds)
+            await asyncio.wait({watching}, timeout=on.seconds + ANSWER_SECONDS)
             sending.cancel()
-            on.answers[watching.result() if watching.done() else "still-open"] += 1
+            on.answers[watching.result() if watching.done() else "still open"] += 1
 
     await asyncio.gather(*(hold() for _ in range(60)), return_exceptions=True)
     return "60 bodies of 15 MB without their last byte"
@@ -519,7 +519,7 @@ ATTACKS: dict[str, Attack] = {
     "slow bodies": Attack(slow_bodies, "408"),
     "slow uploads": Attack(slow_uploads, "408"),
     "bodies without key": Attack(bodies_without_key, "401"),
-    "held bodies": Attack(held_bodies, "408 429 still-open"),
+    "held bodies": Attack(held_bodies, "408 429"),
     "slow readers": Attack(slow_readers, "200 429 504"),
     "100 MB bodies": Attack(large_body, "413 422"),
     "endless bodies": Attack(endless_body, "413 408"),
