@@ -31,7 +31,7 @@ def does_not_fail(context: Any, response: Any, case: Any) -> Any:
 CHECKS = [does_not_fail, status_code_conformance, response_schema_conformance]
 N_REQUESTS = 6  # for each operation, beside its example
 N_RUNS, N_STEPS = 6, 10  # of requests that use the answers of others
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
     "phases": [Phase.explicit, Phase.generate],

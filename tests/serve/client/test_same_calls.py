@@ -114,7 +114,7 @@ def options(index: Any) -> Iterator[tuple[str, Any]]:
     yield "no syntax", index.search('"word1" -word2', 5, mode="bm25", syntax=False)
     yield "similar to a document", index.similar("d5", 5)
     yield "similar to a text", index.similar(text="word7 word8", k=5, filter="year > 2005")
-    embeddings = plait.Embeddings(dense=np.ones((1, 16), np.float32) / 4)
+    embeddings = plait.Embeddings(dense=np.full((1, 16), 0.25, np.float32))
     yield "similar to embeddings", index.similar(embeddings=embeddings, k=5, mode="dense")
     yield "explain", index.explain(QUERY, "d77")
     yield "facets", index.facets("tags")

@@ -46,4 +46,4 @@ def _crashing_connect(database: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 if "writer" in sys.orig_argv:
-    sqlite3.connect = _crashing_connect  # type: ignore[assignment]
+    sqlite3.connect = _crashing_connect
