@@ -19,7 +19,7 @@ ANY_RATIO = float("inf")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of processes from /proc")
 @pytest.mark.skipif(sys.platform == "win32", reason="plait serve needs Unix sockets")
 def test_a_server_under_attack_answers_good_clients_and_loses_no_write() -> None:
-    names = ["bodies without key", "10^6 candidates", "broken HTTP", "killed writer"]
+    names = ["bodies without key", "broken HTTP", "killed writer"]
     lines = list(run(names, seconds=1.0, seed=1, max_ratio=ANY_RATIO))
     assert len(lines) == len(names) + 2
     assert [line for line, is_good in lines if not is_good] == []

@@ -149,10 +149,10 @@ def test_a_key_with_many_requests_leaves_room_for_others(fabrics: Path, monkeypa
             waiting = [pool.submit(count) for _ in range(6)]
             wait_until(lambda: (runtime.admission.running, runtime.admission.waiting) == (3, 3), "they do not wait")
             assert count().status_code == 429
-            found = httpx.post(
+            answer = httpx.post(
                 f"{url}/v1/indexes/fabrics/search", json={"query": "loom"}, headers=bearer(keys["other"]), timeout=60
             )
-            assert found.status_code == 200
+            assert answer.status_code == 200
         assert [one.result().status_code for one in waiting] == [200] * 6
 
 
