@@ -24,7 +24,7 @@ from serve.processes import wait_until
 
 SEARCH = "/v1/indexes/fabrics/search"
 DOCUMENTS = "/v1/indexes/fabrics/documents"
-SHORT = Limits(header_timeout=0.5, body_timeout=0.5)
+SHORT = Limits(header_timeout=2.0, body_timeout=0.5)
 
 
 @pytest.fixture

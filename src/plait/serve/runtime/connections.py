@@ -139,6 +139,11 @@ class TimedConnection(H11Protocol):
             self._look_at_answer(nbytes)
 
     def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():
-            return  # an answer is on its way; it has its own timer, or it is small
-        super().timeout_keep_alive_handler()
+        if self._sending is not None:  # a large answer is on its way, and has its own timer
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
