@@ -267,9 +267,10 @@ def run(names: Sequence[str], *, seconds: float, seed: int, max_ratio: float) ->
             yield str(line), not line.problems
         problems = list(siege.end())
         wrong = "; ".join(problems) or "none is lost, the supervisor is the first one"
-        memory = _megabytes(memory_of(running))
+        n_confirmed, memory = len(siege.acknowledged), _megabytes(memory_of(running))
+        quiet = f"p99 alone {1000 * siege.baseline:.0f} ms"
         yield (
-            f"at the end          {len(siege.acknowledged):,} confirmed documents: {wrong}; memory {memory}",
+            f"at the end          {n_confirmed:,} confirmed documents: {wrong}; {quiet}; memory {memory}",
             not problems,
         )
 

@@ -18,6 +18,8 @@ from plait.serve.body import is_deeper
 from plait.serve.errors import ApiError
 from plait.serve.limits import Limits
 
+PART_BYTES = 65_536  # of an upload that are read in one go: a client may send single bytes
+
 
 def check_documents(documents: list[dict[str, Any]], limits: Limits) -> None:
     """Raises ApiError or DocumentError for documents that cannot be added."""
@@ -73,9 +75,13 @@ class Upload:
 
     async def read(self, parts: AsyncIterator[bytes]) -> None:
         """Reads a body to its end."""
+        waiting = bytearray()
         async for part in parts:
-            await asyncio.to_thread(self._feed, part)
-        await asyncio.to_thread(self._end)
+            waiting += part
+            if len(waiting) >= PART_BYTES:
+                await asyncio.to_thread(self._feed, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(self._end, bytes(waiting))
 
     def _feed(self, part: bytes) -> None:
         self._hash.update(part)
@@ -85,7 +91,8 @@ class Upload:
         if len(self._rest) > self._limits.max_line_bytes:
             raise self._too_long()
 
-    def _end(self) -> None:
+    def _end(self, part: bytes) -> None:
+        self._feed(part)
         if self._rest.strip():
             self._add(self._rest)
         self._file.flush()
