@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -24,14 +25,21 @@ WAYS = ("threads", "many")
 BATCH = 32  # queries of one search_many; the server's batches have as many
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryRate:
+    """Searches a second, and processor milliseconds of each."""
+
+    rate: float
+    cpu_ms: float
+
+
 class Library:
     """A library process that waits for orders."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def rate(self, way: str, mode: str, seconds: float, k: int) -> float:
-        """Searches a second."""
+    def measure(self, way: str, mode: str, seconds: float, k: int) -> LibraryRate:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([way, mode, seconds, k]) + "\n")
@@ -39,7 +47,7 @@ class Library:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("the library process failed; see above")
-        return float(line)
+        return LibraryRate(*json.loads(line))
 
 
 @contextmanager
@@ -58,7 +66,8 @@ def library(index: Path, queries: Sequence[str]) -> Iterator[Library]:
             process.stdout.close()
 
 
-def by_threads(index: plait.Index, queries: Sequence[str], mode: str, seconds: float, k: int, n_threads: int) -> float:
+def by_threads(index: plait.Index, queries: Sequence[str], mode: str, seconds: float, k: int, n_threads: int) -> int:
+    """Searches for some seconds; how many."""
     numbers, n_done = count(), [0] * n_threads
     began = time.perf_counter()
 
@@ -72,15 +81,16 @@ def by_threads(index: plait.Index, queries: Sequence[str], mode: str, seconds: f
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(n_done) / (time.perf_counter() - began)
+    return sum(n_done)
 
 
-def by_many(index: plait.Index, queries: Sequence[str], mode: str, seconds: float, k: int) -> float:
+def by_many(index: plait.Index, queries: Sequence[str], mode: str, seconds: float, k: int) -> int:
+    """The same, in batches."""
     n_done, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         batch = [queries[number % len(queries)] for number in range(n_done, n_done + BATCH)]
         n_done += len(index.search_many(batch, k, mode=mode))
-    return n_done / (time.perf_counter() - began)
+    return n_done
 
 
 def main() -> None:
@@ -93,11 +103,13 @@ def main() -> None:
     ):
         for line in sys.stdin:
             way, mode, seconds, k = json.loads(line)
+            began, cpu = time.perf_counter(), time.process_time()
             if way == "threads":
-                rate = by_threads(single, queries, mode, seconds, k, n_cpus)
+                n_done = by_threads(single, queries, mode, seconds, k, n_cpus)
             else:
-                rate = by_many(several, queries, mode, seconds, k)
-            print(rate, flush=True)
+                n_done = by_many(several, queries, mode, seconds, k)
+            spent = time.perf_counter() - began, time.process_time() - cpu
+            print(json.dumps([n_done / spent[0], 1000 * spent[1] / n_done]), flush=True)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
             self.close()
         self._on_answer(self, status)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- the name of the protocol
         self.is_closed = True
         if self._waits:
             self._waits = False

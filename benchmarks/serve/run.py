@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.engine.machine import machine
 from benchmarks.serve.build import add_arguments, build, collection_of
-from benchmarks.serve.library import WAYS, Library, library
+from benchmarks.serve.library import WAYS, Library, LibraryRate, library
 from benchmarks.serve.load import Load, bodies_for, run_load
 from benchmarks.serve.servers import Server, plait_server
 from benchmarks.serve.summary import Answers, merged, summarize, table
@@ -37,12 +37,12 @@ def measure_mode(
     """Rates of the library and the server, in turns."""
     bodies = bodies_for(queries, k=K, mode=mode)
     spent: list[Answers] = []
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    rates: dict[str, list[LibraryRate]] = {way: [] for way in WAYS}
     cpu = 0.0
     for turn in range(-1, rounds):
         part = WARM_SECONDS if turn < 0 else seconds / rounds
         for way in WAYS:
-            rate = alone.rate(way, mode, part / 2, K)
+            rate = alone.measure(way, mode, part / 2, K)
             if turn >= 0:
                 rates[way].append(rate)
         before = server.cpu_seconds()
@@ -55,15 +55,18 @@ def measure_mode(
     return report(mode, merged(spent), rates, cpu)
 
 
-def report(mode: str, answers: Answers, rates: dict[str, list[float]], server_cpu: float) -> dict[str, Any]:
+def report(mode: str, answers: Answers, rates: dict[str, list[LibraryRate]], server_cpu: float) -> dict[str, Any]:
     """The numbers of a mode. The library's rate is that of its better way."""
     summary = summarize(answers)
-    means = {way: sum(of_way) / len(of_way) for way, of_way in rates.items()}
-    best = max(means.values())
+    means = {way: sum(one.rate for one in of_way) / len(of_way) for way, of_way in rates.items()}
+    way = max(means, key=means.__getitem__)
+    best = means[way]
     return {
         "mode": mode,
         "library": best,
-        "library_ways": rates,
+        "library_way": way,
+        "library_cpu_ms": sum(one.cpu_ms for one in rates[way]) / len(rates[way]),
+        "library_slices": {way: [asdict(one) for one in of_way] for way, of_way in rates.items()},
         "server": asdict(summary),
         "statuses": answers.counts(),
         "ratio": summary.rate / best,
@@ -87,13 +90,15 @@ def client_cost(server: Server, clients: int, seconds: float) -> dict[str, float
 
 
 def tables(results: Sequence[dict[str, Any]], client: dict[str, float]) -> str:
-    header = ["mode", "library, q/s", "server, q/s", "p50 ms", "p95 ms", "p99 ms", "failed", "ratio", "without client"]
+    header = ["mode", "library, q/s", "server, q/s", "p50 ms", "p95 ms", "p99 ms", "failed", "ratio"]
+    header += ["without client", "CPU ms: library", "server"]
     rows = []
     for one in results:
         server = one["server"]
         times = [server[name] for name in ("p50", "p95", "p99")]
         ratios = [f"{100 * one[name]:.0f} %" for name in ("ratio", "ratio_without_client")]
-        rows.append([one["mode"], one["library"], server["rate"], *times, server["n_failed"], *ratios])
+        row: list[object] = [one["mode"], one["library"], server["rate"], *times, server["n_failed"], *ratios]
+        rows.append([*row, one["library_cpu_ms"], one["server_cpu_ms"]])
     note = (
         f"The load generator alone: {client['rate']:,.0f} requests a second of `/health`, {client['client_cpu_us']:.0f}"
         f" µs of processor time for each."
