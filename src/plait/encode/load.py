@@ -63,7 +63,7 @@ def load_model(
     queries = open_session(model_file(folder, record.query), n_threads) if record.query else None
     check.wait()
     _check_outputs(session, card, graph)
-    return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session, queries)
+    return OnnxEncoder(card, ModelTokenizer(tokenizer, card), session, queries, is_on_cpu=device in (None, CPU))
 
 
 def shared_encoder(
