@@ -75,7 +75,8 @@ def create_app(config: HttpConfig, runtime: Runtime) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ApiError, _known_error)
     app.add_exception_handler(PlaitError, _known_error)
-    for router in (system.router, indexes.router, search.router, documents.router, models.router, compat.router):
+    # Routes are tried in order: most requests are searches.
+    for router in (search.router, system.router, indexes.router, documents.router, models.router, compat.router):
         app.include_router(router)
     page.add_page(app, config)
     if mcp is not None:

@@ -144,7 +144,8 @@ class _Counted:
         allowed = self._timeout + self._n_bytes / MIN_BYTES_PER_SECOND - self._seconds  # of waiting in all
         began = time.monotonic()
         try:
-            message = await asyncio.wait_for(self._receive(), min(self._timeout, max(allowed, 0.001)))
+            async with asyncio.timeout(min(self._timeout, max(allowed, 0.001))):  # cheaper than wait_for: no task
+                message = await self._receive()
         except TimeoutError:
             raise _too_slow() from None
         self._seconds += time.monotonic() - began

@@ -43,7 +43,8 @@ class Parts:
         return IndexAccess(host, principal, self.authenticator.secret)
 
 
-def parts_of(request: Request) -> Parts:
+async def parts_of(request: Request) -> Parts:
+    """A coroutine: FastAPI would run a plain function in a thread."""
     return cast("Parts", request.app.state.parts)
 
 

@@ -87,13 +87,13 @@ class Admission:
         self._metrics.queue_length.labels(QUEUE).inc()
         try:
             seconds = deadline.remaining()
-            await asyncio.wait_for(asyncio.shield(turn), None if seconds == float("inf") else max(seconds, 0.001))
+            async with asyncio.timeout(None if seconds == float("inf") else max(seconds, 0.001)):
+                await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._leave(owner)  # its turn came at the same moment
-            else:
+            elif turn in self._waiting:  # else `_leave` has passed over it
                 self._waiting.remove(owner, turn)
-                turn.cancel()
             if isinstance(error, TimeoutError):
                 deadline.check()
             raise

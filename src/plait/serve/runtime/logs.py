@@ -31,6 +31,9 @@ def log(level: int, message: str, **fields: Any) -> None:
     LOGGER.log(level, message, extra={FIELDS: {name: value for name, value in fields.items() if value is not None}})
 
 
+_encode = json.JSONEncoder(default=str).encode  # made once: every request has a line
+
+
 class JsonLines(logging.Formatter):
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -49,7 +52,7 @@ class JsonLines(logging.Formatter):
             line["logger"] = record.name
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _encode(line)
 
 
 class PlainLines(logging.Formatter):
