@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 import plait
 from plait.records import hit_fields
+from plait.serve.routes import compat, documents, indexes, models, search, system
 
 SEARCH = "/v1/indexes/fabrics/search"
 
@@ -147,3 +150,12 @@ def test_explain_facets_and_count(client: TestClient) -> None:
 def test_an_unknown_index_is_404(client: TestClient) -> None:
     answer = client.post("/v1/indexes/nothing/search", json={"query": "x"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_index")
+
+
+def test_no_part_of_a_route_is_handed_to_a_thread_by_the_framework() -> None:
+    """A plain function would be: a request would wait for two threads, and searches slow down."""
+    for router in (compat.router, documents.router, indexes.router, models.router, search.router, system.router):
+        for route in router.routes:
+            assert isinstance(route, APIRoute)
+            calls = [route.endpoint, *(part.call for part in route.dependant.dependencies)]
+            assert all(inspect.iscoroutinefunction(call) for call in calls), route.path

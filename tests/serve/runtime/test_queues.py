@@ -60,6 +60,37 @@ def test_a_request_whose_deadline_passes_leaves_the_queue() -> None:
     asyncio.run(main())
 
 
+def test_a_turn_passes_over_a_request_whose_client_left_in_the_same_moment() -> None:
+    async def main() -> None:
+        admission = Admission(Queues(running=1), Metrics())
+        await admission.enter(Deadline(30))
+        second, third = (asyncio.create_task(admission.enter(Deadline(30))) for _ in range(2))
+        await asyncio.sleep(0)
+        second.cancel()
+        admission.leave(0.01)  # before the second task has run again
+        await third
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert (admission.running, admission.waiting) == (1, 0)
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_cancelled_in_its_turn_gives_the_turn_back() -> None:
+    async def main() -> None:
+        admission = Admission(Queues(running=1), Metrics())
+        await admission.enter(Deadline(30))
+        second = asyncio.create_task(admission.enter(Deadline(30)))
+        await asyncio.sleep(0)
+        admission.leave(0.01)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert (admission.running, admission.waiting) == (0, 0)
+
+    asyncio.run(main())
+
+
 class Model:
     """Reads texts when it is let go, and remembers its calls."""
 
