@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plait.deadline import Deadline
+from plait.deadline import Deadline, deadline_scope
 from plait.errors import SearchTimeoutError
 from plait.serve.config import Queues
 from plait.serve.protocol import OverloadedError, UnavailableError
@@ -172,3 +172,42 @@ def test_texts_beyond_the_queue_of_a_model_are_refused() -> None:
             made.call("query", ["d"])
         model.go.set()
     made.close()
+
+
+def test_slots_go_to_searches_that_have_begun_and_then_in_order() -> None:
+    slots, order = ComputeSlots(1), list[str]()
+    go = threading.Event()
+
+    def search(name: str, *, waits_for_a_model: bool = False) -> None:
+        with slots.use():
+            if waits_for_a_model:
+                with slots.released():
+                    assert go.wait(30)
+            order.append(name)
+
+    with ThreadPoolExecutor(8) as pool:
+        done = [pool.submit(search, "begun", waits_for_a_model=True)]
+        wait_until(lambda: slots._n_free == 1, "the first search does not wait for its model")
+        with slots.use():
+            for at in range(3):
+                done.append(pool.submit(search, f"new {at}"))
+                wait_until(lambda at=at: len(slots._new) == at + 1, "a search does not wait")  # type: ignore[misc]
+            go.set()
+            wait_until(lambda: len(slots._begun) == 1, "the first search does not wait for a slot")
+        for one in done:
+            one.result()
+    assert order == ["begun", "new 0", "new 1", "new 2"]
+    assert slots._n_free == 1
+
+
+def test_a_search_that_stops_waiting_for_a_slot_does_not_keep_it() -> None:
+    slots = ComputeSlots(1)
+
+    def search() -> None:
+        with deadline_scope(0.01), slots.use():
+            raise AssertionError("it had a slot")
+
+    with ThreadPoolExecutor(1) as pool, slots.use(), pytest.raises(SearchTimeoutError):
+        pool.submit(search).result()
+    assert slots._n_free == 1
+    assert not slots._new

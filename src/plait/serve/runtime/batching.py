@@ -30,22 +30,25 @@ Item = TypeVar("Item")
 class ComputeSlots:
     """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back.
 
-    Owners take turns. One that has no slot gets one although all are taken, up to a few more: its search then shares
-    the processors with the long search of somebody else, and does not wait for its end.
+    Owners take turns, and the searches of an owner in the order in which they came. Searches that come back from a model
+    go before those that have not begun: a search that is half done is finished first. An owner that has no slot gets
+    one although all are taken, up to a few more: its search then shares the processors with the long search of somebody
+    else, and does not wait for its end.
     """
 
     def __init__(self, n_slots: int) -> None:
         self._n_slots = n_slots
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
-        self._waiting: FairQueue[threading.Event] = FairQueue()
+        self._begun: FairQueue[threading.Event] = FairQueue()
+        self._new: FairQueue[threading.Event] = FairQueue()
         self._thread = threading.local()
 
     @contextmanager
     def use(self) -> Iterator[None]:
         """Runs the block in a slot; waits for one until the deadline of this thread."""
         owner = CURRENT_OWNER.get()
-        self._acquire(owner, current_deadline())
+        self._acquire(self._new, owner, current_deadline())
         self._thread.owner = owner
         try:
             yield
@@ -65,25 +68,25 @@ class ComputeSlots:
             yield
         finally:
             # Without a deadline: `use` releases it again, also if the search has to end now.
-            self._acquire(owner, None)
+            self._acquire(self._begun, owner, None)
 
-    def _acquire(self, owner: str, deadline: Deadline | None) -> None:
+    def _acquire(self, queue: FairQueue[threading.Event], owner: str, deadline: Deadline | None) -> None:
         with self._lock:
-            if not self._waiting.count(owner) and self._may_take(owner):
+            if not self._begun.count(owner) and not self._new.count(owner) and self._may_take(owner):
                 self._taken[owner] += 1
                 return
             turn = threading.Event()
-            self._waiting.append(owner, turn)
+            queue.append(owner, turn)
         while not turn.wait(CANCEL_SECONDS if deadline is not None else None):
             assert deadline is not None
             if deadline.is_over():
-                self._give_up(owner, turn)
+                self._give_up(queue, owner, turn)
                 raise deadline.error()
 
-    def _give_up(self, owner: str, turn: threading.Event) -> None:
+    def _give_up(self, queue: FairQueue[threading.Event], owner: str, turn: threading.Event) -> None:
         with self._lock:
             if not turn.is_set():
-                self._waiting.remove(owner, turn)
+                queue.remove(owner, turn)
                 return
         self._release(owner)  # its turn came at the same moment
 
@@ -92,11 +95,12 @@ class ComputeSlots:
             self._taken[owner] -= 1
             if not self._taken[owner]:
                 del self._taken[owner]
-            while (waits := self._waiting.next(self._may_take)) is not None:
-                following, turn = waits
-                self._waiting.pop(following)
-                self._taken[following] += 1
-                turn.set()
+            for queue in (self._begun, self._new):
+                while (waits := queue.next(self._may_take)) is not None:
+                    following, turn = waits
+                    queue.pop(following)
+                    self._taken[following] += 1
+                    turn.set()
 
     def _may_take(self, owner: str) -> bool:
         n_taken = self._taken.total()
