@@ -53,6 +53,16 @@ class Collection:
     def queries(self) -> list[str]:
         return [line["text"] for line in read_lines(self.data / "queries.jsonl")]
 
+    def judged(self, ids: set[str]) -> dict[int, set[str]]:
+        """For queries whose passage is among these ids: the number of the query and its passages."""
+        numbers = {line["_id"]: number for number, line in enumerate(read_lines(self.data / "queries.jsonl"))}
+        found: dict[int, set[str]] = {}
+        for line in (self.data / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+            query, passage, grade = line.split("\t")
+            if passage in ids and int(grade) > 0:
+                found.setdefault(numbers[query], set()).add(passage)
+        return found
+
     def is_built(self) -> bool:
         return (self.work / f"{self.index.name}.json").exists()
 
@@ -100,7 +110,15 @@ def dense_vectors(collection: Collection) -> tuple[list[str], NDArray[np.float32
 
 
 def _stored_vectors(index: plait.Index) -> tuple[list[str], NDArray[np.float32]]:
-    raise NotImplementedError
+    """The dense vectors of the index as they were encoded. Passages are shorter than a chunk, so each has one."""
+    snapshot = index.snapshot
+    numbers, rows = [], []
+    for segment in snapshot.segments:
+        assert segment.dense is not None
+        live = slice(None) if segment.live is None else segment.live
+        numbers += segment.docs[live].tolist()
+        rows.append(segment.dense[live])
+    return snapshot.fetch_ids(numbers), np.concatenate(rows)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
