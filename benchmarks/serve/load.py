@@ -241,13 +241,14 @@ async def open_loop(load: Load) -> Answers:
             return
         connection.send(next(run.requests), due)
 
+    n_requests = round(load.seconds * load.rate)
     began, cpu, n_due = time.perf_counter(), time.process_time(), 0
-    while (now := time.perf_counter() - began) < load.seconds:
-        n_now = int(min(now, load.seconds) * load.rate)
+    while n_due < n_requests:
+        n_now = min(n_requests, int((time.perf_counter() - began) * load.rate) + 1)
         overdue.extend(began + number / load.rate for number in range(n_due, n_now))
         n_due = n_now
         dispatch()
-        await asyncio.sleep(max(0.0, min(began + (n_due + 1) / load.rate - time.perf_counter(), 0.005)))
+        await asyncio.sleep(max(0.0, began + n_due / load.rate - time.perf_counter()))
     end = time.perf_counter() + DRAIN_SECONDS
     while (n_running or overdue) and time.perf_counter() < end:
         await asyncio.sleep(0.01)

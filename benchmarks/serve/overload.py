@@ -33,7 +33,7 @@ K = 10
 TIMES = 2.0  # the sustained rate
 N_DOCUMENTS = 5  # of one write
 WRITE_PAUSE = 0.2  # seconds between two writes
-SETTLE_SECONDS = 5.0  # of overload before memory counts: queues and caches fill
+SETTLE_SHARE = 0.5  # of the run, before memory counts: threads, queues and caches fill
 
 
 @dataclass
@@ -111,7 +111,7 @@ def overload(server: Server, queries: list[str], mode: str, *, seconds: float, c
         writer.stop()
         writing.join()
     summary = summarize(answers)
-    steady = samples[min(int(SETTLE_SECONDS), len(samples) - 1) :]
+    steady = samples[int(SETTLE_SHARE * len(samples)) :]
     return {
         "mode": mode,
         "sustained": asdict(sustained),
@@ -120,7 +120,7 @@ def overload(server: Server, queries: list[str], mode: str, *, seconds: float, c
         "statuses": answers.counts(),
         "n_unanswered": answers.n_unsent,
         "memory_before": before,
-        "memory_first": steady[0],
+        "memory_half": steady[0],
         "memory_last": steady[-1],
         "memory": samples,
         "writes": len(writer.seconds),
@@ -136,7 +136,7 @@ def tables(results: list[dict[str, Any]], bound: float) -> str:
     more = [
         "mode",
         "MB before",
-        "MB after 5 s",
+        "MB half-way",
         "MB at the end",
         "writes",
         "write p95 ms",
@@ -151,7 +151,7 @@ def tables(results: list[dict[str, Any]], bound: float) -> str:
         rows.append(
             [one["mode"], one["sustained"]["rate"], one["offered"], load["rate"], *times, load["n_refused"], failed]
         )
-        memory = [one[name] / 1e6 for name in ("memory_before", "memory_first", "memory_last")]
+        memory = [one[name] / 1e6 for name in ("memory_before", "memory_half", "memory_last")]
         writes = [one["writes"], 1000 * one["write_p95"], one["writes_retried"], len(one["write_failures"])]
         more_rows.append([one["mode"], *memory, *writes])
     slow = [one["mode"] for one in results if not one["overload"]["p95"] <= 1000 * bound]
