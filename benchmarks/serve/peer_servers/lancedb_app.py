@@ -17,6 +17,7 @@ from typing import Any
 import lancedb  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
 from fastapi import FastAPI
+from lancedb.index import FTS, IvfFlat  # type: ignore[import-not-found,unused-ignore]
 from pydantic import BaseModel
 
 app = FastAPI()
@@ -37,8 +38,8 @@ def build(folder: Path) -> None:
     rows = np.load(vectors / "passages.npy")
     records = [{"id": id, "text": text, "vector": row.tolist()} for id, text, row in zip(ids, texts, rows, strict=True)]
     table = lancedb.connect(folder).create_table("passages", records)
-    table.create_index(metric="dot", index_type="IVF_FLAT", num_partitions=round(len(ids) ** 0.5))
-    table.create_fts_index("text")
+    table.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=round(len(ids) ** 0.5)))
+    table.create_index("text", config=FTS())
 
 
 def table() -> Any:

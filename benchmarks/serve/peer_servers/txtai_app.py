@@ -24,7 +24,7 @@ def read(name: str) -> list[str]:
 
 @cache
 def vectors() -> dict[str, Any]:
-    known = {}
+    known: dict[str, Any] = {}
     for texts, rows in (("texts.json", "passages.npy"), ("queries.json", "queries.npy")):
         known.update(zip(read(texts), np.load(Path(os.environ["PEER_VECTORS"]) / rows), strict=True))
     return known
@@ -46,7 +46,7 @@ def build(folder: Path) -> None:
         index = Embeddings(content=True, format="json", **how)
         index.index((id, text, None) for id, text in passages)
         index.save(str(folder / name))
-        (folder / f"{name}.yml").write_text(f"path: {folder / name}\nwritable: false\n", encoding="utf-8")
+        (folder / f"{name}.yml").write_text(f"path: {folder / name}\nembeddings: {{}}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
