@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waits = self.is_closed = False
         self.due = 0.0  # when the request that runs was due
+        self.retry_after = 0.0  # seconds that the last answer asked for
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -85,6 +86,7 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         status, length, closes = answer
+        self.retry_after = retry_after(self._received[:length]) if status == 429 else 0.0
         del self._received[:length]
         self._waits = False
         if closes:
@@ -124,6 +126,12 @@ def read_answer(received: bytes | bytearray) -> tuple[int, int, bool] | None:
             return status, body, closes
 
 
+def retry_after(answer: bytes | bytearray) -> float:
+    """The seconds in the header Retry-After; 0 without one."""
+    _, _, value = bytes(answer.partition(b"\r\n\r\n")[0]).lower().partition(b"\r\nretry-after:")
+    return float(value.split(b"\r\n", 1)[0] or 0)
+
+
 class _Run:
     """The state of one run."""
 
@@ -156,8 +164,8 @@ class _Run:
 
 
 async def closed_loop(load: Load) -> Answers:
-    """Each client sends its next request when its last one is answered. Requests that run at the end are not counted;
-    a connection that breaks is opened again."""
+    """Each client sends its next request when its last one is answered, and after the seconds that a 429 asks for.
+    Requests that run at the end are not counted; a connection that breaks is opened again."""
     run, done = _Run(load), asyncio.Event()
     clients: list[Connection] = []
     opening: set[asyncio.Task[None]] = set()
@@ -170,7 +178,13 @@ async def closed_loop(load: Load) -> Answers:
             task = asyncio.create_task(begin())
             opening.add(task)
             task.add_done_callback(opening.discard)
+        elif connection.retry_after:
+            asyncio.get_running_loop().call_later(connection.retry_after, send, connection)
         else:
+            send(connection)
+
+    def send(connection: Connection) -> None:
+        if not done.is_set() and not connection.is_closed:
             connection.send(next(run.requests), time.perf_counter())
 
     async def begin() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.serve.build import shortened
 from benchmarks.serve.library import LibraryRate
-from benchmarks.serve.load import MAX_CONNECTIONS, Load, bodies_for, closed_loop, open_loop, read_answer
+from benchmarks.serve.load import MAX_CONNECTIONS, Load, bodies_for, closed_loop, open_loop, read_answer, retry_after
 from benchmarks.serve.overload import tables as overload_tables
 from benchmarks.serve.run import report, without_client
 from benchmarks.serve.summary import Answers, merged, percentile, summarize, table
@@ -24,8 +24,8 @@ STALL = 0.6  # seconds
 class TinyServer:
     """Answers every request with a status, and stands still once if it is told to."""
 
-    def __init__(self, *, statuses: tuple[int, ...] = (200,), stall_at: int | None = None) -> None:
-        self.statuses, self.stall_at = statuses, stall_at
+    def __init__(self, *, statuses: tuple[int, ...] = (200,), stall_at: int | None = None, headers: str = "") -> None:
+        self.statuses, self.stall_at, self.headers = statuses, stall_at, headers
         self.n_requests = 0
         self.bodies: list[bytes] = []
 
@@ -38,7 +38,7 @@ class TinyServer:
                 if self.n_requests == self.stall_at:
                     time.sleep(STALL)  # the whole server
                 status = self.statuses[self.n_requests % len(self.statuses)]
-                writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+                writer.write(f"HTTP/1.1 {status} X\r\n{self.headers}content-length: 2\r\n\r\n{{}}".encode())
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -110,6 +110,16 @@ def test_a_closed_loop_sends_the_bodies_in_order_and_counts_every_status() -> No
 )
 def test_answers_are_read_to_their_end_and_no_further(received: bytes, expected: tuple[int, int, bool] | None) -> None:
     assert read_answer(received) == expected
+
+
+def test_a_closed_client_waits_as_long_as_a_refusal_asks_for() -> None:
+    assert retry_after(b"HTTP/1.1 429 X\r\nRetry-After: 3\r\ncontent-length: 0\r\n\r\nretry-after: 9") == 3.0
+    assert retry_after(b"HTTP/1.1 429 X\r\n\r\n") == 0.0
+    server = TinyServer(statuses=(429,), headers="retry-after: 60\r\n")
+    with server.listening() as url:
+        answers = asyncio.run(closed_loop(Load(url, "/", seconds=0.3, clients=4)))
+    assert answers.statuses == [429] * 4
+    assert server.n_requests == 4
 
 
 def test_percentiles_are_values_that_occurred() -> None:
