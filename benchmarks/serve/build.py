@@ -56,12 +56,12 @@ class Collection:
     def judged(self, ids: set[str]) -> dict[int, set[str]]:
         """For queries whose passage is among these ids: the number of the query and its passages."""
         numbers = {line["_id"]: number for number, line in enumerate(read_lines(self.data / "queries.jsonl"))}
-        found: dict[int, set[str]] = {}
+        passages: dict[int, set[str]] = {}
         for line in (self.data / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
             query, passage, grade = line.split("\t")
             if passage in ids and int(grade) > 0:
-                found.setdefault(numbers[query], set()).add(passage)
-        return found
+                passages.setdefault(numbers[query], set()).add(passage)
+        return passages
 
     def is_built(self) -> bool:
         return (self.work / f"{self.index.name}.json").exists()

@@ -1,6 +1,6 @@
 """What the library does alone with all processors: the measure of the server.
 
-A process of its own opens the index and searches for as long as it is told, in one of two ways. `threads`: as many
+A process of its own opens the index and searches for a given time, in one of two ways. `threads`: as many
 threads as processors, each searching one query after another. `many`: `Index.search_many` of 32 queries at a time. The
 better of the two is the library's throughput.
 """

@@ -25,7 +25,7 @@ import sys
 import time
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -224,8 +224,8 @@ class Chroma(Peer):
         return {"query_embeddings": vectors, "n_results": K, "include": ["documents", "distances"]}
 
     def ids(self, answer: Any) -> list[str]:
-        found: list[str] = answer["ids"][0]
-        return found
+        ids: list[str] = answer["ids"][0]
+        return ids
 
 
 class PythonPeer(Peer):
@@ -390,7 +390,7 @@ def main() -> None:
     build(collection)
     data = read_data(collection)
     peers: list[Peer] = [Plait(collection.index, options.workers)]
-    makers = {"qdrant": Qdrant, "chroma": Chroma, "lancedb": LanceDb, "txtai": Txtai}
+    makers: dict[str, Callable[[Path], Peer]] = {"qdrant": Qdrant, "chroma": Chroma, "lancedb": LanceDb, "txtai": Txtai}
     peers += [make(getattr(options, name)) for name, make in makers.items() if getattr(options, name) is not None]
     results: dict[str, list[dict[str, Any]]] = {"vectors": [], "text": []}
     failures = []

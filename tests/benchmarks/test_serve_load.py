@@ -22,7 +22,7 @@ STALL = 0.6  # seconds
 
 
 class TinyServer:
-    """Answers every request with a status, and stands still once if it is told to."""
+    """Answers every request with a status, and stands still at one request if asked to."""
 
     def __init__(self, *, statuses: tuple[int, ...] = (200,), stall_at: int | None = None, headers: str = "") -> None:
         self.statuses, self.stall_at, self.headers = statuses, stall_at, headers
