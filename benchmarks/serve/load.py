@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 
 from benchmarks.serve.summary import Answers, summarize
 
-MAX_CONNECTIONS = 1_000  # of an open loop
 DRAIN_SECONDS = 10.0  # that an open loop waits for the last answers
 
 
@@ -41,6 +40,7 @@ class Load:
     seconds: float = 60.0
     clients: int = 64  # of a closed loop
     rate: float | None = None  # requests a second of an open loop; None: a closed loop
+    max_connections: int = 1_000  # of an open loop
     first: int = 0  # the body to begin with
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -236,7 +236,7 @@ async def open_loop(load: Load) -> Answers:
             if free:
                 n_running += 1
                 free.pop().send(next(run.requests), overdue.popleft())
-            elif n_connections < MAX_CONNECTIONS:
+            elif n_connections < load.max_connections:
                 n_connections += 1
                 n_running += 1
                 task = asyncio.create_task(send_on_new(overdue.popleft()))
