@@ -30,10 +30,10 @@ Item = TypeVar("Item")
 class ComputeSlots:
     """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back.
 
-    Owners take turns, and the searches of an owner in the order in which they came. Searches that come back from a model
-    go before those that have not begun: a search that is half done is finished first. An owner that has no slot gets
-    one although all are taken, up to a few more: its search then shares the processors with the long search of somebody
-    else, and does not wait for its end.
+    Owners take turns, and the searches of an owner in the order in which they came. Searches that come back from a
+    model go before those that have not begun: a search that is half done is finished first. An owner that has no slot
+    gets one although all are taken, up to a few more: its search then shares the processors with the long search of
+    somebody else, and does not wait for its end.
     """
 
     def __init__(self, n_slots: int) -> None:
