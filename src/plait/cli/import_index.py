@@ -92,8 +92,8 @@ def import_index(
     \b
     Examples:
       plait import .ragatouille/colbert/indexes/wiki --to wiki
-      plait import pylate-index/index --to papers --texts corpus.jsonl --model colbertv2
-      plait import vectors.parquet --to my-index --id-field sku --vector-field embedding
+      plait import pylate-index/index --to papers --texts corpus.jsonl
+      plait import vectors.parquet --to my-index --vector-field embedding
       plait import http://127.0.0.1:6333 --to my-index --collection docs
       plait import chroma-folder --to my-index --collection docs
     """
