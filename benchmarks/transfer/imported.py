@@ -6,8 +6,8 @@
 `--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid or
 warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
 thread, and the two engines take turns, a block of queries each. Printed are how often the best ten are the same, as a
-set and in order, the time of a query, and the ratio of the two. An index that exists is used again. WARP imputes the
-scores of cells that it does not read, plait computes them: their best ten differ.
+set and in order, the time of a query, and the ratio of the two. An index that exists is used again. plait is
+searched in mode multi, which is no like for like with WARP: WARP imputes the scores of cells that it does not read.
 """
 
 from __future__ import annotations
