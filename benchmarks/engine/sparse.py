@@ -234,7 +234,7 @@ def of_numba(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
 
 
 def of_seismic(index: Impacts, k: int) -> Callable[[SparseQuery], Found]:
-    from seismic import SeismicDataset, SeismicIndex, get_seismic_string  # type: ignore[import-not-found]
+    from seismic import SeismicDataset, SeismicIndex, get_seismic_string
 
     name = get_seismic_string()
     weights, rows, offsets = stored_by_term(index)

@@ -264,13 +264,13 @@ def test_an_owner_without_a_slot_computes_beside_those_that_have_all() -> None:
     slots = ComputeSlots(2)
     computing = Computing(slots)
     threads = [computing.run("a") for _ in range(4)]
-    wait_until(lambda: computing.owners == ["a"] * 2 and len(slots._waiting) == 2, "two of four compute")
+    wait_until(lambda: computing.owners == ["a"] * 2 and slots.n_waiting == 2, "two of four compute")
     threads += [computing.run(f"b{number}") for number in range(EXTRA_SLOTS + 1)]
     wait_until(lambda: len(computing.owners) == 2 + EXTRA_SLOTS, "others compute at once")
-    assert len(slots._waiting) == 3  # two of a, and one beyond the further slots
+    assert slots.n_waiting == 3  # two of a, and one beyond the further slots
     computing.end(threads)
     assert sorted(computing.owners) == ["a"] * 4 + [f"b{number}" for number in range(EXTRA_SLOTS + 1)]
-    assert (slots._taken.total(), len(slots._waiting)) == (0, 0)
+    assert (slots.n_taken, slots.n_waiting) == (0, 0)
 
 
 def test_a_thread_whose_deadline_passes_waits_for_no_slot() -> None:
@@ -285,9 +285,9 @@ def test_a_thread_whose_deadline_passes_waits_for_no_slot() -> None:
 
     with pytest.raises(SearchTimeoutError):
         as_owner("a", use)
-    assert len(slots._waiting) == 0
+    assert slots.n_waiting == 0
     computing.end([thread])
-    assert slots._taken.total() == 0
+    assert slots.n_taken == 0
 
 
 def test_a_short_query_does_not_wait_for_a_long_text(fabrics: Path) -> None:

@@ -176,18 +176,19 @@ def test_texts_beyond_the_queue_of_a_model_are_refused() -> None:
 
 def test_slots_go_to_searches_that_have_begun_and_then_in_order() -> None:
     slots, order = ComputeSlots(1), list[str]()
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def search(name: str, *, waits_for_a_model: bool = False) -> None:
         with slots.use():
             if waits_for_a_model:
                 with slots.released():
+                    begun.set()
                     assert go.wait(30)
             order.append(name)
 
     with ThreadPoolExecutor(8) as pool:
         done = [pool.submit(search, "begun", waits_for_a_model=True)]
-        wait_until(lambda: slots._n_free == 1, "the first search does not wait for its model")
+        assert begun.wait(30)
         with slots.use():
             for at in range(3):
                 done.append(pool.submit(search, f"new {at}"))
@@ -197,7 +198,7 @@ def test_slots_go_to_searches_that_have_begun_and_then_in_order() -> None:
         for one in done:
             one.result()
     assert order == ["begun", "new 0", "new 1", "new 2"]
-    assert slots._n_free == 1
+    assert slots.n_taken == 0
 
 
 def test_a_search_that_stops_waiting_for_a_slot_does_not_keep_it() -> None:
@@ -209,5 +210,5 @@ def test_a_search_that_stops_waiting_for_a_slot_does_not_keep_it() -> None:
 
     with ThreadPoolExecutor(1) as pool, slots.use(), pytest.raises(SearchTimeoutError):
         pool.submit(search).result()
-    assert slots._n_free == 1
-    assert not slots._new
+    assert slots.n_taken == 0
+    assert not slots.n_waiting

@@ -44,6 +44,14 @@ class ComputeSlots:
         self._new: FairQueue[threading.Event] = FairQueue()
         self._thread = threading.local()
 
+    @property
+    def n_taken(self) -> int:
+        return self._taken.total()
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self._begun) + len(self._new)
+
     @contextmanager
     def use(self) -> Iterator[None]:
         """Runs the block in a slot; waits for one until the deadline of this thread."""
