@@ -208,6 +208,19 @@ def pooled(rows: NDArray[Any], n_pooled: int, method: str) -> NDArray[np.float32
     return np.asarray(means, np.float32)
 
 
+def projected(rows: NDArray[Any], sample: NDArray[Any], dims: int, *, centred: bool = True) -> NDArray[np.float32]:
+    """The rows by the mean and the principal directions of a sample, by its singular vectors, and scaled to length 1.
+    The sign of a direction is open."""
+    mean = sample.astype(np.float64).mean(axis=0) if centred else np.zeros(sample.shape[1])
+    directions = np.linalg.svd(sample.astype(np.float64) - mean, full_matrices=False)[2][:dims]
+    found = np.zeros((len(rows), dims))
+    for number, row in enumerate(rows.astype(np.float64)):
+        shadow = [float(np.dot(row - mean, direction)) for direction in directions]
+        length = float(np.linalg.norm(shadow))
+        found[number] = np.asarray(shadow) / (length if length > 0 else 1.0)
+    return found.astype(np.float32)
+
+
 def warp_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:
     """(rows,): the sum over dimensions of (code - middle) times query. `codes` is (rows, dim), unpacked."""
     return np.asarray((codes - (2**bits - 1) / 2) @ query.astype(np.float64), np.float32)
