@@ -61,6 +61,13 @@ def convert(
             min=1, metavar="N", help="BGE-M3: a [CLS] after every N tokens of a document.", show_default=False
         ),
     ] = None,
+    token_states: Annotated[
+        bool,
+        typer.Option(
+            "--token-states",
+            help="Of a dense model: give the state of every token as multi vectors, too; for plait index --dims.",
+        ),
+    ] = False,
     name: Annotated[
         str | None, typer.Option(help="The name of the model; SOURCE by default.", show_default=False)
     ] = None,
@@ -102,6 +109,7 @@ def convert(
       plait convert colbert-ir/colbertv2.0 --to colbertv2 --verify
       plait convert ./my-checkpoint --to my-model --as pylate
       plait convert nomic-ai/nomic-embed-text-v1.5 --to nomic --dims 256
+      plait convert thenlper/gte-small --to gte-states --token-states
       plait convert cross-encoder/ms-marco-MiniLM-L6-v2 --to reranker
       plait index corpus.jsonl --to index --model bge-m3
     """
@@ -119,6 +127,7 @@ def convert(
         query_length=query_length,
         document_length=length,
         mcls=mcls,
+        token_states=token_states,
     )
     dataset = None
     if data is not None:

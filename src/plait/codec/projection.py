@@ -1,7 +1,7 @@
 """Projection: narrower multi vectors, by directions that are fitted to the index's own token vectors, without labels.
 
-A model may give the whole state of every token, of several hundred dimensions. The vectors of one collection vary in far
-fewer directions. `fit_projection` takes the mean and the principal directions of a sample; a projected row is
+A model may give the whole state of every token, of several hundred dimensions. The vectors of one collection vary in
+far fewer directions. `fit_projection` takes the mean and the principal directions of a sample; a projected row is
 
     (row - mean) @ directions, scaled to length 1
 

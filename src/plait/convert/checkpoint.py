@@ -49,6 +49,7 @@ class Overrides:
     query_length: int | None = None  # in tokens
     document_length: int | None = None
     mcls: int | None = None  # BGE-M3: a [CLS] after every `mcls` tokens; the dense vector is their mean
+    token_states: bool = False  # of a dense model: its token states are multi vectors; see `plait.convert.token_states`
 
     def __post_init__(self) -> None:
         for name in ("dims", "query_length", "document_length", "mcls"):
@@ -72,6 +73,7 @@ class ForeignGraph:
     pooling: str = ""  # of token states to a dense vector; empty if the output is finished
     normalize: bool = True
     precision: str = "fp32"  # of the graph
+    token_states: bool = False  # the output also becomes multi vectors, before it is pooled
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

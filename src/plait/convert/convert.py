@@ -18,6 +18,7 @@ from plait.convert.card import card_of
 from plait.convert.checkpoint import Checkpoint, Overrides, Reading
 from plait.convert.detect import Detected, choose_layout, read_checkpoint
 from plait.convert.foreign import wrap_graph
+from plait.convert.token_states import with_token_states
 from plait.convert.hub import fetch
 from plait.convert.layouts.plait_run import MODEL_LAYOUT, RUN_LAYOUT
 from plait.convert.packages import check_packages
@@ -152,6 +153,8 @@ def convert_source(
         if detected.layout == RUN_LAYOUT:
             return _export_run(source, folder, detected, precisions, name, n_threads, on_stage)
         checkpoint = read_checkpoint(source, detected, overrides)
+        if overrides is not None and overrides.token_states:
+            checkpoint = with_token_states(checkpoint)
         return _Conversion(
             source, checkpoint, detected, folder, precisions, name, verify, n_threads, device, on_stage
         ).run()

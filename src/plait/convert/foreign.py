@@ -85,7 +85,15 @@ def _append_head(model: Any, graph: ForeignGraph, opset: int) -> None:
             return op(kind, [value], axes=[axis], **attributes)
         return op(kind, [value, constant(f"axis_{len(nodes)}", np.array([axis], np.int64))], **attributes)
 
+    def unit(value: str, axis: int) -> str:
+        norm = along("ReduceL2", value, axis, keepdims=1)
+        return op("Div", [value, op("Max", [norm, constant(f"tiny_{len(nodes)}", np.float32(MIN_NORM))])])
+
+    outputs = [graph.kind]
     value = op("Cast", [graph.output], to=TensorProto.FLOAT)
+    if graph.token_states:
+        nodes.append(helper.make_node("Identity", [unit(value, 2)], ["multi"], name="plait_multi"))
+        outputs.append("multi")
     if graph.pooling == "cls":
         value = op("Gather", [value, constant("first", np.int64(0))], axis=1)
     elif graph.pooling == "mean":
@@ -94,15 +102,14 @@ def _append_head(model: Any, graph: ForeignGraph, opset: int) -> None:
         count = along("ReduceSum", mask, 1, keepdims=0)
         value = op("Div", [total, op("Max", [count, constant("few", np.float32(1e-9))])])
     if graph.normalize:
-        norm = along("ReduceL2", value, len(shape) - 1 if graph.kind == "multi" else 1, keepdims=1)
-        value = op("Div", [value, op("Max", [norm, constant("tiny", np.float32(MIN_NORM))])])
+        value = unit(value, len(shape) - 1 if graph.kind == "multi" else 1)
     if graph.kind == "score":
         value = op("Reshape", [value, constant("flat", np.array([-1], np.int64))])
     nodes.append(helper.make_node("Identity", [value], [graph.kind], name=f"plait_{graph.kind}"))
     model.graph.node.extend(nodes)
-    dims = {"dense": ["n", shape[-1]], "multi": ["n", "length", shape[-1]], "score": ["n"]}[graph.kind]
+    dims = {"dense": ["n", shape[-1]], "multi": ["n", "length", shape[-1]], "score": ["n"]}
     del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info(graph.kind, TensorProto.FLOAT, dims))
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims[name]) for name in outputs)
 
 
 def _optimise(graph: Path, to: Path) -> None:

@@ -99,15 +99,19 @@ class GraphSession:
         return inputs
 
     def run(self, outputs: list[str], feed: Feed, options: Any = None, /) -> Sequence[Floats]:
-        del outputs, options  # a foreign graph has one kind of vectors
+        del options
         names = {given.name for given in self.get_inputs()}
         fed = {name: value for name, value in feed.items() if name in names}
         value = np.asarray(self._session.run([self._graph.output], fed)[0], np.float32)
         if self._graph.kind == "score":
             return [value.reshape(-1)]
+        states = value
         if self._graph.pooling:
             value = _pool(value, feed["input_ids"], feed["attention_mask"], self._graph.pooling)
-        return [_unit(value)] if self._graph.normalize else [value]
+        named = {self._graph.kind: _unit(value) if self._graph.normalize else value}
+        if self._graph.token_states:
+            named["multi"] = _unit(states)
+        return [named[name] for name in outputs]
 
 
 def source_session(checkpoint: Checkpoint, device: str | None = None) -> TorchSession | GraphSession | Unverified:
