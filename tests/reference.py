@@ -213,12 +213,12 @@ def projected(rows: NDArray[Any], sample: NDArray[Any], dims: int, *, centred: b
     The sign of a direction is open."""
     mean = sample.astype(np.float64).mean(axis=0) if centred else np.zeros(sample.shape[1])
     directions = np.linalg.svd(sample.astype(np.float64) - mean, full_matrices=False)[2][:dims]
-    found = np.zeros((len(rows), dims))
+    narrow = np.zeros((len(rows), dims))
     for number, row in enumerate(rows.astype(np.float64)):
-        shadow = [float(np.dot(row - mean, direction)) for direction in directions]
-        length = float(np.linalg.norm(shadow))
-        found[number] = np.asarray(shadow) / (length if length > 0 else 1.0)
-    return found.astype(np.float32)
+        values = [float(np.dot(row - mean, direction)) for direction in directions]
+        length = float(np.linalg.norm(values))
+        narrow[number] = np.asarray(values) / (length if length > 0 else 1.0)
+    return narrow.astype(np.float32)
 
 
 def warp_score(query: NDArray[np.float32], codes: NDArray[np.uint8], bits: int) -> NDArray[np.float32]:

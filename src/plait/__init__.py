@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plait.client.async_client import AsyncClient
     from plait.client.client import Client
     from plait.codec.pooling import Pooling
+    from plait.codec.projection import Projection
     from plait.cur.modes import AdacurParams, AnncurParams, AxnParams
     from plait.deadline import Deadline
     from plait.embeddings import Embeddings, MultiVectors, SparseVectors
@@ -116,6 +117,7 @@ _HOMES = {
     "PlaidParams": "plait.search.multivector.plaid",
     "PlaitError": "plait.errors",
     "Pooling": "plait.codec.pooling",
+    "Projection": "plait.codec.projection",
     "ProbeParams": "plait.search.multivector.probe",
     "QueryError": "plait.errors",
     "ReadOnlyError": "plait.errors",
@@ -189,6 +191,7 @@ __all__ = [
     "PlaitError",
     "Pooling",
     "ProbeParams",
+    "Projection",
     "QueryError",
     "ReadOnlyError",
     "ReadOptions",

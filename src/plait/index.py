@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from plait.checks import as_list, as_path, check_count, check_flag, check_type, shown
 from plait.codec.pooling import Pooling
+from plait.codec.projection import Projection
 from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
 from plait.encode.chunking import Chunking
@@ -41,6 +43,7 @@ from plait.storage.store import (
     check_same_chunking,
     check_same_language,
     check_same_pooling,
+    check_same_projection,
     check_same_spec,
 )
 
@@ -67,6 +70,7 @@ def open_index(
     encoder: Encoder | None = None,
     spec: EmbeddingSpec | None = None,
     pooling: Pooling | None = None,
+    projection: Projection | None = None,
     language: str | None = None,
     chunking: Chunking | None = None,
     precision: str | None = None,
@@ -83,11 +87,12 @@ def open_index(
     An index remembers a bundled or installed model and loads it when a text is first encoded. A model folder must be
     given again to encode texts: plait loads no folder because an index names it.
 
-    `pooling` stores fewer vectors for each passage: `Pooling(fixed=32)` or `Pooling(factor=2)`. `language` ("de",
-    "ru", ...) stems the full text for that language; the default stems English and takes texts in any language.
-    `chunking` says how documents are split into passages, such as `Chunking(size=200, by="sentence")`; the default is
-    as long as the model takes. The index remembers the three. Opening an index with a different value is a
-    ConfigError; leaving them out is not.
+    `pooling` stores fewer vectors for each passage: `Pooling(fixed=32)` or `Pooling(factor=2)`. `projection` makes
+    multi vectors narrower, by directions that the first `compact` with enough vectors fits: `Projection(dims=128)`.
+    `language` ("de", "ru", ...) stems the full text for that language; the default stems English and takes texts in
+    any language. `chunking` says how documents are split into passages, such as `Chunking(size=200, by="sentence")`;
+    the default is as long as the model takes. The index remembers the four. Opening an index with a different value is
+    a ConfigError; leaving them out is not.
 
     A write waits at most `write_timeout` seconds for other writers, of any thread or process, and then raises
     LockedError; 0 does not wait.
@@ -100,7 +105,7 @@ def open_index(
         reader = plait.open("my-index", read_only=True)
     """
     source = _source(model, encoder, spec, precision, n_threads, device, preload)
-    chosen = _Chosen(spec, pooling, language, chunking)
+    chosen = _Chosen(spec, pooling, projection, language, chunking)
     path = as_path("the path of an index", path)
     check_flag("create", create)
     check_flag("read_only", read_only)
@@ -124,12 +129,16 @@ class _Chosen:
 
     spec: EmbeddingSpec | None
     pooling: Pooling | None
+    projection: Projection | None
     language: str | None
     chunking: Chunking | None
 
     def __post_init__(self) -> None:
         if self.pooling is not None and not isinstance(self.pooling, Pooling):
             raise ConfigError(f"pooling must be a plait.Pooling, such as Pooling(fixed=32); got {shown(self.pooling)}")
+        if self.projection is not None:
+            due = "a plait.Projection, such as Projection(dims=128)"
+            check_type("projection", self.projection, Projection, due, ConfigError)
         if self.chunking is not None:
             due = "a plait.Chunking, such as Chunking(size=200)"
             check_type("chunking", self.chunking, Chunking, due, ConfigError)
@@ -138,6 +147,7 @@ class _Chosen:
         """Raises ConfigError if an index was made with other values."""
         check_same_spec(store, self.spec)
         check_same_pooling(store, self.pooling)
+        check_same_projection(store, self.projection)
         check_same_language(store, self.language)
         check_same_chunking(store, self.chunking)
 
@@ -194,6 +204,7 @@ def _bind(store: Store, source: LazyEncoder, chosen: _Chosen) -> Index:
 def _create(path: Path, source: LazyEncoder, chosen: _Chosen, *, write_timeout: float) -> Store:
     options: dict[str, Any] = {
         "pooling": chosen.pooling,
+        "projection": chosen.projection,
         "language": chosen.language,
         "chunking": chosen.chunking,
         "write_timeout": write_timeout,
@@ -231,6 +242,7 @@ class Index:
         encoder: Encoder | None = None,
         spec: EmbeddingSpec | None = None,
         pooling: Pooling | None = None,
+        projection: Projection | None = None,
         language: str | None = None,
         chunking: Chunking | None = None,
         precision: str | None = None,
@@ -246,7 +258,7 @@ class Index:
         else:
             raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
         source = _source(model, encoder, spec, precision, n_threads, device)
-        chosen = _Chosen(spec, pooling, language, chunking)
+        chosen = _Chosen(spec, pooling, projection, language, chunking)
         return _bind(_create(Path(path), source, chosen, write_timeout=write_timeout), source, chosen)
 
     @classmethod
@@ -298,7 +310,8 @@ class Index:
 
     @property
     def spec(self) -> EmbeddingSpec:
-        """Which kinds of embeddings the index holds, and their sizes."""
+        """Which kinds of embeddings the index takes, and their sizes: those of its model. A projection stores multi
+        vectors with fewer dimensions."""
         return self._store.spec
 
     @property
@@ -586,6 +599,8 @@ class Index:
         keep_8bit: bool | None = None,
         retrain: bool = False,
         pooling: Pooling | None = None,
+        projection: Projection | Literal[False] | None = None,
+        refit: bool = False,
     ) -> CompactionReport:
         """Rewrites the index as one segment without deleted rows, and compresses the multi vectors.
 
@@ -593,16 +608,42 @@ class Index:
         `keep_8bit` stores 8-bit codes as well, for the last stage of a search. `retrain` fits the codec again.
         `pooling` pools an index that has no pooling yet, now and for documents added later. Readers are not disturbed;
         if it fails, the index is unchanged.
+
+        `projection` is the one to fit, now if there are enough vectors; False wants none. Projected vectors cannot be
+        made whole again. So another projection, or none, needs `refit`: it encodes all texts again, which takes as long
+        as indexing did, and fits the projection to the new vectors.
         """
+        check_flag("refit", refit)
+        encode = None
+        if refit:
+            from plait.ingest import encode_passages
+
+            is_late = self._store.chunking is not None and self._store.chunking.late
+            encode = partial(encode_passages, self._encoder_for_refit(), is_late=is_late)
+
         with self._store.writer() as writer:
             try:
                 report = writer.compact(
-                    bits=bits, keep_8bit=keep_8bit, retrain=retrain, pooling=pooling, n_threads=self._n_threads
+                    bits=bits,
+                    keep_8bit=keep_8bit,
+                    retrain=retrain,
+                    pooling=pooling,
+                    projection=projection,
+                    encode=encode,
+                    n_threads=self._n_threads,
                 )
                 self._calibrate_if_due(writer, always=True)
                 return report
             finally:
                 self.refresh()
+
+    def _encoder_for_refit(self) -> Encoder:
+        if self._store.fingerprint == EXTERNAL:
+            raise ConfigError(
+                "refit encodes the texts again, but the vectors of this index were made by the caller; build the index "
+                "again"
+            )
+        return self._source.get()
 
     # -- what scores mean
 
@@ -919,7 +960,12 @@ class Index:
         with self._snapshots.use() as snapshot, deadline_scope(request.timeout):
             query = similar_query(snapshot, self._source, request, id=id, text=text, embeddings=embeddings)
             (hits,) = self._searcher.search_embeddings(
-                snapshot, query.embeddings, query.texts, query.request, exclude=query.exclude
+                snapshot,
+                query.embeddings,
+                query.texts,
+                query.request,
+                exclude=query.exclude,
+                stored=query.exclude is not None,
             )
             _check_fields(snapshot, request, hits)
         return hits

@@ -6,13 +6,14 @@ One batch at a time, so that a source of any length needs little memory and an i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plait.embeddings import Embeddings
 from plait.encode.chunking import Chunker, chunker_for, with_title
 from plait.encode.late import encode_late
-from plait.encode.protocol import Encoder
+from plait.encode.protocol import Encoder, OnBatch
 from plait.errors import ConfigError, DocumentError, StoreError
 from plait.records import Document, FileOrigin, Section, Span
 from plait.storage.validate import check_document, content_digest, document_from
@@ -206,24 +207,35 @@ def _add_batch(
         return
     n_characters = _n_characters(batch)
     spans = [split_document(chunker, document) for document in changed]
-    texts = [
-        passage_text(document, span.start, span.end)
-        for document, passages in zip(changed, spans, strict=True)
-        for span in passages
-    ]
 
     def on_batch(n_done: int, n_total: int) -> None:
         report_progress(len(batch) * n_done // n_total, report.passages + n_done, n_characters * n_done // n_total)
 
-    if is_late:
-        embeddings = encode_late(encoder, changed, spans, on_batch)
-    else:
-        embeddings = encoder.encode_documents(texts, on_batch=on_batch)
+    embeddings = encode_passages(encoder, changed, spans, on_batch, is_late=is_late)
     writer.write(changed, spans, embeddings)
     report.updated += sum(document.id in digests for document in changed)
     report.added += sum(document.id not in digests for document in changed)
-    report.passages += len(texts)
+    report.passages += sum(map(len, spans))
     report.truncated += embeddings.truncated
+
+
+def encode_passages(
+    encoder: Encoder,
+    documents: Sequence[Document],
+    spans: Sequence[Sequence[Span]],
+    on_batch: OnBatch | None = None,
+    *,
+    is_late: bool,
+) -> Embeddings:
+    """The embeddings of all passages, document by document."""
+    if is_late:
+        return encode_late(encoder, documents, spans, on_batch)
+    texts = [
+        passage_text(document, span.start, span.end)
+        for document, passages in zip(documents, spans, strict=True)
+        for span in passages
+    ]
+    return encoder.encode_documents(texts, on_batch=on_batch)
 
 
 def _update_metadata(writer: Writer, documents: list[Document], report: AddReport) -> list[Document]:

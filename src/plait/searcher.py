@@ -154,9 +154,11 @@ class Searcher:
         request: SearchRequest,
         *,
         exclude: int | None = None,
+        stored: bool = False,
     ) -> list[list[Hit]]:
         """The same for queries that are encoded already; without texts, stages that read text are left out. `exclude`
-        is the number of a document that is not to be found."""
+        is the number of a document that is not to be found. `stored` says that the embeddings are those that the index
+        stores, and not those that the model gives."""
         due = "plait.Embeddings, such as Embeddings(dense=array)"
         check_type("the embeddings of queries", embeddings, Embeddings, due, InputError)
         if texts is not None:
@@ -167,6 +169,7 @@ class Searcher:
             run = self._run(snapshot, request, exclude=exclude, without_text=texts is None)
             if texts is not None and embeddings.present() and len(texts) != len(embeddings):
                 raise QueryError(f"{len(texts)} texts were given for {len(embeddings)} queries")
+            embeddings = embeddings if stored else snapshot.projected(embeddings)
             if texts is None:
                 batch = QueryBatch([""] * len(embeddings), embeddings)
             else:
@@ -253,7 +256,8 @@ class Searcher:
         if encoder is None:
             return QueryBatch(words, Embeddings(), asked)
         with trace.stage("encode"):
-            return QueryBatch(words, encoder.encode_queries([query.text for query in asked]), asked)
+            embeddings = encoder.encode_queries([query.text for query in asked])
+            return QueryBatch(words, snapshot.projected(embeddings), asked)
 
     def _run(
         self, snapshot: Snapshot, request: SearchRequest, *, exclude: int | None = None, without_text: bool = False

@@ -27,7 +27,7 @@ class SimilarQuery:
     embeddings: Embeddings
     texts: Sequence[str] | None
     request: SearchRequest
-    exclude: int | None = None  # the number of the document itself
+    exclude: int | None = None  # the number of the document itself; then the embeddings are those of the index
 
 
 def similar_query(

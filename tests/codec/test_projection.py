@@ -28,11 +28,11 @@ def correlated(n_rows: int, *, width: int = WIDTH, seed: int = 0) -> NDArray[np.
 @pytest.mark.parametrize("dims", [8, 16, 24])
 def test_projected_rows_equal_their_reference(dims: int, centred: bool) -> None:
     sample, rows = correlated(500), correlated(20, seed=1)
-    found = fit_projection(sample, Projection(dims=dims, centred=centred)).project(rows)
+    rows_of_fit = fit_projection(sample, Projection(dims=dims, centred=centred)).project(rows)
     expected = reference.projected(rows, sample, dims, centred=centred)
-    signs = np.sign((found * expected).sum(axis=0))
-    np.testing.assert_allclose(found * signs, expected, atol=1e-4)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    signs = np.sign((rows_of_fit * expected).sum(axis=0))
+    np.testing.assert_allclose(rows_of_fit * signs, expected, atol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(rows_of_fit, axis=1), 1, atol=1e-5)
 
 
 def test_all_dimensions_without_centring_change_no_score() -> None:
@@ -55,16 +55,16 @@ def test_a_fit_is_the_same_each_time_and_for_any_size_of_block(monkeypatch: pyte
 
 
 def _largest(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    return directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
+    return np.asarray(directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])])
 
 
 def test_the_energy_of_a_fit_is_that_of_its_sample() -> None:
     sample = correlated(600)
     fitted = fit_projection(sample, Projection(dims=8))
-    _, seen = fitted.measured(sample)
-    assert seen.n_vectors == fitted.energy.n_vectors == 600
-    assert seen.share == pytest.approx(fitted.energy.share, abs=1e-5)
-    assert 0.5 < seen.share < 1
+    _, energy = fitted.measured(sample)
+    assert energy.n_vectors == fitted.energy.n_vectors == 600
+    assert energy.share == pytest.approx(fitted.energy.share, abs=1e-5)
+    assert 0.5 < energy.share < 1
 
 
 def test_vectors_of_another_kind_keep_less_energy() -> None:
@@ -126,7 +126,7 @@ def test_a_damaged_projection_of_the_catalogue_is_refused(stored: object) -> Non
 
 def test_arrays_that_cannot_be_a_projection_are_refused() -> None:
     mean, directions = np.zeros(4, np.float32), np.zeros((4, 2), np.float32)
-    for arrays in (
+    for bad_mean, bad_directions in (
         (mean[:3], directions),
         (mean, directions[:, :0]),
         (mean, np.zeros((4, 5), np.float32)),
@@ -134,4 +134,4 @@ def test_arrays_that_cannot_be_a_projection_are_refused() -> None:
         (np.full(4, np.inf, np.float32), directions),
     ):
         with pytest.raises(InputError):
-            FittedProjection(*arrays, Energy())
+            FittedProjection(bad_mean, bad_directions, Energy())

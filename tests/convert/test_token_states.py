@@ -22,14 +22,17 @@ STATES = Overrides(token_states=True)
 def test_a_dense_model_gives_its_token_states(tmp_path: Path, name: str) -> None:
     source = shutil.copytree(CHECKPOINTS / name, tmp_path / name)
     made = convert(source, tmp_path / "model", precision="both", overrides=STATES)
-    assert isinstance(made.card, ModelCard) and made.card.dense is not None and made.card.multi is not None
+    assert isinstance(made.card, ModelCard)
+    assert made.card.dense is not None
+    assert made.card.multi is not None
     assert made.card.multi.dim == made.card.dense.dim
     assert all("multi" in parity.differences for parity in made.parity.values()), "the states were not compared"
     plain = convert(source, tmp_path / "plain", precision="fp32")
     assert plain.card.fingerprint != made.card.fingerprint
     encoder = load_model(tmp_path / "model", precision="fp32")
     embeddings = encoder.encode_documents(["wool is spun", "linen, of flax"])
-    assert embeddings.dense is not None and embeddings.multi is not None
+    assert embeddings.dense is not None
+    assert embeddings.multi is not None
     np.testing.assert_allclose(np.linalg.norm(embeddings.multi.values, axis=1), 1, atol=1e-5)
     expected = load_model(tmp_path / "plain", precision="fp32").encode_documents(["wool is spun", "linen, of flax"])
     assert expected.dense is not None

@@ -9,7 +9,18 @@ import typer
 
 from plait.cli.errors import say
 from plait.cli.info import describe_size
-from plait.cli.options import IndexPath, PoolFactor, PoolFixed, PoolMethod, Threads, Wait, pooling_from
+from plait.cli.options import (
+    Dims,
+    IndexPath,
+    Model,
+    PoolFactor,
+    PoolFixed,
+    PoolMethod,
+    Threads,
+    Wait,
+    pooling_from,
+    projection_from,
+)
 
 if TYPE_CHECKING:
     from plait.storage.compaction import CompactionReport
@@ -35,6 +46,16 @@ def compact(
     pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
     pool_method: PoolMethod = None,
+    dims: Dims = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Encode all texts again and fit the projection to the new vectors: projected vectors cannot be made "
+            "whole again. Takes as long as indexing did.",
+        ),
+    ] = False,
+    model: Model = None,
     threads: Threads = None,
     wait: Wait = 30.0,
 ) -> None:
@@ -43,19 +64,29 @@ def compact(
     Leaves one segment without deleted rows, with compressed multi vectors. Readers are not disturbed. If the command is
     interrupted, the index is unchanged.
 
+    With --dims the token vectors are projected to fewer dimensions, by directions that are fitted to this index, if it
+    has enough vectors. The whole vectors are gone then: other --dims, --dims off and a new fit need --refit.
+
     \b
     Examples:
       plait compact my-index
       plait compact my-index --bits 4
       plait compact my-index --pool-fixed 32
+      plait compact my-index --dims 128
+      plait compact my-index --dims 96 --refit
     """
     import plait
 
-    with plait.open(index, n_threads=threads, write_timeout=wait) as opened:
+    with plait.open(index, model=model, n_threads=threads, write_timeout=wait) as opened:
         before = opened.info().bytes
         pooling = pooling_from(pool_fixed, pool_factor, pool_method)
         report = opened.compact(
-            bits=None if bits is None else int(bits), keep_8bit=keep_8bit, retrain=retrain, pooling=pooling
+            bits=None if bits is None else int(bits),
+            keep_8bit=keep_8bit,
+            retrain=retrain,
+            pooling=pooling,
+            projection=projection_from(dims),
+            refit=refit,
         )
         after = opened.info().bytes
     for line in _lines(report, before, after):
@@ -72,6 +103,8 @@ def _lines(report: CompactionReport, before: int, after: int) -> list[str]:
     ]
     if report.pooling:
         lines.append(f"pooling    {report.pooling}")
+    if report.dims is not None and report.energy is not None:
+        lines.append(f"projection fitted: {report.dims} dimensions keep {report.energy:.1%} of the vectors' energy")
     if report.bits is not None and report.bytes_per_vector is not None:
         lines.append(
             f"multi      {report.n_vectors:,} vectors, {report.bits} bits a dimension in {report.n_centroids:,} cells: "

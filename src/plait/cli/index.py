@@ -29,6 +29,7 @@ from plait.cli.options import (
     ChunkLate,
     ChunkOverlap,
     ChunkSize,
+    Dims,
     Language,
     Model,
     PoolFactor,
@@ -38,6 +39,7 @@ from plait.cli.options import (
     Wait,
     chunking_from,
     pooling_from,
+    projection_from,
 )
 from plait.errors import ConfigError, SourceError
 
@@ -70,6 +72,7 @@ def index(
     pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
     pool_method: PoolMethod = None,
+    dims: Dims = None,
     language: Language = None,
     text_field: TextField = None,
     id_field: IdField = None,
@@ -108,6 +111,7 @@ def index(
       plait index products.csv --to my-index --id-field sku --text-field about
       zcat dump.gz | plait index - --to my-index
       plait index corpus.jsonl --to small-index --pool-fixed 32
+      plait index corpus.jsonl --to narrow-index --model gte-states --dims 128
       plait index notizen/ --to notizen-index --language de
       plait index irds:beir/scifact --to my-index
       plait index corpus.jsonl --to my-index --resume
@@ -142,6 +146,7 @@ def index(
             model=model,
             language=language,
             pooling=pooling,
+            projection=projection_from(dims) or None,
             chunking=chunking_from(chunk_size, chunk_overlap, chunk_by, chunk_late),
             n_threads=threads,
             write_timeout=wait,

@@ -58,6 +58,7 @@ def _lines(facts: StoreInfo) -> list[tuple[str, str]]:
         ("embeddings", ", ".join(_kind(kind, size, facts) for kind, size in facts.spec.sizes().items()) or "none"),
         *([("chunking", facts.chunking)] if facts.chunking else []),
         *([("pooling", rows)] if facts.pooling or facts.spec.fixed else []),
+        *_projection(facts),
         *([("language", facts.language)] if facts.language else []),
         *_drift(facts),
         ("model", str(facts.properties.get("model", "none: the caller makes the vectors"))),
@@ -108,6 +109,23 @@ def _log(facts: StoreInfo) -> str:
         return size
     behind = f"process {reader.pid} reads a state of {describe_size(reader.bytes_behind)} ago"
     return f"{size}; {behind}, and the log keeps what came since" if facts.log.nbytes else size
+
+
+def _projection(facts: StoreInfo) -> list[tuple[str, str]]:
+    """The projection of the multi vectors, and how well it fits those that came later."""
+    fitted = facts.projection
+    if fitted is None:
+        wanted = facts.wanted_projection
+        return [("projection", f"to {wanted}, when plait compact finds enough vectors")] if wanted else []
+    from plait.storage.projections import is_outdated
+
+    energy = f"{fitted.energy.share:.1%} of the energy of {fitted.energy.n_vectors:,} vectors"
+    lines = [("projection", f"{fitted.width} to {fitted.dims} dimensions; they keep {energy} that they were fitted to")]
+    if fitted.later.n_vectors:
+        later = f"{fitted.later.share:.1%} of the energy of {fitted.later.n_vectors:,} vectors added later"
+        advice = "; fit it again with plait compact --refit" if is_outdated(fitted) else ""
+        lines.append(("", f"and {later}{advice}"))
+    return lines
 
 
 def _drift(facts: StoreInfo) -> list[tuple[str, str]]:

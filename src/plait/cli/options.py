@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.codec.pooling import Pooling
+    from plait.codec.projection import Projection
     from plait.encode.chunking import Chunking
 
 
@@ -66,6 +67,15 @@ PoolMethod = Annotated[
     PoolingMethod | None,
     typer.Option(help="Pool vectors that are similar (hierarchical, the default) or consecutive.", show_default=False),
 ]
+Dims = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|off",
+        help="Project token vectors to N dimensions, fitted by the first plait compact with enough vectors; the index "
+        "remembers it.",
+        show_default=False,
+    ),
+]
 ChunkSize = Annotated[
     int | None,
     typer.Option(metavar="N", help="Tokens of a passage, at most; the index remembers it.", show_default=False),
@@ -97,6 +107,19 @@ def pooling_from(fixed: int | None, factor: int | None, method: PoolingMethod | 
     from plait.codec.pooling import DEFAULT_METHOD, Pooling
 
     return Pooling(fixed=fixed, factor=factor, method=DEFAULT_METHOD if method is None else method.value)
+
+
+def projection_from(dims: str | None) -> Projection | Literal[False] | None:
+    """The projection that --dims asks for; False for "off", None if it was not given."""
+    if dims is None:
+        return None
+    if dims == "off":
+        return False
+    if not dims.isdecimal():
+        raise ConfigError(f"--dims is {dims!r}; give a number of dimensions, such as 128, or off")
+    from plait.codec.projection import Projection
+
+    return Projection(dims=int(dims))
 
 
 def chunking_from(size: int | None, overlap: int | None, by: ChunkBy | None, late: bool) -> Chunking | None:

@@ -27,6 +27,7 @@ from plait.cli.options import (
     ChunkLate,
     ChunkOverlap,
     ChunkSize,
+    Dims,
     Language,
     Model,
     PoolFactor,
@@ -36,6 +37,7 @@ from plait.cli.options import (
     Wait,
     chunking_from,
     pooling_from,
+    projection_from,
 )
 from plait.errors import ConfigError, LockedError, SourceError
 
@@ -67,6 +69,7 @@ def sync(
     pool_fixed: PoolFixed = None,
     pool_factor: PoolFactor = None,
     pool_method: PoolMethod = None,
+    dims: Dims = None,
     language: Language = None,
     text_field: TextField = None,
     id_field: IdField = None,
@@ -118,6 +121,7 @@ def sync(
             model=model,
             language=language,
             pooling=pooling_from(pool_fixed, pool_factor, pool_method),
+            projection=projection_from(dims) or None,
             chunking=chunking_from(chunk_size, chunk_overlap, chunk_by, chunk_late),
             n_threads=threads,
             write_timeout=wait,

@@ -83,16 +83,16 @@ class Energy:
     """Squared lengths of centred vectors, before and after projecting them."""
 
     n_vectors: int = 0
-    total: float = 0.0
-    kept: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
 
     @property
     def share(self) -> float:
         """The share that the projection keeps."""
-        return self.kept / self.total if self.total > 0 else 1.0
+        return self.after / self.before if self.before > 0 else 1.0
 
     def __add__(self, other: Energy) -> Energy:
-        return Energy(self.n_vectors + other.n_vectors, self.total + other.total, self.kept + other.kept)
+        return Energy(self.n_vectors + other.n_vectors, self.before + other.before, self.after + other.after)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ class FittedProjection:
             len(rows), float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)), float(squares.sum())
         )
         lengths = np.sqrt(squares).astype(np.float32)[:, None]
-        return projected / np.where(lengths > 0, lengths, np.float32(1)), energy
+        return np.asarray(projected / np.where(lengths > 0, lengths, np.float32(1)), np.float32), energy
 
     def project_items(self, items: MultiVectors) -> MultiVectors:
         """The items with projected rows."""
@@ -165,8 +165,8 @@ def fit_projection(sample: Rows, projection: Projection) -> FittedProjection:
     directions = vectors[:, ::-1][:, : projection.dims]
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
     directions = directions * np.where(largest < 0, -1.0, 1.0)
-    kept = float(np.maximum(values[::-1][: projection.dims], 0).sum())
-    energy = Energy(len(sample), float(np.trace(moment)), kept)
+    after = float(np.maximum(values[::-1][: projection.dims], 0).sum())
+    energy = Energy(len(sample), float(np.trace(moment)), after)
     return FittedProjection(mean.astype(np.float32), np.ascontiguousarray(directions, np.float32), energy)
 
 

@@ -18,11 +18,11 @@ from plait.convert.card import card_of
 from plait.convert.checkpoint import Checkpoint, Overrides, Reading
 from plait.convert.detect import Detected, choose_layout, read_checkpoint
 from plait.convert.foreign import wrap_graph
-from plait.convert.token_states import with_token_states
 from plait.convert.hub import fetch
 from plait.convert.layouts.plait_run import MODEL_LAYOUT, RUN_LAYOUT
 from plait.convert.packages import check_packages
 from plait.convert.source import TOKENIZER, Source
+from plait.convert.token_states import with_token_states
 from plait.convert.verify import (
     Agreement,
     Unverified,

@@ -2,8 +2,9 @@
 
 Models differ: one gives unrelated texts a cosine of 0.45, another of 0.72. `model_bounds` encodes questions and
 passages that come with plait. The mean score of unrelated pairs is the lower bound of a kind; the score of a passage
-with itself is the upper bound, which is 1 for unit vectors. Bounds depend on the model alone, so they never change. An
-index whose vectors come from elsewhere is measured by pairs of its own passages, once.
+with itself is the upper bound, which is 1 for unit vectors. Bounds depend on the model and on the projection of the
+index alone: they stay until the projection changes. An index whose vectors come from elsewhere is measured by pairs of
+its own passages, once.
 
 `unrelated_scores` searches for words drawn from documents that have nothing to do with one another. A hit that scores
 no better than the best hits of such queries is no answer. The score at which `UNRELATED_SHARE` of them are left out is
@@ -23,13 +24,14 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings, MultiVectors, Rows
 from plait.encode.protocol import Encoder
 from plait.locks import OnceDict
+from plait.scoring.crc32c import crc32c
 from plait.scoring.maxsim import align
 from plait.search.calibration_texts import PAIRS
 from plait.search.fusion import BoundedSum, bounds_of
 from plait.search.modes import PlanContext, resolve
 from plait.search.plan import Plan, vector_lengths
 from plait.search.query import QueryBatch
-from plait.storage.merge import LiveRows
+from plait.storage.merge import LiveRows, VectorBlock
 from plait.storage.saved_settings import Calibration
 from plait.storage.snapshot import Snapshot
 
@@ -81,8 +83,10 @@ def _used(fusion: BoundedSum) -> dict[str, float]:
 # -- bounds
 
 
-def model_bounds(encoder: Encoder) -> dict[str, tuple[float, float]]:
-    """The bounds of each kind of embedding that an encoder makes. Measured once for an encoder in a process."""
+def model_bounds(encoder: Encoder, snapshot: Snapshot) -> dict[str, tuple[float, float]]:
+    """The bounds of each kind of embedding that an encoder makes and the index may project. Measured once for an
+    encoder and a projection in a process."""
+    directions = "" if snapshot.projection is None else f" {crc32c(snapshot.projection.fitted.directions)}"
 
     def measure() -> dict[str, tuple[float, float]]:
         try:
@@ -90,9 +94,9 @@ def model_bounds(encoder: Encoder) -> dict[str, tuple[float, float]]:
             passages = encoder.encode_documents([passage for _, passage in PAIRS])
         except Exception:  # a caller's encoder may know its own texts only; then the default bounds have to do
             return {}
-        return _bounds(queries, passages)
+        return _bounds(snapshot.projected(queries), snapshot.projected(passages))
 
-    return _measured.get(encoder.fingerprint, measure)
+    return _measured.get(encoder.fingerprint + directions, measure)
 
 
 def index_bounds(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
@@ -105,8 +109,9 @@ def index_bounds(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
         for row in np.sort(rng.permutation(rows)[: N_SAMPLED // max(len(snapshot.segments), 1) + 1]).tolist():
             if segment.dense is not None:
                 dense.append(np.asarray(segment.dense[row], np.float32))
-            if segment.multi is not None:
-                multi.append(np.asarray(segment.multi[row], np.float32))
+            if (stored := segment.coded if segment.multi is None else segment.multi) is not None:
+                vectors = np.arange(int(stored.offsets[row]), int(stored.offsets[row + 1]))
+                multi.append(VectorBlock(segment, vectors, np.array([0, len(vectors)]), None).floats())
     if max(len(dense), len(multi)) < 2:
         return {}
     sampled = Embeddings(
@@ -189,7 +194,7 @@ def unrelated_scores(snapshot: Snapshot, encoder: Encoder, plan: Plan) -> NDArra
         embeddings = encoder.encode_queries(texts) if plan.needs_encoder else Embeddings()
     except Exception:  # as in `model_bounds`: the documents are added, and that must not fail now
         return np.zeros(0)
-    rankings = plan.run(snapshot, QueryBatch(texts, embeddings))
+    rankings = plan.run(snapshot, QueryBatch(texts, snapshot.projected(embeddings)))
     return np.array([float(ranking.scores[0]) if len(ranking) else 0.0 for ranking in rankings])
 
 
@@ -213,7 +218,7 @@ def calibrate(
     known = snapshot.calibration.usable
     bounds: BoundPairs = known.bounds if known is not None else {}
     if not bounds:
-        bounds = index_bounds(snapshot) if encoder is None else model_bounds(encoder)
+        bounds = index_bounds(snapshot) if encoder is None else model_bounds(encoder, snapshot)
     kinds = [kind for kind, size in snapshot.spec.sizes().items() if size]
     calibration = Calibration(
         bounds={kind: pair for kind, pair in bounds.items() if kind in kinds},

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
+from plait.codec.projection import Projection
 from plait.encode.chunking import Chunking
 from plait.errors import ConfigError, CorruptIndexError, DocumentError
 from plait.records import Document
@@ -254,6 +255,16 @@ def parse_pooling(properties: object) -> Pooling | None:
         raise CorruptIndexError(f"the pooling in the catalogue is damaged ({error!r}): {properties!r:.200}") from error
 
 
+def parse_projection(properties: object) -> Projection | None:
+    """The projection that an index fits when it has enough vectors, from the properties in meta."""
+    try:
+        return Projection.from_dict(parse_properties(properties).get("projection"))
+    except (TypeError, ConfigError) as error:
+        raise CorruptIndexError(
+            f"the projection in the catalogue is damaged ({error!r}): {properties!r:.200}"
+        ) from error
+
+
 def parse_chunking(properties: object) -> Chunking | None:
     """How an index splits documents, from the properties in meta; None: as the encoder does."""
     try:
@@ -264,6 +275,10 @@ def parse_chunking(properties: object) -> Chunking | None:
 
 def read_chunking(connection: sqlite3.Connection) -> Chunking | None:
     return parse_chunking(_read_properties(connection))
+
+
+def read_wanted_projection(connection: sqlite3.Connection) -> Projection | None:
+    return parse_projection(_read_properties(connection))
 
 
 def read_pooling(connection: sqlite3.Connection) -> Pooling | None:
@@ -279,6 +294,15 @@ def write_pooling(connection: sqlite3.Connection, pooling: Pooling) -> None:
     """From now on the index pools its multi vectors."""
     properties = parse_properties(_read_properties(connection))
     write_meta(connection, "properties", json.dumps({**properties, "pooling": pooling.to_dict()}))
+
+
+def write_wanted_projection(connection: sqlite3.Connection, projection: Projection | None) -> None:
+    """From now on the index fits this projection when it has enough vectors; None: it fits none."""
+    properties = parse_properties(_read_properties(connection))
+    properties.pop("projection", None)
+    if projection is not None:
+        properties["projection"] = projection.to_dict()
+    write_meta(connection, "properties", json.dumps(properties))
 
 
 def segment_numbers(connection: sqlite3.Connection) -> set[int]:

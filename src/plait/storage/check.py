@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, NewerFormatError, NotAnIndexError, PlaitError
 from plait.storage.attachments import (
     attachment_names,
@@ -25,6 +26,7 @@ from plait.storage.deletes import not_deleted
 from plait.storage.folder import ATTACHMENTS, SEGMENTS, foreign_entry
 from plait.storage.fsync import storage_errors
 from plait.storage.network import network_file_system
+from plait.storage.projections import ATTACHMENT, read_facts, read_projection, stored_spec
 from plait.storage.saved_settings import read_fusion_weights, read_tuned_params
 from plait.storage.segment import DENSE, MULTI, Segment, file_names, leftover_folders, open_file
 from plait.storage.segment_file import SegmentFile, rows_not_finite, slices
@@ -122,6 +124,9 @@ def _check_index(report: CheckReport, store: Store, view: ReadTransaction) -> No
         )
     with _collect_problems(report):
         names = attachment_names(view.rows)
+        if ATTACHMENT not in names and read_facts(view.rows) is not None:
+            report.problems.append("the catalogue names a projection and lists no attachment for it")
+            report.damaged_attachments.append(ATTACHMENT)
         report.damaged_attachments += [name for name in names if not _check_attachment(report, view, name)]
         live = live_attachments(view.rows)
         for number in [] if live is None else leftover_attachments(store.path, live):
@@ -140,6 +145,8 @@ def _check_attachment(report: CheckReport, view: ReadTransaction, name: str) -> 
         record = read_attachment(view.rows, name)
         assert record is not None
         verify_attachment(report.path, record)
+        if name == ATTACHMENT and (projection := read_projection(view.rows, report.path)) is not None:
+            _ = projection.fitted  # reading it checks its values
         report.n_bytes += record.nbytes
     return len(report.problems) == n_problems
 
@@ -152,14 +159,18 @@ def check_segment(
     deleted_rows: NDArray[np.int64] | None,
 ) -> Segment | None:
     """Reads a whole segment; adds problems to the report and returns None if there are any."""
-    files = _verified_files(report, store, record)
-    if files is None:
+    spec = None
+    with _collect_problems(report):
+        spec = stored_spec(store.spec, read_facts(view.rows))
+    files = None if spec is None else _verified_files(report, store.path, record, spec)
+    if spec is None or files is None:
         return None
     n_problems = len(report.problems)
     with _collect_problems(report):
-        segment = Segment(record, store.spec, files, deleted_rows)
+        segment = Segment(record, spec, files, deleted_rows)
         _ = segment.multi, segment.coded, segment.sparse  # reading them checks their offsets
         _check_fixed(segment, store, view)
+        _check_projection(segment, view)
         _check_finite(segment)
         if segment.residual_file is not None:
             segment.residual_file.check_values()
@@ -174,14 +185,16 @@ def check_segment(
     return segment if len(report.problems) == n_problems else None
 
 
-def _verified_files(report: CheckReport, store: Store, record: SegmentRecord) -> dict[str, SegmentFile] | None:
+def _verified_files(
+    report: CheckReport, index: Path, record: SegmentRecord, spec: EmbeddingSpec
+) -> dict[str, SegmentFile] | None:
     """The files of a segment, compared with their checksums; None if one of them is damaged."""
     files, names = {}, None
     with _collect_problems(report):
-        names = file_names(record, store.spec)
+        names = file_names(record, spec)
     for name in names or []:
         with _collect_problems(report):
-            file = open_file(store.path, record, name)
+            file = open_file(index, record, name)
             verify_again(file)
             files[name] = file
             report.n_bytes += file.record.nbytes
@@ -196,6 +209,17 @@ def _check_fixed(segment: Segment, store: Store, view: ReadTransaction) -> None:
         stored, expected = ("any number" if number is None else str(number) for number in (segment.fixed, fixed))
         raise CorruptIndexError(
             f"segment {segment.number} stores {stored} of vectors for every passage, but the catalogue says {expected}"
+        )
+
+
+def _check_projection(segment: Segment, view: ReadTransaction) -> None:
+    """The multi vectors of every segment have passed the projection that queries pass."""
+    facts = read_facts(view.rows)
+    expected = None if facts is None else facts.number
+    if segment.projection != expected:
+        raise CorruptIndexError(
+            f"segment {segment.number} holds vectors of projection {segment.projection!r:.50}, but the catalogue says "
+            f"{expected}"
         )
 
 

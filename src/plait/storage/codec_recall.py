@@ -21,7 +21,7 @@ from plait.codec.codebook import CentroidQuery
 from plait.codec.coded_items import CodedItems
 from plait.codec.residual import residual_query
 from plait.codec.train import FittedCodec, add_noise, draw_neighbouring_rows, sample_rows, squared_error
-from plait.embeddings import MultiVectors
+from plait.embeddings import MultiVectors, Rows
 from plait.scoring.maxsim import maxsim, top_k
 from plait.scoring.residual import residual_maxsim
 from plait.storage.catalogue import delete_meta, write_meta
@@ -70,12 +70,14 @@ def _synthetic_query(vectors: MultiVectors, source: int, rng: np.random.Generato
 
 
 def _stored_vectors(parts: Sequence[LiveRows], sample: NDArray[np.int64]) -> MultiVectors:
-    drawn, first = [], 0
+    drawn: list[Rows] = []
+    first = 0
     for part in parts:
         rows = sample[slice(*np.searchsorted(sample, [first, first + len(part.rows)]))] - first
         assert part.segment.multi is not None
         values = part.segment.multi.values
-        drawn += [values[part.begins[row] : part.ends[row]] for row in rows]
+        whole = [values[part.begins[row] : part.ends[row]] for row in rows]
+        drawn += whole if part.projection is None else [part.projection.project(vectors) for vectors in whole]
         first += len(part.rows)
     return MultiVectors.from_items(drawn)
 

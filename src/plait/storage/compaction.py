@@ -6,7 +6,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from plait.checks import check_flag, check_type
 from plait.codec.dense_ivf import DenseIvf
 from plait.codec.packing import check_bits
 from plait.codec.pooling import Pooling
+from plait.codec.projection import MAX_SAMPLE, FittedProjection, Projection, fit_projection
 from plait.codec.train import MIN_ROWS, ROWS_PER_CELL, FittedCodec, cells_for, fit, sample_rows, sample_size
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, InputError
@@ -67,6 +68,8 @@ class CompactionReport:
     n_centroids: int | None
     bytes_per_vector: float | None  # of the file of multi vectors
     pooling: str = ""  # how vectors were pooled by this compaction
+    dims: int | None = None  # of the multi vectors, if this compaction has fitted a projection
+    energy: float | None = None  # the share of the vectors' energy that this projection keeps
     drift: float | None  # error of the vectors coded with a codec that was kept, relative to its error when fitted
     codes_recall: float | None = None  # share of the best 10 by float vectors that the codes keep; None if not measured
     note: str = ""  # why something was not done
@@ -85,6 +88,9 @@ class CompactionRequest:
     codec_source: Segment | None = None  # for a merge: the segment whose codec the index uses
     analysis_rules: str = ""  # of the full text; see plait.text.fts_table
     centroids: NDArray[np.float32] | None = None  # for a codec to be fitted: those of another codec of these vectors
+    # The projection to fit if there are enough vectors; None for vectors that are not whole, but projected already.
+    projection: Projection | None = None
+    projection_number: int | None = None  # of the projection that the vectors have passed, or of the one to fit
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -107,6 +113,7 @@ class NewSegment:
     coding: Coding | None
     drift: Drift | None
     codes_recall: float | None = None
+    projection: FittedProjection | None = None  # that was fitted
 
 
 class Compaction:
@@ -119,10 +126,13 @@ class Compaction:
         request: CompactionRequest,
         pooling: Pooling | None = None,
         drift: Drift | None = None,
+        replaced: Sequence[Segment] | None = None,
     ) -> None:
         """`pooling` is that of the index; the request may repeat it, or name the first. `drift` is that of the vectors
-        coded since the codec was fitted."""
+        coded since the codec was fitted. `replaced` are the segments of the index, if `segments` are not: their
+        documents were encoded again."""
         self._spec, self._segments = spec, segments
+        self._replaced, self.is_encoded_again = (segments, False) if replaced is None else (replaced, True)
         self.new_pooling = _new_pooling(pooling, request.pooling, spec)
         final_pooling = self.new_pooling or pooling
         self._fixed = spec.fixed if final_pooling is None else final_pooling.fixed
@@ -130,6 +140,9 @@ class Compaction:
         self.parts = self._checked_parts()
         self.n_rows = sum(len(part.rows) for part in self.parts)
         self.n_vectors = sum(part.n_vectors for part in self.parts)
+        self.new_projection = self._projection_to_fit(request)
+        is_left_whole = request.projection is not None and self.new_projection is None
+        self._projection_number = None if is_left_whole else request.projection_number
         self._coded = [part.segment for part in self.parts if part.segment.coded is not None]
         # The segment whose codec may be kept; None if there is none, or if the segments have several codecs.
         self._source = self._coded[0] if self._coded and _all_same_codec(self._coded) else None
@@ -143,7 +156,7 @@ class Compaction:
             raise InputError(
                 f"the centroids have {self._centroids.shape[1]} dimensions, the multi vectors {spec.multi}"
             )
-        self.notes: list[str] = []
+        self.notes: list[str] = self._projection_notes(request)
         self._is_merge, self._rules = request.is_merge, request.analysis_rules
         if self._is_merge:
             self._source, self._keep_codec = request.codec_source, request.codec_source is not None
@@ -155,6 +168,11 @@ class Compaction:
             self._check_8bit_possible()
         if self.new_pooling is not None and self._coded:
             self.notes.append("compressed vectors were decoded before pooling: their float values are gone")
+        if self.new_projection is not None and self._coded:
+            self.notes.append(
+                "compressed vectors were decoded to fit the projection: their float values are gone (--refit encodes "
+                "the texts again)"
+            )
         unchanged_8bit = self._keep_8bit == has_8bit
         self._vectors_unchanged = (
             unchanged_8bit if self._keep_codec else bool(self._why_uncompressed) and not self._coded
@@ -163,7 +181,7 @@ class Compaction:
     @property
     def is_done(self) -> bool:
         """Whether the index is as a compaction would leave it."""
-        if self.new_pooling is not None:
+        if self.new_pooling is not None or self.new_projection is not None or self.is_encoded_again:
             return False
         if not self._segments:
             return True
@@ -205,7 +223,7 @@ class Compaction:
 
     @property
     def bytes_before(self) -> int:
-        return sum(file.record.nbytes for segment in self._segments for file in segment.files.values())
+        return sum(file.record.nbytes for segment in self._replaced for file in segment.files.values())
 
     def write(self, folder: Path, *, number: int, n_threads: int) -> NewSegment:
         """Writes the new folder and makes it durable."""
@@ -224,23 +242,54 @@ class Compaction:
         if self._spec.sparse is not None:
             files[SPARSE] = write_merged_sparse(folder / SPARSE, self.parts, number=number)
         coding, drift, recall = None, None, None
-        if self._spec.multi is not None and self._why_uncompressed:
-            self._write_uncompressed(folder, files, number, self._spec.multi)
-        elif self._spec.multi is not None:
+        projection = self._fit_projection()
+        if projection is not None:
+            self.parts = [replace(part, projection=projection) for part in self.parts]
+        dim = self._dim
+        if dim is not None and self._why_uncompressed:
+            self._write_uncompressed(folder, files, number, dim)
+        elif dim is not None:
             coding = self._coding(n_threads)
             coded_file = write_residual(folder, self.parts, coding, number=number, n_threads=n_threads)
             files[RESIDUAL] = coded_file.record
             if not coding.is_new and coded_file.error is not None:
                 drift = Drift(coded_file.n_coded, coded_file.error / max(coding.fitted.error, 1e-12))
             if coding.is_new:
-                written = ResidualFile(SegmentFile.open(folder / RESIDUAL), self.n_rows, self._spec.multi)
+                written = ResidualFile(SegmentFile.open(folder / RESIDUAL), self.n_rows, dim)
                 recall = measure_codes_recall(self.parts, written.items(), n_threads=n_threads, seed=SEED)
         sync_folder(folder)
-        return NewSegment(files, document_rows(self.parts), coding, drift, recall)
+        return NewSegment(files, document_rows(self.parts), coding, drift, recall, projection)
+
+    @property
+    def _dim(self) -> int | None:
+        """The dimensions of the multi vectors that are written."""
+        return self._spec.multi if self.new_projection is None else self.new_projection.dims
+
+    def _projection_to_fit(self, request: CompactionRequest) -> Projection | None:
+        """The projection to fit now; None if there is none, or if there are too few vectors."""
+        wanted, width = request.projection, self._spec.multi
+        if request.is_merge or wanted is None or width is None or self.n_vectors < wanted.needed_vectors(width):
+            return None
+        return wanted
+
+    def _projection_notes(self, request: CompactionRequest) -> list[str]:
+        if request.is_merge or request.projection is None or self.new_projection is not None:
+            return []
+        needed = request.projection.needed_vectors(self._spec.multi or 0)
+        few = f"{self.n_vectors:,} vectors are too few to fit a projection to {request.projection}"
+        return [f"{few}, and stay whole; it takes {needed:,}"]
+
+    def _fit_projection(self) -> FittedProjection | None:
+        if self.new_projection is None:
+            return None
+        positions = sample_rows(self.n_vectors, min(self.n_vectors, MAX_SAMPLE), seed=SEED)
+        return fit_projection(sample_vectors(self.parts, positions), self.new_projection)
 
     def _write_uncompressed(self, folder: Path, files: dict[str, FileRecord], number: int, dim: int) -> None:
         arrays = multi_arrays(self.parts, dim, fixed=self._fixed)
-        files[MULTI] = write_file(folder / MULTI, "multi", arrays, attributes=multi_attributes(number, self._fixed))
+        files[MULTI] = write_file(
+            folder / MULTI, "multi", arrays, attributes=multi_attributes(number, self._fixed, self._projection_number)
+        )
         if self._is_merge and self._source is not None:
             vectors = SegmentFile.open(folder / MULTI).array("values", "<f2", (None, dim))
             codebook = fitted_codec(self._source, keep_8bit=False).codec.codebook
@@ -248,7 +297,7 @@ class Compaction:
 
     def report(self, new: NewSegment | None, n_documents: int, *, seconds: float) -> CompactionReport:
         """What was done; without a new segment, that there was nothing to do."""
-        n_before = len(self._segments)
+        n_before = len(self._replaced)
         files = {} if new is None else new.files
         bytes_after = self.bytes_before if new is None else sum(record.nbytes for record in files.values())
         codec = None if new is None or new.coding is None else new.coding.fitted.codec
@@ -269,16 +318,18 @@ class Compaction:
             drift=None if new is None or new.drift is None else new.drift.ratio,
             codes_recall=None if new is None else new.codes_recall,
             pooling="" if self.new_pooling is None else str(self.new_pooling),
+            dims=None if new is None or new.projection is None else new.projection.dims,
+            energy=None if new is None or new.projection is None else new.projection.energy.share,
             note="; ".join(self.notes) or ("the index is compact already" if new is None else ""),
             seconds=seconds,
         )
 
     def _reason_not_to_compress(self) -> str:
         """Why the multi vectors stay uncompressed; empty if they are to be compressed."""
-        if self._spec.multi is None:
+        if self._dim is None:
             return "the index has no multi vectors to compress"
-        if self._spec.multi % 8:
-            return f"vectors of {self._spec.multi} dimensions cannot be compressed; it takes a multiple of 8"
+        if self._dim % 8:
+            return f"vectors of {self._dim} dimensions cannot be compressed; it takes a multiple of 8"
         if self._is_merge:
             file = None if self._source is None else self._source.residual_file
             is_small = file is None or self.n_vectors < max(MIN_COMPRESSED_VECTORS, ROWS_PER_CELL * len(file.codebook))
@@ -297,7 +348,9 @@ class Compaction:
 
     def _can_keep_codec(self, request: CompactionRequest) -> bool:
         items = self._source.coded if self._source is not None else None
-        if items is None or request.retrain or self.new_pooling is not None or self._bits != items.codec.bits:
+        if items is None or request.retrain or self._bits != items.codec.bits:
+            return False
+        if self.new_pooling is not None or self.new_projection is not None:
             return False
         return cells_for(self.n_vectors) < OUTGROWN * len(items.codec.codebook)
 
@@ -321,7 +374,7 @@ class Compaction:
             assert self._source is not None
             reused = frozenset(segment.number for segment in self._coded)
             fitted = fitted_codec(self._source, keep_8bit=self._keep_8bit)
-            return Coding(fitted, reused, is_new=False, fixed=self._fixed)
+            return Coding(fitted, reused, is_new=False, fixed=self._fixed, projection=self._projection_number)
         n_cells = cells_for(self.n_vectors) if self._centroids is None else len(self._centroids)
         positions = sample_rows(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         fitted = fit(
@@ -333,7 +386,7 @@ class Compaction:
             seed=SEED,
             centroids=self._centroids,
         )
-        return Coding(fitted, fixed=self._fixed)
+        return Coding(fitted, fixed=self._fixed, projection=self._projection_number)
 
     def _checked_parts(self) -> list[LiveRows]:
         try:

@@ -10,10 +10,19 @@ from typing import Any
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.storage.attachments import read_attachments
-from plait.storage.catalogue import N_ROWS, parse_chunking, parse_pooling, parse_properties, read_meta, read_segments
+from plait.storage.catalogue import (
+    N_ROWS,
+    parse_chunking,
+    parse_pooling,
+    parse_projection,
+    parse_properties,
+    read_meta,
+    read_segments,
+)
 from plait.storage.codec_recall import Drift, read_drift
 from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.log import LogState, log_nbytes, log_state
+from plait.storage.projections import ProjectionFacts, read_facts
 from plait.storage.saved_settings import (
     SavedCalibration,
     SavedParams,
@@ -43,6 +52,8 @@ class StoreInfo:
     properties: Mapping[str, Any]
     tuned: SavedParams  # params of searches over multi vectors
     pooling: str = ""  # of the multi vectors; empty if they are not pooled
+    wanted_projection: str = ""  # of the multi vectors, when there are enough; empty if none is wanted
+    projection: ProjectionFacts | None = None  # of the multi vectors; None if they are whole
     chunking: str = ""  # how documents are split into passages; empty: as the model does
     weights: SavedWeights = SavedWeights(None)  # noqa: RUF009 -- frozen; weights of hybrid search
     calibration: SavedCalibration = SavedCalibration(None)  # noqa: RUF009 -- frozen; what scores mean
@@ -65,7 +76,7 @@ def info(store: Store) -> StoreInfo:
         n_deleted = int(view.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM deleted_rows LIMIT {N_ROWS})")[0][0])
         n_documents, tuned, drift = view.count("n_documents"), read_tuned_params(view), read_drift(view)
         weights, attachments = read_fusion_weights(view), read_attachments(view.rows)
-        calibration = read_calibration(view)
+        calibration, projection = read_calibration(view), read_facts(view.rows)
         log = log_state(catalogue)
         meta = read_meta(view)  # the store's may be older: a compaction may have chosen a pooling since
     parts = Counter({"catalogue": _nbytes(catalogue) + log_nbytes(catalogue)})
@@ -92,6 +103,8 @@ def info(store: Store) -> StoreInfo:
         calibration=calibration,
         language=store.language,
         pooling=str(parse_pooling(meta.get("properties")) or ""),
+        wanted_projection=str(parse_projection(meta.get("properties")) or ""),
+        projection=projection,
         chunking=str(parse_chunking(meta.get("properties")) or ""),
         drift=drift,
         resident_bytes=resident_bytes(store.path),

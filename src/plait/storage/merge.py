@@ -23,6 +23,7 @@ from plait.codec.assign import NearestCentroids
 from plait.codec.coded_items import Postings
 from plait.codec.packing import row_bytes
 from plait.codec.pooling import Pooling, pool
+from plait.codec.projection import FittedProjection
 from plait.codec.residual import ResidualCodec
 from plait.codec.train import FittedCodec, squared_error
 from plait.embeddings import MultiVectors
@@ -30,12 +31,11 @@ from plait.errors import CorruptIndexError
 from plait.scoring.residual import CodedRows
 from plait.storage.files.residual import (
     RESIDUAL,
-    VECTORS_PER_ROW,
     centroid_id_type,
     codec_arrays,
     codec_attributes,
 )
-from plait.storage.segment import DENSE, MULTI, Segment
+from plait.storage.segment import DENSE, MULTI, Segment, multi_attributes
 from plait.storage.segment_file import BLOCK, DTYPES, ArraySource, FileRecord, rows_not_finite, slices, write_file
 
 # Vectors that are read, coded or copied at a time: 8 MB with 128 dimensions as float32.
@@ -57,6 +57,7 @@ class LiveRows:
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
     pooling: Pooling | None = None  # how to pool the vectors as they are read
+    projection: FittedProjection | None = None  # how to project them after that
 
     @classmethod
     def of(cls, segment: Segment, pooling: Pooling | None = None) -> LiveRows:
@@ -84,6 +85,7 @@ class VectorBlock:
     vectors: NDArray[np.int64]  # numbers in the segment
     offsets: NDArray[np.int64]  # row i of the block owns vectors[offsets[i]:offsets[i + 1]]
     pooling: Pooling | None
+    projection: FittedProjection | None = None
 
     def __len__(self) -> int:
         if self.pooling is None:
@@ -91,11 +93,13 @@ class VectorBlock:
         return int(self.pooling.counts(np.diff(self.offsets)).sum())
 
     def floats(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """The vectors, pooled if that is to be done: all of them, or those at some positions."""
+        """The vectors, pooled and projected if that is to be done: all of them, or those at some positions."""
         if self.pooling is not None:
             pooled = pool(MultiVectors(self._read(self.vectors), self.offsets), self.pooling).values
-            return np.asarray(pooled if positions is None else pooled[positions], np.float32)
-        return self._read(self.vectors if positions is None else self.vectors[positions])
+            values = np.asarray(pooled if positions is None else pooled[positions], np.float32)
+        else:
+            values = self._read(self.vectors if positions is None else self.vectors[positions])
+        return values if self.projection is None else self.projection.project(values)
 
     def _read(self, vectors: NDArray[np.int64]) -> NDArray[np.float32]:
         """Stored vectors; compressed ones are decoded from their finest codes."""
@@ -158,7 +162,7 @@ def _split_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
             vectors = _joined_ranges(part.begins[start:stop], part.ends[start:stop])
             if len(vectors):
                 offsets = np.concatenate([np.zeros(1, np.int64), ends[start:stop] - before])
-                yield VectorBlock(part.segment, vectors, offsets, part.pooling)
+                yield VectorBlock(part.segment, vectors, offsets, part.pooling, part.projection)
             start = stop
 
 
@@ -243,6 +247,7 @@ class Coding:
     reused: frozenset[int] = frozenset()  # segment numbers
     is_new: bool = True  # the codec was fitted to these vectors
     fixed: int | None = None  # the number of vectors of every row, if there is one; then no offsets are written
+    projection: int | None = None  # the number of the projection that the vectors have passed, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +307,10 @@ def write_residual(
             posting_rows.source(n_rows=int(posting_offsets[-1])),
             ArraySource.of("posting_offsets", "<i8", posting_offsets),
         ]
-        attributes = {"segment": number, **codec_attributes(coding.fitted)}
-        if coding.fixed is not None:
-            attributes[VECTORS_PER_ROW] = coding.fixed
+        attributes = {
+            **multi_attributes(number, coding.fixed, coding.projection),
+            **codec_attributes(coding.fitted),
+        }
         record = write_file(folder / RESIDUAL, "residual", sources, attributes=attributes)
     return CodedFile(record, total_error / n_coded if n_coded else None, n_coded)
 

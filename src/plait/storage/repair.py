@@ -2,7 +2,8 @@
 
 A segment with damaged or missing files is removed with its documents. If the damaged files only make searches faster,
 those files are removed instead, and the next compaction writes them again. A document that does not match its segment
-or its content digest is removed alone, and so is a damaged attachment. The texts of removed documents that are intact
+or its content digest is removed alone, and so is a damaged attachment. The projection of an index is needed to read its
+multi vectors: if it is damaged, nothing is repaired. The texts of removed documents that are intact
 can be saved to a file, from which `plait index` encodes them again. The full-text table is rebuilt. If SQLite cannot
 read the catalogue itself, only a backup helps.
 """
@@ -31,6 +32,7 @@ from plait.storage.files.centroid_ids import CENTROID_IDS
 from plait.storage.files.dense_ivf import DENSE_IVF
 from plait.storage.files.text_index import TEXT_INDEX
 from plait.storage.fsync import storage_errors, sync_file, sync_folder
+from plait.storage.projections import ADVICE, ATTACHMENT
 from plait.storage.saved_settings import read_tuned_params, write_tuned_params
 from plait.storage.segment import Segment, segment_folder
 from plait.storage.store import Store
@@ -61,6 +63,11 @@ def repair(path: Path, *, rescue: Path | None = None) -> RepairReport:
     if the catalogue itself cannot be read."""
     checked = check(path)
     report = RepairReport(path, problems=checked.problems, removed_attachments=checked.damaged_attachments)
+    if ATTACHMENT in checked.damaged_attachments:
+        raise CorruptIndexError(
+            f"{path} has a damaged projection ({checked.problems[0]}), and queries cannot be compared with its multi "
+            f"vectors without it; nothing was repaired; {ADVICE}"
+        )
     with Store.open(path) as store:
         if not report.problems:
             report.n_kept = _n_documents(path)

@@ -17,7 +17,9 @@ from plait.text.analyser import Analyser
 from plait.text.fts_table import fts_schema
 from plait.version import __version__
 
-FORMAT = 1  # of the index as a whole: the newest that this plait reads
+# Formats of the index as a whole. A writer uses the oldest that can express the index, so that an older plait reads it.
+FIRST_FORMAT, PROJECTED_FORMAT = 1, 2  # 2: multi vectors are projected; see plait.storage.projections
+FORMAT = PROJECTED_FORMAT  # the newest that this plait reads
 APPLICATION_ID = 0x504C4149  # "PLAI": marks a database as a plait catalogue
 
 # The text is the last column: a row's other columns can then be read without the pages of a long text. AUTOINCREMENT

@@ -31,7 +31,7 @@ from plait.scoring.sparse import Impacts
 from plait.storage.catalogue import SegmentRecord
 from plait.storage.files.centroid_ids import CENTROID_IDS, CentroidIdsFile, codebook_crc, write_centroid_ids
 from plait.storage.files.dense_ivf import DENSE_IVF, DenseIvfFile
-from plait.storage.files.residual import RESIDUAL, VECTORS_PER_ROW, ResidualFile, read_vectors_per_row
+from plait.storage.files.residual import PROJECTION, RESIDUAL, VECTORS_PER_ROW, ResidualFile, read_vectors_per_row
 from plait.storage.files.sparse import SPARSE, SparseFile, write_sparse
 from plait.storage.files.text_index import TEXT_INDEX, TextIndex, TextIndexFile
 from plait.storage.folder import (
@@ -193,6 +193,12 @@ class Segment:
         values = self._multi_file.array("values", "<f2", (None, self._multi_dim))
         return read_vectors_per_row(self._multi_file, self.n_rows, len(values))
 
+    @property
+    def projection(self) -> object:
+        """The number of the projection that its multi vectors have passed, unchecked; None without one."""
+        file = self.files.get(RESIDUAL) or self.files.get(MULTI)
+        return None if file is None else file.attributes.get(PROJECTION)
+
     @once_property
     def codebook_crc(self) -> int | None:
         """Identifies the codebook whose centroids its vectors name, compressed or not; None if they name none."""
@@ -295,12 +301,13 @@ def write_segment(
     name_of_row: Callable[[int], str],
     fixed: int | None = None,
     codebook: Codebook | None = None,
+    projection: int | None = None,
 ) -> dict[str, FileRecord]:
     """Writes a new folder and makes it durable. `rows` has docs, starts and ends, one for each item of the embeddings.
 
     `fixed` is the number of multi vectors of every item, if there is one. `codebook` is that of the compressed
-    segments, if there are any. A value that is not finite in its stored type is an InputError, which names its row by
-    `name_of_row`.
+    segments, if there are any, and `projection` the number of the projection that the multi vectors have passed. A
+    value that is not finite in its stored type is an InputError, which names its row by `name_of_row`.
     """
     create_segment_folder(folder)
     attributes = {"segment": number}
@@ -327,7 +334,9 @@ def write_segment(
 
         values = _finite_values("multi", "<f2", embeddings.multi.values, name_of_vector)
         arrays = [values] if fixed is not None else [values, ArraySource.of("offsets", "<i8", offsets)]
-        records[MULTI] = write_file(folder / MULTI, "multi", arrays, attributes=multi_attributes(number, fixed))
+        records[MULTI] = write_file(
+            folder / MULTI, "multi", arrays, attributes=multi_attributes(number, fixed, projection)
+        )
         if codebook is not None:
             stored = embeddings.multi.values.astype(np.float16)
             records[CENTROID_IDS] = write_centroid_ids(folder / CENTROID_IDS, stored, codebook, number=number)
@@ -337,9 +346,10 @@ def write_segment(
     return records
 
 
-def multi_attributes(number: int, fixed: int | None) -> dict[str, int | float | str]:
-    """The attributes of multi.plait."""
-    return {"segment": number} if fixed is None else {"segment": number, VECTORS_PER_ROW: fixed}
+def multi_attributes(number: int, fixed: int | None, projection: int | None) -> dict[str, int | float | str]:
+    """The attributes that multi.plait and residual.plait share."""
+    optional = {VECTORS_PER_ROW: fixed, PROJECTION: projection}
+    return {"segment": number, **{name: value for name, value in optional.items() if value is not None}}
 
 
 def _finite_values(kind: str, dtype: str, array: NDArray[Any], name_of: Callable[[int], str]) -> ArraySource:

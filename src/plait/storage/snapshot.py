@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import CorruptIndexError, DocumentError, FilterError
 from plait.records import FileOrigin, Section
@@ -20,6 +21,7 @@ from plait.storage.codec_recall import read_codes_recall
 from plait.storage.connection import CATALOGUE, ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.storage.fsync import storage_errors
+from plait.storage.projections import StoredProjection, read_projection, stored_spec
 from plait.storage.saved_settings import (
     SavedCalibration,
     SavedParams,
@@ -72,9 +74,12 @@ class Snapshot:
         weights: SavedWeights,
         calibration: SavedCalibration,
         analyser: Analyser,
+        projection: StoredProjection | None = None,
     ) -> None:
         """Private: use `open`."""
+        # `spec` has the sizes of stored vectors: a projection makes multi vectors narrower than the model's.
         self.catalogue, self.segments, self.spec, self.path = catalogue, segments, spec, path
+        self.projection = projection
         self.commit = commit  # each write adds one: the same number means the same state
         self.n_documents = n_documents
         self.tuned = tuned  # search params that were tuned for this index, if any
@@ -88,7 +93,7 @@ class Snapshot:
 
     @classmethod
     def open(cls, path: Path, spec: EmbeddingSpec) -> Snapshot:
-        """A view of the newest commit of the index at `path`."""
+        """A view of the newest commit of the index at `path`. `spec` is that of the model."""
         incomplete = -1  # the commit whose files were not all found
         while True:
             view = ReadTransaction(path / CATALOGUE)
@@ -115,6 +120,8 @@ class Snapshot:
         check_format(path, view.count("format"))  # a newer plait may have converted the index since it was opened
         commit = view.commit  # read now, so that a forked child can compare it with what it sees
         deleted = read_deleted_rows(view)
+        projection = read_projection(view.rows, path)
+        spec = stored_spec(spec, projection)
         return cls(
             view,
             tuple(open_segment(path, record, spec, deleted.get(record.number)) for record in read_segments(view)),
@@ -127,12 +134,17 @@ class Snapshot:
             weights=read_fusion_weights(view),
             calibration=read_calibration(view),
             analyser=read_analyser(view.rows),
+            projection=projection,
         )
 
     @property
     def files(self) -> Iterator[SegmentFile]:
         """All files of its segments."""
         return (file for segment in self.segments for file in segment.files.values())
+
+    def projected(self, embeddings: Embeddings) -> Embeddings:
+        """Embeddings of the model as the index compares them: multi vectors are projected if the index does so."""
+        return embeddings if self.projection is None else self.projection.project(embeddings)
 
     def matching(self, where: str, parameters: Sequence[object]) -> NDArray[np.int64]:
         """The numbers, ascending, of the documents that meet an SQL condition over id, title, text and metadata."""

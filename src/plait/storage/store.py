@@ -12,16 +12,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from plait.codec.pooling import MAX_FIXED, Pooling
+from plait.codec.projection import Projection
 from plait.encode.chunking import Chunking
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, NewerFormatError, NotAnIndexError, ReadOnlyError, StoreError
-from plait.storage.catalogue import create_schema, parse_chunking, parse_pooling, parse_properties, read_meta
+from plait.storage.catalogue import (
+    create_schema,
+    parse_chunking,
+    parse_pooling,
+    parse_projection,
+    parse_properties,
+    read_meta,
+)
 from plait.storage.connection import CATALOGUE, ReadTransaction, open_for_writing
 from plait.storage.folder import SEGMENTS, check_folder
 from plait.storage.fsync import make_folders, storage_errors, sync_folder
 from plait.storage.lock import LOCK, WriterLock, check_write_timeout
 from plait.storage.network import refuse_network_disk
-from plait.storage.schema import FORMAT, check_format
+from plait.storage.schema import FIRST_FORMAT, check_format
 from plait.storage.segment import leftover_folders
 from plait.storage.snapshot import Snapshot, StoredDocument
 from plait.storage.stored_values import stored_json, stored_text
@@ -54,6 +62,7 @@ class Store:
         self.spec: EmbeddingSpec = meta["embedding_spec"]
         self.properties: Mapping[str, Any] = meta["properties"]
         self.pooling: Pooling | None = meta["pooling"]  # at opening; a compaction may have chosen one since
+        self.projection: Projection | None = meta["projection"]  # at opening, as the pooling
         self.chunking: Chunking | None = meta["chunking"]  # None: as the encoder splits documents
         self.language = analyser_from_meta(meta).language  # of the stemmer; None stems English and suits any language
         self._closed = False
@@ -72,21 +81,26 @@ class Store:
         spec: EmbeddingSpec,
         properties: Mapping[str, Any],
         pooling: Pooling | None = None,
+        projection: Projection | None = None,
         language: str | None = None,
         chunking: Chunking | None = None,
         write_timeout: float = 0.0,
     ) -> Store:
         """Makes an empty index in a folder that is absent or empty, or in which creating one was interrupted. The index
-        pools all multi vectors by `pooling`, stems its full text by `language` and splits documents by `chunking`."""
+        pools all multi vectors by `pooling`, fits `projection` to them when it has enough, stems its full text by
+        `language` and splits documents by `chunking`."""
         _check_spec(spec)
         analyser = Analyser(language)
         if pooling is not None:
             check_poolable(spec)
             properties = {**properties, "pooling": pooling.to_dict()}
+        if projection is not None:
+            check_projectable(spec, projection)
+            properties = {**properties, "projection": projection.to_dict()}
         if chunking is not None:
             properties = {**properties, "chunking": chunking.to_dict()}
         meta = {
-            "format": FORMAT,
+            "format": FIRST_FORMAT,
             "plait_version": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "fingerprint": fingerprint,
@@ -216,6 +230,7 @@ def _parse_meta(path: Path, meta: Mapping[str, Any]) -> dict[str, Any]:
             "embedding_spec": spec,
             "properties": properties,
             "pooling": parse_pooling(meta["properties"]),
+            "projection": parse_projection(meta["properties"]),
             "chunking": parse_chunking(meta["properties"]),
         }
     except (KeyError, TypeError, ValueError, ConfigError) as error:
@@ -228,6 +243,24 @@ def check_poolable(spec: EmbeddingSpec) -> None:
         raise ConfigError("pooling is for multi vectors, and the index has none; leave pooling out")
     if spec.fixed is not None:
         raise ConfigError(f"the model gives {spec.fixed} vectors for every passage already; leave pooling out")
+
+
+def check_projectable(spec: EmbeddingSpec, projection: Projection) -> None:
+    """Raises ConfigError if the multi vectors cannot be projected so."""
+    if spec.multi is None:
+        raise ConfigError("a projection is for multi vectors, and the index has none; leave it out")
+    projection.check_width(spec.multi)
+
+
+def check_same_projection(store: Store, requested: Projection | None) -> None:
+    """Raises ConfigError if an index does not project as requested; None accepts any projection."""
+    if requested is None or requested == store.projection:
+        return
+    before = "without a projection" if store.projection is None else f"with a projection to {store.projection}"
+    raise ConfigError(
+        f"index {store.path} was made {before}, but was opened with {requested}; open it without projection, or change "
+        f"it with plait compact --dims"
+    )
 
 
 def check_same_pooling(store: Store, requested: Pooling | None) -> None:

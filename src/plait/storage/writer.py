@@ -7,18 +7,20 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import check_type
 from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
+from plait.codec.projection import Energy, FittedProjection, Projection
 from plait.embeddings import Embeddings
 from plait.encode.chunking import Chunking
 from plait.encode.protocol import EmbeddingSpec
@@ -27,6 +29,7 @@ from plait.filters import Condition
 from plait.records import Document, FileOrigin, Span
 from plait.storage import catalogue, origins
 from plait.storage.attachments import (
+    AttachmentRecord,
     WriteFiles,
     attachment_folder,
     delete_attachment,
@@ -49,6 +52,16 @@ from plait.storage.lock import LOCK, WriterLock
 from plait.storage.merge_policy import FANOUT, MAX_DELETED_SHARE, choose_segments, codec_source, run_of
 from plait.storage.network import refuse_network_disk
 from plait.storage.origins import StoredRoot
+from plait.storage.projections import (
+    ATTACHMENT,
+    StoredProjection,
+    add_later_energy,
+    delete_projection,
+    read_projection,
+    stored_spec,
+    write_projection,
+    write_projection_file,
+)
 from plait.storage.saved_settings import (
     CALIBRATION,
     Calibration,
@@ -61,8 +74,9 @@ from plait.storage.saved_settings import (
     write_tuned_params,
 )
 from plait.storage.schema import check_format
-from plait.storage.segment import Segment, open_file, segment_folder, write_segment
-from plait.storage.snapshot import Snapshot
+from plait.storage.segment import Segment, open_file, open_segment, segment_folder, write_segment
+from plait.storage.snapshot import Snapshot, StoredDocument
+from plait.storage.store import check_projectable
 from plait.storage.validate import check_batch, check_document, check_ids
 from plait.text.fts_table import (
     fts_is_fragmented,
@@ -75,6 +89,10 @@ from plait.text.fts_table import (
 
 MAX_FREE_SPACE_SHARE = 0.8  # of the free space on the disk that a merge may take until its sources are removed
 MAX_FREE_SHARE = 0.25  # of the catalogue's pages: with more, a compaction shrinks the file
+ENCODED_AT_ONCE = 500  # documents that are encoded again by one call
+
+# Makes the embeddings of documents again: one item for each span, document by document.
+Encode = Callable[[Sequence[Document], Sequence[Sequence[Span]]], Embeddings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,8 @@ class Writer:
                 try:
                     check_format(path, catalogue.read_count(self._connection, "format"))
                     self._pooling = catalogue.read_pooling(self._connection)
+                    self._wanted_projection = catalogue.read_wanted_projection(self._connection)
+                    self._projection = self._read_projection()
                     self._chunking = catalogue.read_chunking(self._connection)
                     self._analyser = read_analyser(self._connection.execute)
                     self._update_stems()
@@ -150,8 +170,8 @@ class Writer:
     ) -> WriteReport:
         """Adds documents, or replaces those with the same ids, in one segment and one commit: all or nothing.
 
-        The embeddings have one item for each span, document by document. If the index pools multi vectors, they are
-        pooled here.
+        The embeddings have one item for each span, document by document. If the index pools or projects multi vectors,
+        that is done here.
         """
         self._check_usable()
         check_batch(documents, spans, embeddings, self._spec, self._pooling)
@@ -166,10 +186,17 @@ class Writer:
             return f"document {documents[int(rows['docs'][row]) - first_doc].id!r}"
 
         with self._new_segment(number) as folder:
-            stored, fixed = self._pooled(embeddings)
-            codebook = self._codebook()
+            pooled, fixed = self._pooled(embeddings)
+            stored, energy = self._projected(pooled)
             files = write_segment(
-                folder, rows, stored, number=number, name_of_row=name_of_row, fixed=fixed, codebook=codebook
+                folder,
+                rows,
+                stored,
+                number=number,
+                name_of_row=name_of_row,
+                fixed=fixed,
+                codebook=self._codebook(),
+                projection=self._projection_number,
             )
             with self._transaction():
                 n_replaced = purge_ids(self._connection, self._analyser, [document.id for document in documents])
@@ -181,6 +208,7 @@ class Writer:
                     first_row += n_rows
                 catalogue.insert_segment(self._connection, SegmentRecord(number, first_row, files))
                 catalogue.add_to_count(self._connection, "n_documents", len(documents) - n_replaced)
+                add_later_energy(self._connection, energy)
         return WriteReport(len(documents) - n_replaced, n_replaced, len(rows["docs"]), number)
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -289,6 +317,7 @@ class Writer:
         """Writes the files of an attachment and makes them live, in one commit, instead of those that it had; returns
         its number. See plait.storage.attachments."""
         self._check_usable()
+        _check_attachable(name)
         with storage_errors(self._path):
             number = self._next_segment()
         with self._new_folder(attachment_folder(self._path, number), number):
@@ -301,6 +330,7 @@ class Writer:
     def detach(self, name: str) -> None:
         """Removes an attachment, in one commit."""
         self._check_usable()
+        _check_attachable(name)
         with self._transaction():
             delete_attachment(self._connection, name)
         self._remove_old_attachments()
@@ -313,6 +343,8 @@ class Writer:
         retrain: bool = False,
         pooling: Pooling | None = None,
         centroids: NDArray[np.float32] | None = None,
+        projection: Projection | Literal[False] | None = None,
+        encode: Encode | None = None,
         n_threads: int = 1,
     ) -> CompactionReport:
         """Rewrites all live rows as one segment, in one commit, with the multi vectors compressed to `bits` (1, 2, 4 or
@@ -324,27 +356,120 @@ class Writer:
 
         With `pooling`, an index without pooling is pooled, and so is everything that is added later. A new codec takes
         `centroids` (cells, dim) instead of training some.
+
+        `projection` is fitted to the vectors as soon as there are enough, and everything that is added later is
+        projected; False wants none. The whole vectors are gone afterwards. So another projection, or none, needs
+        `encode`, which makes the embeddings of all documents again; it also fits the same projection again.
         """
         self._check_usable()
         if n_threads < 1:
             raise ConfigError(f"n_threads is {n_threads}; it must be at least 1")
         start = time.perf_counter()
+        wanted = self._wanted_after(projection, can_encode=encode is not None)
         with storage_errors(self._path):
-            number = self._next_segment()
             rules = read_analysis_rules(self._connection.execute)
-        request = CompactionRequest(bits, keep_8bit, retrain, pooling, analysis_rules=rules, centroids=centroids)
-        # Closed before the commit, so that this reader does not hold up SQLite's log; the memory maps stay.
-        with Snapshot.open(self._path, self._spec) as snapshot:
-            old, n_documents = snapshot.segments, snapshot.n_documents
-        compaction = Compaction(old, self._spec, request, self._pooling, read_drift(self._connection))
-        if compaction.is_done:  # a merge may have rewritten all segments; it optimizes neither words nor free pages
-            self._optimize_words()
-            self._shrink_catalogue()
-            return compaction.report(None, n_documents, seconds=time.perf_counter() - start)
-        new = self._replace_segments(compaction, number, n_threads)
-        self._remove_folders(old)
+        with ExitStack() as stack:
+            # Closed before the commit, so that this reader does not hold up SQLite's log; the memory maps stay.
+            with Snapshot.open(self._path, self._spec) as snapshot:
+                old, n_documents, spec = snapshot.segments, snapshot.n_documents, snapshot.spec
+                segments = old if encode is None else self._encoded_again(snapshot, encode, stack)
+            is_whole = self._projection is None or encode is not None
+            with storage_errors(self._path):
+                number = self._next_segment()
+                next_number = self._next_segment(after=number)
+            request = CompactionRequest(
+                bits,
+                keep_8bit,
+                retrain,
+                pooling,
+                analysis_rules=rules,
+                centroids=centroids,
+                projection=wanted if is_whole else None,
+                projection_number=next_number if is_whole else self._projection_number,
+            )
+            compaction = Compaction(
+                segments,
+                self._spec if is_whole else spec,
+                request,
+                self._pooling,
+                None if encode is not None else read_drift(self._connection),
+                None if encode is None else old,
+            )
+            if compaction.is_done:  # a merge may have rewritten all segments; it optimizes neither words nor free pages
+                self._save_wanted(wanted)
+                self._optimize_words()
+                self._shrink_catalogue()
+                return compaction.report(None, n_documents, seconds=time.perf_counter() - start)
+            new = self._replace_segments(compaction, number, n_threads, wanted=wanted, projection_number=next_number)
+            self._remove_folders(old)
+            self._remove_old_attachments()  # after the segments: see plait.storage.projections
         self._shrink_catalogue()
         return compaction.report(new, n_documents, seconds=time.perf_counter() - start)
+
+    def _wanted_after(self, requested: Projection | Literal[False] | None, *, can_encode: bool) -> Projection | None:
+        """The projection that the index is to have; ConfigError if its vectors do not allow it."""
+        if requested is None or requested is False:
+            wanted = self._wanted_projection if requested is None else None
+        else:
+            check_type(
+                "projection", requested, Projection, "a plait.Projection, such as Projection(dims=128)", ConfigError
+            )
+            check_projectable(self._spec, requested)
+            wanted = requested
+        if self._projection is not None and wanted != self._wanted_projection and not can_encode:
+            stored = f"{self._projection.facts.dims} of {self._projection.facts.width} dimensions"
+            raise ConfigError(
+                f"the index stores {stored}, and the whole vectors are gone; encode the texts again (plait compact "
+                f"--refit), or build the index again"
+            )
+        return wanted
+
+    def _encoded_again(self, snapshot: Snapshot, encode: Encode, stack: ExitStack) -> tuple[Segment, ...]:
+        """All documents of a snapshot in segments with whole vectors. No commit lists these segments; they are removed
+        when the stack ends, or by the next writer."""
+        encoded = []
+        for segment in sorted(snapshot.segments, key=lambda segment: segment.span):
+            live = np.arange(segment.n_rows) if segment.live is None else np.flatnonzero(segment.live)
+            docs = np.unique(segment.docs[live])
+            for start in range(0, len(docs), ENCODED_AT_ONCE):
+                stored = snapshot.fetch(docs[start : start + ENCODED_AT_ONCE].tolist())
+                encoded.append(self._encode_segment(segment, stored, encode, stack))
+        return tuple(encoded)
+
+    def _encode_segment(
+        self, segment: Segment, stored: Sequence[StoredDocument], encode: Encode, stack: ExitStack
+    ) -> Segment:
+        documents = [Document(one.id, one.text, one.title, one.metadata, one.sections, one.origin) for one in stored]
+        rows = np.concatenate([np.arange(one.first_row, one.first_row + one.n_rows) for one in stored])
+        arrays = {"docs": segment.docs[rows], "starts": segment.starts[rows], "ends": segment.ends[rows]}
+        bounds = list(zip(arrays["starts"].tolist(), arrays["ends"].tolist(), strict=True))
+        spans, first = [], 0
+        for one in stored:
+            spans.append([Span(*bound) for bound in bounds[first : first + one.n_rows]])
+            first += one.n_rows
+        embeddings = encode(documents, spans)
+        check_batch(documents, spans, embeddings, self._spec, self._pooling)
+        names = [one.id for one in stored for _ in range(one.n_rows)]
+        with storage_errors(self._path):
+            number = self._next_segment()
+        stack.callback(self._remove_folder, number)
+        with self._new_segment(number) as folder:
+            pooled, fixed = self._pooled(embeddings)
+            files = write_segment(
+                folder,
+                arrays,
+                pooled,
+                number=number,
+                name_of_row=lambda row: f"document {names[row]!r}",
+                fixed=fixed,
+            )
+        return open_segment(self._path, SegmentRecord(number, len(rows), files), self._spec, None)
+
+    def _save_wanted(self, wanted: Projection | None) -> None:
+        if wanted != self._wanted_projection:
+            with self._transaction():
+                catalogue.write_wanted_projection(self._connection, wanted)
+            self._wanted_projection = wanted
 
     def merge(self) -> int:
         """Merges small segments into one, in one commit, if `plait.storage.merge_policy` says that it pays; returns how
@@ -359,8 +484,15 @@ class Writer:
         free = shutil.disk_usage(self._path).free
         old = choose_segments(segments, max_bytes=MAX_FREE_SPACE_SHARE * free)
         if old:
-            request = CompactionRequest(None, None, retrain=False, is_merge=True, codec_source=codec_source(segments))
-            self._replace_segments(Compaction(old, self._spec, request, self._pooling), number, 1, run_of(old))
+            request = CompactionRequest(
+                None,
+                None,
+                retrain=False,
+                is_merge=True,
+                codec_source=codec_source(segments),
+                projection_number=self._projection_number,
+            )
+            self._replace_segments(Compaction(old, snapshot.spec, request, self._pooling), number, 1, run_of(old))
             self._remove_folders(old)
         return len(old)
 
@@ -427,13 +559,14 @@ class Writer:
                 if self._is_committing:
                     # A commit that failed may still be in SQLite's log and reappear after a crash. So its files stay
                     # until the next writer has opened the catalogue and knows.
-                    self._min_next_segment = number + 1
+                    self._min_next_segment = max(self._min_next_segment, number + 1)
                 else:
                     self._remove_folder(number, folder.parent.name)
                 raise
 
-    def _next_segment(self) -> int:
-        number = max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment)
+    def _next_segment(self, after: int = -1) -> int:
+        """The number of the next segment or attachment; above `after`, which is taken but not on disk yet."""
+        number = max(catalogue.read_count(self._connection, "next_segment"), self._min_next_segment, after + 1)
         # A folder that plait did not write is left alone, and its number is not used.
         taken = {*segment_numbers_on_disk(self._path), *segment_numbers_on_disk(self._path, ATTACHMENTS)}
         while number in taken:
@@ -441,14 +574,25 @@ class Writer:
         return number
 
     def _replace_segments(
-        self, compaction: Compaction, number: int, n_threads: int, run: SegmentRun | None = None
+        self,
+        compaction: Compaction,
+        number: int,
+        n_threads: int,
+        run: SegmentRun | None = None,
+        *,
+        wanted: Projection | None = None,
+        projection_number: int = 0,
     ) -> NewSegment:
-        """Replaces the segments of `run`, or all, by the new one. Without a live row there is no new segment."""
+        """Replaces the segments of `run`, or all, by the new one. Without a live row there is no new segment. A
+        projection that was fitted becomes the attachment `projection_number`, in the same commit."""
         new = NewSegment({}, np.zeros((0, 3), np.int64), None, None)
-        record = None
-        with self._new_segment(number) as folder:
+        record, attached = None, None
+        with ExitStack() as stack:
+            folder = stack.enter_context(self._new_segment(number))
             if compaction.n_rows:
                 new = compaction.write(folder, number=number, n_threads=n_threads)
+            if new.projection is not None:
+                attached = self._write_projection(new.projection, projection_number, stack)
             with self._transaction():
                 purge_deleted(self._connection, self._analyser, run)
                 if compaction.n_rows:
@@ -461,8 +605,38 @@ class Writer:
                     record = SegmentRecord(number, compaction.n_rows, new.files)
                 catalogue.replace_segments(self._connection, record, new.documents, run)
                 self._save_codec_facts(compaction, new)
+                if run is None:
+                    self._save_projection(compaction, new.projection, attached, wanted)
         self._pooling = compaction.new_pooling or self._pooling
+        if run is None:
+            self._wanted_projection = wanted
+            with storage_errors(self._path):
+                self._projection = self._read_projection()
         return new
+
+    def _write_projection(self, fitted: FittedProjection, number: int, stack: ExitStack) -> AttachmentRecord:
+        """Writes the file of a projection; it is removed if the stack ends before its commit."""
+        stack.enter_context(self._new_folder(attachment_folder(self._path, number), number))
+        return write_attachment_files(
+            self._path, ATTACHMENT, number, lambda folder: write_projection_file(folder, fitted)
+        )
+
+    def _save_projection(
+        self,
+        compaction: Compaction,
+        fitted: FittedProjection | None,
+        attached: AttachmentRecord | None,
+        wanted: Projection | None,
+    ) -> None:
+        if wanted != self._wanted_projection:
+            catalogue.write_wanted_projection(self._connection, wanted)
+        if fitted is not None and attached is not None:
+            write_projection(self._connection, attached, fitted)
+        elif compaction.is_encoded_again and self._projection is not None:
+            delete_projection(self._connection)
+        else:
+            return
+        write_calibration(self._connection, None)  # scores of multi vectors have other bounds now
 
     def _save_codec_facts(self, compaction: Compaction, new: NewSegment) -> None:
         if compaction.new_pooling is not None:
@@ -535,10 +709,25 @@ class Writer:
             return embeddings, self._spec.fixed
         return replace(embeddings, multi=pool(embeddings.multi, self._pooling)), self._pooling.fixed
 
+    def _projected(self, embeddings: Embeddings) -> tuple[Embeddings, Energy]:
+        """The embeddings as the index stores them, and the energy of the vectors that were projected."""
+        if self._projection is None or embeddings.multi is None:
+            return embeddings, Energy()
+        values, energy = self._projection.fitted.measured(embeddings.multi.values)
+        return replace(embeddings, multi=replace(embeddings.multi, values=values)), energy
+
+    def _read_projection(self) -> StoredProjection | None:
+        return read_projection(lambda sql, parameters: self._connection.execute(sql, parameters), self._path)
+
+    @property
+    def _projection_number(self) -> int | None:
+        return None if self._projection is None else self._projection.number
+
     def _codebook(self) -> Codebook | None:
         """The centroids of the codec that merges use; None if nothing is compressed, or if they cannot be read. They
         only make searches of new vectors faster, so damage is left to `plait check`."""
-        if self._spec.multi is None:
+        dim = stored_spec(self._spec, self._projection).multi
+        if dim is None:
             return None
         try:
             record = catalogue.largest_segment_with(self._connection, RESIDUAL)
@@ -546,7 +735,7 @@ class Writer:
                 return None
             file = open_file(self._path, record, RESIDUAL)
             file.verify("centroids")
-            return ResidualFile(file, record.n_rows, self._spec.multi).codebook
+            return ResidualFile(file, record.n_rows, dim).codebook
         except (StoreError, FileNotFoundError):
             return None
 
@@ -555,6 +744,11 @@ class Writer:
             raise StoreError(f"this writer of {self._path} is closed; open another")
         if self._pid != os.getpid():
             raise StoreError(f"this writer of {self._path} belongs to process {self._pid}; open one in this process")
+
+
+def _check_attachable(name: str) -> None:
+    if name == ATTACHMENT:
+        raise StoreError(f"{ATTACHMENT!r} is the attachment of the index's own projection; choose another name")
 
 
 def _row_arrays(first_doc: int, spans: Sequence[Sequence[Span]]) -> dict[str, NDArray[Any]]:

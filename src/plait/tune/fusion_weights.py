@@ -193,7 +193,7 @@ def judged_queries(
         texts = [queries[id] for id in batch_ids]
         for text in texts:
             check_type("the text of a query", text, str, "text", QueryError)
-        batch = QueryBatch(texts, encoder.encode_queries(texts))
+        batch = QueryBatch(texts, snapshot.projected(encoder.encode_queries(texts)))
         lists = plan.lists(snapshot, batch, None, Trace())
         for number, id in enumerate(batch_ids):
             relevant = _numbers(snapshot, qrels.get(id, {}))

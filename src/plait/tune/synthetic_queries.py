@@ -119,7 +119,7 @@ def tuning_queries(
 ) -> Queries:
     """`n_queries` of the given ones, else synthetic ones: of words if the index has an encoder, else of vectors."""
     if isinstance(given, Embeddings):
-        given = Queries.of("given", given.multi)
+        given = Queries.of("given", snapshot.projected(given).multi)
     if isinstance(given, Queries):
         _check_queries(given, snapshot)
         drawn = _draw(len(given), n_queries, seed)
@@ -131,11 +131,12 @@ def tuning_queries(
                 raise QueryError(f"a query to tune with is {text!r:.60}; each must be text")
         if len(texts) < MIN_QUERIES:
             raise InputError(f"{len(texts)} queries are too few to tune with; give {MIN_QUERIES} or more")
-        return Queries.of("given", encoder().encode_queries(texts).multi)
+        return Queries.of("given", snapshot.projected(encoder().encode_queries(texts)).multi)
     if fingerprint != EXTERNAL:
         words = words_of_documents(snapshot, n_queries, seed=seed)
         if len(words) >= MIN_QUERIES:
-            return Queries.of("words", encoder().encode_queries(list(words.values())).multi, list(words))
+            encoded = snapshot.projected(encoder().encode_queries(list(words.values())))
+            return Queries.of("words", encoded.multi, list(words))
     return from_rows(snapshot, n_queries, seed=seed)
 
 

@@ -27,7 +27,7 @@ from plait.scoring.residual import BITS, CodedRows, check_cells, check_postings
 from plait.storage.segment_file import ArraySource, Attributes, SegmentFile
 
 RESIDUAL = "residual.plait"
-VECTORS_PER_ROW = "vectors_per_row"
+VECTORS_PER_ROW, PROJECTION = "vectors_per_row", "projection"  # attributes of files of multi vectors
 CODEC_ARRAYS = ("centroids", "steps", "lengths", "factors", "steps_8bit", "lengths_8bit", "factors_8bit")
 MAX_CENTROID = 127
 MAX_VALUE = 1e9  # of steps and factors; the vectors were float16, so valid values stay far below
