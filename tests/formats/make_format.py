@@ -8,6 +8,7 @@ of its time wrote it.
                  second, uncompressed segment with centroid_ids
 1-pooled         four multi vectors for every passage; a compressed segment and an uncompressed one
 1-german         full text with German stems
+2-projected      multi vectors of 16 dimensions, projected to 8; a compressed segment and an uncompressed one
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.pooling import Pooling
+from plait.codec.projection import Projection
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
@@ -114,6 +116,17 @@ def make_pooled(path: Path) -> None:
         shrink(writer)
 
 
+def make_projected(path: Path) -> None:
+    projection = Projection(dims=8, min_vectors=300)
+    spec = EmbeddingSpec(multi=DIM)
+    store = Store.create(path, fingerprint="by hand", spec=spec, properties={}, projection=projection)
+    with store.writer() as writer:
+        writer.write(*grouped_batch(0, N_DOCUMENTS, multi_only=True))
+        writer.compact(bits=4)
+        writer.write(*grouped_batch(N_DOCUMENTS, 2, multi_only=True))
+        shrink(writer)
+
+
 def make_german(path: Path) -> None:
     store = Store.create(path, fingerprint="by hand", spec=EmbeddingSpec(), properties={}, language="de")
     documents = [Document("haus", "Die alten Häuser am Fluss."), Document("wolle", "Gesponnene Wolle wird gewebt.")]
@@ -135,6 +148,7 @@ MAKERS = {
     "1-compacted": make_compacted,
     "1-pooled": make_pooled,
     "1-german": make_german,
+    "2-projected": make_projected,
 }
 
 if __name__ == "__main__":

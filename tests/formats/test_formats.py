@@ -19,6 +19,7 @@ from formats.make_format import (
     multi_vectors,
 )
 from plait.codec.pooling import Pooling
+from plait.codec.projection import Projection
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.records import Document, Span
@@ -56,6 +57,11 @@ def compacted(tmp_path: Path) -> Store:
 @pytest.fixture
 def pooled(tmp_path: Path) -> Store:
     return open_copy("1-pooled", tmp_path)
+
+
+@pytest.fixture
+def projected(tmp_path: Path) -> Store:
+    return open_copy("2-projected", tmp_path)
 
 
 def words(snapshot: Snapshot, *queries: str) -> list[list[int]]:
@@ -215,6 +221,37 @@ def test_a_pooled_index_can_be_written_to(pooled: Store) -> None:
     with pooled.snapshot() as snapshot:
         assert snapshot.segments[0].fixed == 4
     assert check(pooled.path).problems == []
+
+
+def test_a_projected_index_keeps_its_directions(projected: Store) -> None:
+    assert (projected.format, projected.spec) == (2, EmbeddingSpec(multi=DIM))
+    assert projected.projection == Projection(dims=8, min_vectors=300)
+    with projected.snapshot() as snapshot:
+        assert snapshot.spec == EmbeddingSpec(multi=8)
+        assert snapshot.projection is not None
+        facts, fitted = snapshot.projection.facts, snapshot.projection.fitted
+        assert (facts.width, facts.dims, facts.energy.n_vectors, facts.later.n_vectors) == (DIM, 8, 349, 11)
+        np.testing.assert_allclose(fitted.directions.T @ fitted.directions, np.eye(8), atol=1e-5)
+        compressed, uncompressed = snapshot.segments
+        assert (compressed.projection, uncompressed.projection) == (facts.number, facts.number)
+        expected = fitted.project(np.concatenate([multi_vectors(number) for number in range(N_DOCUMENTS)]))
+        assert compressed.coded is not None
+        assert np.median((compressed.coded.codec.decode(compressed.coded.rows) * expected).sum(axis=1)) > 0.95
+        assert uncompressed.multi is not None
+        np.testing.assert_allclose(uncompressed.multi[1], fitted.project(multi_vectors(N_DOCUMENTS + 1)), atol=2e-3)
+
+
+def test_a_projected_index_can_be_searched_and_written_to(projected: Store) -> None:
+    batch = Embeddings(multi=MultiVectors.from_items([multi_vectors(number) for number in (3, 40, 71)]))
+    with projected.writer() as writer:
+        writer.write(*grouped_batch(200, 3, multi_only=True))
+        writer.compact()
+    with projected.snapshot() as snapshot:
+        queries = QueryBatch(["q"] * 3, snapshot.projected(batch))
+        rankings = ExactMulti().retrieve(snapshot, queries, 10, None, Trace())
+        best = [snapshot.fetch_ids(ranking.docs.tolist()[:1])[0] for ranking in rankings]
+        assert [int(id.removeprefix("d")) % N_GROUPS for id in best] == [3, 5, 1]
+    assert check(projected.path).problems == []
 
 
 def test_a_german_index_finds_german_stems(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class CompactionRequest:
     centroids: NDArray[np.float32] | None = None  # for a codec to be fitted: those of another codec of these vectors
     # The projection to fit if there are enough vectors; None for vectors that are not whole, but projected already.
     projection: Projection | None = None
-    projection_number: int | None = None  # of the projection that the vectors have passed, or of the one to fit
+    projection_number: int | None = None  # of the projection that the vectors have passed; None if they are whole
+    new_number: int = 0  # for a projection that is fitted
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -141,8 +142,9 @@ class Compaction:
         self.n_rows = sum(len(part.rows) for part in self.parts)
         self.n_vectors = sum(part.n_vectors for part in self.parts)
         self.new_projection = self._projection_to_fit(request)
-        is_left_whole = request.projection is not None and self.new_projection is None
-        self._projection_number = None if is_left_whole else request.projection_number
+        # Of the projection that the new vectors have passed: the one to fit, or the one that the index has.
+        fitted_number = request.new_number if self.new_projection is not None else None
+        self._projection_number = fitted_number or request.projection_number
         self._coded = [part.segment for part in self.parts if part.segment.coded is not None]
         # The segment whose codec may be kept; None if there is none, or if the segments have several codecs.
         self._source = self._coded[0] if self._coded and _all_same_codec(self._coded) else None

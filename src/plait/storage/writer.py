@@ -385,7 +385,8 @@ class Writer:
                 analysis_rules=rules,
                 centroids=centroids,
                 projection=wanted if is_whole else None,
-                projection_number=next_number if is_whole else self._projection_number,
+                projection_number=None if is_whole else self._projection_number,
+                new_number=next_number,
             )
             compaction = Compaction(
                 segments,
