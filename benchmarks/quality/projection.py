@@ -7,6 +7,12 @@ state of each token. States are computed once and kept in `--cache` as float16. 
 `--develop` are for choosing a setting and are tabled apart; those of `--report` are the result, with a paired
 randomisation test against the whole states, corrected (Holm) over sets and settings. `--mixed` names further sets,
 whose tokens make the other corpus and whose documents double a set. A set has one of the three roles.
+
+    python -m benchmarks.quality.projection --through-index --data data --sets adi cacm --models gte-states --work work
+
+measures the projections of `plait.Projection` instead: through the index, with its codec and its default plan, beside
+whole vectors that are compressed alike. `--models` are bundled models or model folders, such as one of `plait convert
+--token-states`. See benchmarks/quality/projection_index.py.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import plait
+from benchmarks.quality.projection_index import run_sets, tables
 from benchmarks.quality.token_states import EncoderStates, GraphStates, SetStates, read_states
 from plait.embeddings import MultiVectors, Rows
 from plait.encode.load import load_model
@@ -112,10 +119,18 @@ def ladder(collection: MultiVectors, other: Rows, *, seed: int = 0) -> dict[str,
     return settings
 
 
-def judge(states: SetStates, judged: Dataset, projection: Projection | None, n_threads: int) -> PerQuery:
-    """nDCG@10 of each query, by exact MaxSim; without a projection the states are only normalised."""
+def judge(
+    states: SetStates,
+    judged: Dataset,
+    projection: Projection | None,
+    n_threads: int,
+    query_projection: Projection | None = None,
+) -> PerQuery:
+    """nDCG@10 of each query, by exact MaxSim; without a projection the states are only normalised. Queries have the
+    projection of documents, unless they are given another."""
     apply = unit if projection is None else projection.apply
-    queries = MultiVectors(apply(states.queries.values), states.queries.offsets)
+    apply_to_queries = apply if query_projection is None else query_projection.apply
+    queries = MultiVectors(apply_to_queries(states.queries.values), states.queries.offsets)
     documents = MultiVectors(apply(states.documents.values), states.documents.offsets)
     run = {}
     for number, query in enumerate(states.query_ids):
@@ -142,6 +157,12 @@ def rows_of_set(
     scores_by_setting = {WHOLE: judge(states, judged, None, n_threads)}
     for name, make in ladder(states.documents, other_rows).items():
         scores_by_setting[name] = judge(states, judged, make(), n_threads)
+    both = fit(draw(states.documents.values, FULL_SAMPLE, seed=0), MAIN_DIM)
+    uncentred = Projection(np.zeros_like(both.mean), both.directions)
+    scores_by_setting[f"own directions, {MAIN_DIM}, queries not centred"] = judge(
+        states, judged, both, n_threads, query_projection=uncentred
+    )
+    scores_by_setting[f"own directions, {MAIN_DIM}, neither side centred"] = judge(states, judged, uncentred, n_threads)
     if trained is not None:
         scores_by_setting["trained projection of the bundled model"] = judge(trained, judged, None, n_threads)
     if other is not None:
@@ -198,15 +219,28 @@ def check_sets(develop: Sequence[Path], report: Sequence[Path], mixed: Sequence[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graph", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--graph", type=Path)
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--develop", type=Path, nargs="*", default=[])
     parser.add_argument("--report", type=Path, nargs="*", default=[])
     parser.add_argument("--mixed", type=Path, nargs="*", default=[])
     parser.add_argument("--split", default="test")
     parser.add_argument("--trained", default="", help="a bundled model or model folder to compare with")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--through-index", action="store_true", help="measure the index itself")
+    parser.add_argument("--data", type=Path, default=Path(), help="the folder that has the sets of --sets")
+    parser.add_argument("--sets", nargs="*", default=[])
+    parser.add_argument("--models", nargs="*", default=[])
+    parser.add_argument("--dims", type=int, nargs="*", default=list(DIMS))
+    parser.add_argument("--work", type=Path, help="where indexes of whole vectors are kept")
     options = parser.parse_args()
+    if options.through_index:
+        if not options.sets or not options.models or options.work is None:
+            parser.error("--through-index needs --sets, --models and --work")
+        through_index(options)
+        return
+    if options.graph is None or options.cache is None:
+        parser.error("the ladder in floats needs --graph and --cache")
     try:
         check_sets(options.develop, options.report, options.mixed)
     except ValueError as error:
@@ -226,6 +260,13 @@ def main() -> None:
             by_set[folder.name] = rows_of_set(states, judged, other, own_trained, options.threads)
         if by_set:
             print(f"{title}: {MEASURE}; * differs from {WHOLE} (p < 0.05, Holm)\n\n{table(by_set)}\n", flush=True)
+
+
+def through_index(options: argparse.Namespace) -> None:
+    sets = [load_beir(options.data / name, options.split) for name in options.sets]
+    for model in options.models:
+        results = run_sets(sets, model, options.dims, options.work, options.threads)
+        print(f"{model}: {MEASURE}; * differs from whole vectors (p < 0.05, Holm)\n\n{tables(results)}\n", flush=True)
 
 
 def shuffled(corpora: Sequence[MultiVectors], *, seed: int) -> MultiVectors:

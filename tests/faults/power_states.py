@@ -29,7 +29,7 @@ from typing import Any
 from faults import sqlite, workload
 from faults.disk import Disk, installed
 from faults.power import Image, Mark, Operation, Replay, Start, write_image
-from faults.workload import SPEC
+from faults.workload import PROJECTION, SPEC
 from plait.cur import build
 from plait.cur.build import CurConfig, build_cur
 from plait.cur.index import open_cur
@@ -77,6 +77,8 @@ def facts(index: Path) -> Facts:
     with Store.open(index) as store:
         with store.snapshot() as snapshot:
             documents = workload.state_of(snapshot)
+            projection = snapshot.projection
+            directions = None if projection is None else projection.fitted.directions.tobytes()
         about = info(store)
         stored = open_cur(index)
         if stored is not None:
@@ -86,6 +88,7 @@ def facts(index: Path) -> Facts:
             "fields": _indexed_fields(index),
             "tuned": about.tuned,
             "weights": about.weights,
+            "projection": (about.format, about.wanted_projection, about.projection, directions),
             "cur": None if stored is None else (stored.docs.tolist(), stored.scores.tobytes(), stored.codes.tobytes()),
         }
 
@@ -137,6 +140,17 @@ def _merge(root: Path) -> None:
 def _compact(root: Path) -> None:
     with open_index(root / "index", n_threads=1) as index:
         index.compact(retrain=True)
+
+
+def _fit(root: Path) -> None:
+    with Store.open(root / "index") as store, store.writer() as writer:
+        assert writer.compact(projection=PROJECTION).dims == PROJECTION.dims, "no projection was fitted"
+
+
+def _refit(root: Path) -> None:
+    with Store.open(root / "index") as store, store.writer() as writer:
+        report = writer.compact(encode=workload.encode)
+        assert report.dims == PROJECTION.dims, "no projection was fitted"
 
 
 def _backup(root: Path) -> None:
@@ -257,6 +271,8 @@ COMMANDS = [
     Command("update metadata", _update_metadata),
     Command("merge", _merge),
     Command("compact", _compact),
+    Command("fit", _fit),
+    Command("refit", _refit, prepare=_fit),
     Command("backup", _backup, prepare=_build_cur, verify=_verify_backup),
     Command("repair", _repair, prepare=_damage, verify=_verify_repair),
     Command("field index", _index_field),

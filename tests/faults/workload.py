@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from plait.codec.projection import Projection
 from plait.embeddings import Embeddings, MultiVectors, SparseVectors
 from plait.encode.load import EXTERNAL
 from plait.encode.protocol import EmbeddingSpec
@@ -27,6 +28,7 @@ from plait.storage.writer import Writer
 
 SPEC = EmbeddingSpec(dense=2, multi=8, sparse=64)
 N_VECTORS = 8  # of a document
+PROJECTION = Projection(dims=8, min_vectors=100)
 State = dict[str, str]  # ids and texts
 
 
@@ -34,7 +36,8 @@ State = dict[str, str]  # ids and texts
 class Step:
     """One batch of work: documents to write, ids to delete, a compaction, or another writer in the place of this."""
 
-    what: str  # write, delete, delete where, compact or reopen; writes are followed by a merge where it pays
+    # write, delete, delete where, compact, project or reopen; writes are followed by a merge where it pays
+    what: str
     documents: tuple[tuple[str, str], ...] = ()
     ids: tuple[str, ...] = ()
     retrain: bool = False
@@ -59,9 +62,10 @@ def steps_of(seed: int, n_steps: int) -> list[Step]:
     steps = []
     for number in range(n_steps):
         ids = tuple(f"d{rng.randrange(60)}" for _ in range(rng.randint(1, 4)))
-        what = rng.choices(["write", "delete", "delete where", "compact", "reopen"], [6, 1, 1, 2, 1])[0]
+        kinds = ["write", "delete", "delete where", "compact", "project", "reopen"]
+        what = rng.choices(kinds, [6, 1, 1, 2, 2, 1])[0]
         documents = tuple((id, f"text {seed} {number} of {id}") for id in dict.fromkeys(ids)) if what == "write" else ()
-        steps.append(Step(what, documents, ids if what.startswith("delete") else (), rng.random() < 0.3))
+        steps.append(Step(what, documents, ids if what.startswith("delete") else (), rng.random() < 0.4))
     return steps
 
 
@@ -92,6 +96,14 @@ def run(writer: Writer, step: Step) -> None:
         writer.merge()
     elif step.what == "compact":
         writer.compact(retrain=step.retrain)
+    elif step.what == "project":
+        # Vectors are encoded again, since those of an index with a projection are not whole.
+        writer.compact(projection=PROJECTION if step.retrain else False, encode=encode)
+
+
+def encode(documents: Sequence[Document], spans: Sequence[Sequence[Span]]) -> Embeddings:
+    del spans
+    return embeddings_of(document.text for document in documents)
 
 
 def make_base(path: Path) -> State:
