@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from plait.checks import as_list, as_path, check_count, check_flag, check_type, shown
 from plait.codec.pooling import Pooling
-from plait.codec.projection import Projection
+from plait.codec.projection import FittedProjection, Projection
 from plait.deadline import Timeout, check_timeout, deadline_scope
 from plait.embeddings import Embeddings
 from plait.encode.chunking import Chunking
@@ -242,7 +242,7 @@ class Index:
         encoder: Encoder | None = None,
         spec: EmbeddingSpec | None = None,
         pooling: Pooling | None = None,
-        projection: Projection | None = None,
+        projection: Projection | FittedProjection | None = None,
         language: str | None = None,
         chunking: Chunking | None = None,
         precision: str | None = None,
@@ -250,7 +250,11 @@ class Index:
         device: str | None = None,
         write_timeout: float = 30.0,
     ) -> Index:
-        """Makes a new index; StoreError if `path` holds one already. The arguments are those of `plait.open`."""
+        """Makes a new index; StoreError if `path` holds one already. The arguments are those of `plait.open`.
+
+        `projection` may also be that of another index, `other.projection`: parts of one collection that share it give
+        scores that can be compared.
+        """
         try:
             Store.open(Path(path), read_only=True).close()
         except NotAnIndexError:
@@ -258,8 +262,13 @@ class Index:
         else:
             raise StoreError(f"{path} holds an index already; open it with Index.open, or choose another folder")
         source = _source(model, encoder, spec, precision, n_threads, device)
-        chosen = _Chosen(spec, pooling, projection, language, chunking)
-        return _bind(_create(Path(path), source, chosen, write_timeout=write_timeout), source, chosen)
+        wanted = None if isinstance(projection, FittedProjection) else projection
+        chosen = _Chosen(spec, pooling, wanted, language, chunking)
+        store = _create(Path(path), source, chosen, write_timeout=write_timeout)
+        if isinstance(projection, FittedProjection):
+            with store.writer() as writer:
+                writer.adopt_projection(projection)
+        return _bind(store, source, chosen)
 
     @classmethod
     def open(
@@ -313,6 +322,12 @@ class Index:
         """Which kinds of embeddings the index takes, and their sizes: those of its model. A projection stores multi
         vectors with fewer dimensions."""
         return self._store.spec
+
+    @property
+    def projection(self) -> FittedProjection | None:
+        """The projection of the multi vectors, if one was fitted; see `Index.create` for another index with it."""
+        with self._snapshots.use() as snapshot:
+            return None if snapshot.projection is None else snapshot.projection.fitted
 
     @property
     def encoder(self) -> Encoder:

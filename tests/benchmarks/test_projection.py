@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.quality import projection_index
 from benchmarks.quality.projection import (
     DIMS,
     GROWN,
@@ -18,12 +19,14 @@ from benchmarks.quality.projection import (
     draw,
     fit,
     half_of,
+    main,
     rows_of_set,
     shuffled,
     table,
     unit,
 )
 from benchmarks.quality.token_states import GraphStates, read_states
+from encoders import WordEncoder
 from plait.embeddings import MultiVectors
 from plait.errors import ModelError
 from plait.evaluate import load_beir
@@ -155,3 +158,22 @@ def test_a_set_has_one_role(tmp_path: Path) -> None:
 def test_a_folder_without_a_graph_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"lacks tokenizer\.json"):
         GraphStates(tmp_path)
+
+
+def test_the_ladder_is_measured_through_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(projection_index, "load_model", lambda *_, **__: WordEncoder(dim=32))
+    things = [f"{colour}{thing}" for colour in ("red", "old", "new") for thing in THINGS]
+    beir(tmp_path / "small", things)
+    sets = ["--data", str(tmp_path), "--sets", "small", "--models", "words", "--dims", "16", "64"]
+    monkeypatch.setattr("sys.argv", ["projection", "--through-index", *sets, "--work", str(tmp_path / "work")])
+    main()
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("|")]
+    assert rows.count("fitted, 16") == 3  # multi, hybrid, costs; 64 dimensions are more than there are
+    assert not any("fitted, 64" in row for row in rows)
+    assert rows.count("whole vectors") == 3
+    (whole,) = [line for line in lines if line.startswith("| whole vectors") and "1.0000" in line][:1]
+    assert whole
+    assert [path.name for path in (tmp_path / "work").glob("*/*")] == ["small"]

@@ -609,6 +609,37 @@ def test_an_index_with_an_encoder_end_to_end(tmp_path: Path) -> None:
     assert check(tmp_path / "index").problems == []
 
 
+def test_parts_of_a_collection_share_one_projection(tmp_path: Path) -> None:
+    documents, spans, embeddings = batch(0, 60)
+    with plait.open(tmp_path / "first", create=True, spec=SPEC, projection=PROJECTION) as first:
+        assert first.projection is None
+        first.add_embeddings(documents, embeddings, spans=spans)
+        first.compact(bits=8)
+        shared = first.projection
+        assert shared is not None
+        query = Embeddings(multi=MultiVectors.from_items([tokens(4, seed=5)]))
+        with plait.Index.create(tmp_path / "second", spec=SPEC, projection=shared) as second:
+            assert second.projection is not None
+            np.testing.assert_array_equal(second.projection.directions, shared.directions)
+            second.add_embeddings(documents, embeddings, spans=spans)
+            second.compact(bits=8)
+            hits = [index.search_embeddings(query, 5, mode="multi")[0] for index in (first, second)]
+            assert [hit.id for hit in hits[0]] == [hit.id for hit in hits[1]]
+            np.testing.assert_allclose([hit.score for hit in hits[0]], [hit.score for hit in hits[1]], atol=1e-3)
+    assert check(tmp_path / "second").problems == []
+    assert format_of(tmp_path / "second") == 2
+
+
+def test_a_projection_of_another_width_or_for_an_index_with_documents_is_refused(store: Store, tmp_path: Path) -> None:
+    with store.snapshot() as snapshot:
+        assert snapshot.projection is not None
+        fitted = snapshot.projection.fitted
+    with pytest.raises(ConfigError, match="takes vectors of 32 dimensions, and the model gives 16"):
+        plait.Index.create(tmp_path / "other", spec=EmbeddingSpec(multi=16), projection=fitted)
+    with store.writer() as opened, pytest.raises(ConfigError, match="has documents already"):
+        opened.adopt_projection(fitted)
+
+
 def test_vectors_of_a_caller_cannot_be_encoded_again(tmp_path: Path) -> None:
     with plait.open(tmp_path / "index", create=True, spec=SPEC, projection=PROJECTION) as index:
         documents, spans, embeddings = batch(0, 50)

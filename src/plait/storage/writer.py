@@ -335,6 +335,29 @@ class Writer:
             delete_attachment(self._connection, name)
         self._remove_old_attachments()
 
+    def adopt_projection(self, fitted: FittedProjection) -> None:
+        """Makes the projection of another index that of this one, in one commit, so that both give the same scores. The
+        index must be empty: vectors of its own would be whole."""
+        self._check_usable()
+        if fitted.width != self._spec.multi:
+            raise ConfigError(
+                f"the projection takes vectors of {fitted.width} dimensions, and the model gives {self._spec.multi}; "
+                f"take that of an index with the same model"
+            )
+        with storage_errors(self._path):
+            number = self._next_segment()
+            if catalogue.segment_numbers(self._connection):
+                raise ConfigError(f"{self._path} has documents already; a projection is taken over by an empty index")
+        wanted = Projection(dims=fitted.dims, centred=bool(fitted.mean.any()))
+        with ExitStack() as stack:
+            attached = self._write_projection(fitted, number, stack)
+            with self._transaction():
+                catalogue.write_wanted_projection(self._connection, wanted)
+                write_projection(self._connection, attached, fitted)
+        self._wanted_projection = wanted
+        with storage_errors(self._path):
+            self._projection = self._read_projection()
+
     def compact(
         self,
         *,
