@@ -17,7 +17,7 @@ import plait
 SECTIONS: dict[str, list[str]] = {
     "Open": ["open", "Index", "AsyncIndex", "IndexPool", "sync"],
     "Documents and hits": ["Document", "Span", "Hit", "Passage", "Group", "Facets", "FacetCount", "Explanation"],
-    "Options": ["SearchRequest", "Chunking", "Pooling", "EmbeddingSpec", "Deadline", "Trace"],
+    "Options": ["SearchRequest", "Chunking", "Pooling", "Projection", "EmbeddingSpec", "Deadline", "Trace"],
     "Vectors and models": ["Embeddings", "MultiVectors", "SparseVectors", "Encoder", "load_model", "maxsim"],
 }
 HEAD = """# Python

@@ -8,6 +8,7 @@ documents are encoded once. `plait.Projection` does the work: this is what users
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,15 +42,10 @@ class SettingResult:
 
 def settings_for(width: int, dims: Sequence[int]) -> dict[str, Projection | None]:
     """By name, the projections to try. All dimensions with centring tell what centring alone does."""
-    settings: dict[str, Projection | None] = {WHOLE: None, "centred, all dimensions": _fit_any(width)}
-    for number in dims:
-        if number < width:
-            settings[f"fitted, {number}"] = _fit_any(number)
-    return settings
-
-
-def _fit_any(dims: int, *, centred: bool = True) -> Projection:
-    return Projection(dims=dims, centred=centred, min_vectors=dims)  # small sets, too
+    named = {f"fitted, {number}": number for number in dims if number < width}
+    named["centred, all dimensions"] = width
+    fits_small_sets = {name: Projection(dims=number, min_vectors=number) for name, number in named.items()}
+    return {WHOLE: None, **fits_small_sets}
 
 
 def base_index(judged: Dataset, encoder: Encoder, path: Path, n_threads: int) -> Path:
@@ -95,10 +91,12 @@ def run_sets(
     results: dict[str, dict[str, SettingResult]] = {}
     for judged in sets:
         base = base_index(judged, encoder, folder / f"{judged.name}", n_threads)
-        results[judged.name] = {
-            name: measure_setting(base, judged, encoder, projection, n_threads)
-            for name, projection in settings_for(width, dims).items()
-        }
+        results[judged.name] = {}
+        for name, projection in settings_for(width, dims).items():
+            result = measure_setting(base, judged, encoder, projection, n_threads)
+            results[judged.name][name] = result
+            means = ", ".join(f"{mode} {np.mean(list(scores.values())):.4f}" for mode, scores in result.scores.items())
+            print(f"{judged.name}, {name}: {means}; {_cost(result)}", file=sys.stderr, flush=True)
     return results
 
 

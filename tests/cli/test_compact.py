@@ -75,3 +75,40 @@ def test_compact_pools_an_index_and_info_shows_it(runner: CliRunner, index: Path
 @pytest.mark.parametrize("options", [["--pool-fixed", "0"], ["--pool-factor", "1"], ["--pool-method", "sequential"]])
 def test_invalid_pooling_options_are_wrong_use(runner: CliRunner, index: Path, options: list[str]) -> None:
     assert runner.invoke(app, ["compact", str(index), *options]).exit_code == 2
+
+
+def test_dims_fit_a_projection_that_info_shows(runner: CliRunner, index: Path) -> None:
+    lines = compact_lines(runner, index, "--dims", 8)
+    assert lines["projection"].startswith("fitted: 8 dimensions keep ")
+    shown = runner.invoke(app, ["info", str(index)]).stdout
+    assert "16 to 8 dimensions; they keep" in shown
+    with plait.open(index) as opened:
+        opened.add_embeddings(batch(200, 10)[0], batch(200, 10)[2], spans=batch(200, 10)[1])
+    assert "of the energy of 80 vectors added later" in runner.invoke(app, ["info", str(index)]).stdout
+
+
+def test_other_dims_after_the_fit_need_a_refit(runner: CliRunner, index: Path) -> None:
+    compact_lines(runner, index, "--dims", 8)
+    for dims in ("16", "off"):
+        result = runner.invoke(app, ["compact", str(index), "--dims", dims])
+        assert result.exit_code == 2
+        assert "the whole vectors are gone; encode the texts again (plait compact --refit)" in result.stderr
+    result = runner.invoke(app, ["compact", str(index), "--refit"])
+    assert (result.exit_code, "made by the caller" in result.stderr) == (2, True)
+
+
+def test_dims_before_there_are_enough_vectors_are_remembered(runner: CliRunner, tmp_path: Path) -> None:
+    with plait.open(tmp_path / "ix", create=True, spec=SPEC) as opened:
+        opened.add_embeddings(batch(0, 3)[0], batch(0, 3)[2], spans=batch(0, 3)[1])
+    result = runner.invoke(app, ["compact", str(tmp_path / "ix"), "--dims", "8"])
+    assert "24 vectors are too few to fit a projection to 8 dimensions" in result.stderr
+    assert (
+        "to 8 dimensions, when plait compact finds enough" in runner.invoke(app, ["info", str(tmp_path / "ix")]).stdout
+    )
+    assert runner.invoke(app, ["compact", str(tmp_path / "ix"), "--dims", "off"]).exit_code == 0
+    assert "projection" not in runner.invoke(app, ["info", str(tmp_path / "ix")]).stdout
+
+
+@pytest.mark.parametrize("dims", ["0", "12", "none", "-8", "8.0"])
+def test_dims_must_be_a_multiple_of_eight_or_off(runner: CliRunner, index: Path, dims: str) -> None:
+    assert runner.invoke(app, ["compact", str(index), f"--dims={dims}"]).exit_code == 2

@@ -230,7 +230,7 @@ def test_a_projected_index_keeps_its_directions(projected: Store) -> None:
         assert snapshot.spec == EmbeddingSpec(multi=8)
         assert snapshot.projection is not None
         facts, fitted = snapshot.projection.facts, snapshot.projection.fitted
-        assert (facts.width, facts.dims, facts.energy.n_vectors, facts.later.n_vectors) == (DIM, 8, 349, 11)
+        assert (facts.width, facts.dims, facts.n_vectors, facts.later.n_vectors) == (DIM, 8, 349, 11)
         np.testing.assert_allclose(fitted.directions.T @ fitted.directions, np.eye(8), atol=1e-5)
         compressed, uncompressed = snapshot.segments
         assert (compressed.projection, uncompressed.projection) == (facts.number, facts.number)

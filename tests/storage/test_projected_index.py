@@ -123,8 +123,8 @@ def expected_vectors(
     vectors = {}
     for number in numbers:
         rows = (tokens(8, seed=number).astype(np.float16).astype(np.float32) - mean) @ directions
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        vectors[f"d{number}"] = [rows[:5], rows[5:]]
+        unit = np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+        vectors[f"d{number}"] = [unit[:5], unit[5:]]
     return vectors
 
 
@@ -182,10 +182,12 @@ def test_too_few_vectors_stay_whole(tmp_path: Path) -> None:
     store = make(tmp_path / "index", Projection(dims=DIMS, min_vectors=10_000))
     with store.writer() as opened:
         report = opened.compact()
-    assert report.dims is None
-    assert "864 vectors are too few to fit a projection to 8 dimensions" in report.note
+        again = opened.compact()
+    assert (report.dims, report.n_segments_after, again.n_segments_after) == (None, 1, 1)
+    assert report.note == "864 vectors are too few to fit a projection to 8 dimensions, and stay whole; it takes 10,000"
     with store.snapshot() as snapshot:
         assert (snapshot.projection, snapshot.spec.multi) == (None, WIDTH)
+        assert snapshot.segments[0].multi is not None  # not codes, so that a later fit sees the vectors themselves
     assert format_of(store.path) == 1
     assert check(store.path).problems == []
 
@@ -395,7 +397,7 @@ def test_a_refit_fits_again_and_resets_the_drift(store: Store) -> None:
     assert not old.exists()
     facts = info(store).projection
     assert facts is not None
-    assert (facts.later.n_vectors, facts.energy.n_vectors) == (0, 8 * 113)
+    assert (facts.later.n_vectors, facts.energy.n_vectors, facts.n_vectors) == (0, 8 * 113, 8 * 113)
     with store.snapshot() as snapshot:
         assert snapshot.projection is not None
         vectors = expected_vectors([*LIVE, *range(600, 605)], snapshot.projection)
@@ -499,7 +501,13 @@ def set_meta(path: Path, key: str, value: object) -> None:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
 
-GOOD = {"number": 5, "width": WIDTH, "dims": DIMS, "energy": {"n_vectors": 1, "before": 1.0, "after": 1.0}}
+GOOD = {
+    "number": 5,
+    "width": WIDTH,
+    "dims": DIMS,
+    "n_vectors": 9,
+    "energy": {"n_vectors": 1, "before": 1.0, "after": 1.0},
+}
 
 
 @pytest.mark.parametrize(
@@ -509,6 +517,7 @@ GOOD = {"number": 5, "width": WIDTH, "dims": DIMS, "energy": {"n_vectors": 1, "b
         {"dims": 0},
         {"dims": 8.0},
         {"number": -1},
+        {"n_vectors": -1},
         {"width": WIDTH + 1},
         {"width": "32"},
         {"energy": {"n_vectors": 1, "before": -1.0, "after": 0.0}},
@@ -612,7 +621,7 @@ def test_an_index_with_an_encoder_end_to_end(tmp_path: Path) -> None:
 def test_parts_of_a_collection_share_one_projection(tmp_path: Path) -> None:
     documents, spans, embeddings = batch(0, 60)
     with plait.open(tmp_path / "first", create=True, spec=SPEC, projection=PROJECTION) as first:
-        assert first.projection is None
+        assert first.info().projection is None
         first.add_embeddings(documents, embeddings, spans=spans)
         first.compact(bits=8)
         shared = first.projection

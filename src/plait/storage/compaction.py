@@ -158,7 +158,8 @@ class Compaction:
             raise InputError(
                 f"the centroids have {self._centroids.shape[1]} dimensions, the multi vectors {spec.multi}"
             )
-        self.notes: list[str] = self._projection_notes(request)
+        self._why_not_projected = self._reason_not_to_project(request)
+        self.notes: list[str] = [self._why_not_projected] if self._why_not_projected and self._coded else []
         self._is_merge, self._rules = request.is_merge, request.analysis_rules
         if self._is_merge:
             self._source, self._keep_codec = request.codec_source, request.codec_source is not None
@@ -274,12 +275,13 @@ class Compaction:
             return None
         return wanted
 
-    def _projection_notes(self, request: CompactionRequest) -> list[str]:
+    def _reason_not_to_project(self, request: CompactionRequest) -> str:
+        """Why a projection that is wanted is not fitted; empty if none is wanted, or if it is."""
         if request.is_merge or request.projection is None or self.new_projection is not None:
-            return []
+            return ""
         needed = request.projection.needed_vectors(self._spec.multi or 0)
         few = f"{self.n_vectors:,} vectors are too few to fit a projection to {request.projection}"
-        return [f"{few}, and stay whole; it takes {needed:,}"]
+        return f"{few}, and stay whole; it takes {needed:,}"
 
     def _fit_projection(self) -> FittedProjection | None:
         if self.new_projection is None:
@@ -336,6 +338,8 @@ class Compaction:
             file = None if self._source is None else self._source.residual_file
             is_small = file is None or self.n_vectors < max(MIN_COMPRESSED_VECTORS, ROWS_PER_CELL * len(file.codebook))
             return "merged vectors stay float16" if is_small and not self._coded else ""
+        if self._why_not_projected and not self._coded:
+            return self._why_not_projected  # as float16: directions that are fitted later should not see codes
         if not self._keep_codec and self.n_vectors < MIN_ROWS:
             return f"{self.n_vectors} vectors are too few to compress and stay float16; it takes {MIN_ROWS}"
         return ""

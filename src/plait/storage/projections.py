@@ -1,8 +1,8 @@
 """The projection of an index: the attachment `projection`, and what the catalogue says about it.
 
 projection.plait   mean (width,), directions (width, dims), float32; attributes format, n_vectors, before, after
-meta               `projection`: number of the attachment, width, dims, and the energy that the directions kept at the
-                   fit; `projection_energy`: the energy of vectors that were projected later
+meta               `projection`: number of the attachment, width, dims, vectors that the index had at the fit, and the
+                   energy of the sample that it was fitted to; `projection_energy`: the energy of later vectors
 
 A compaction that rewrites all segments fits the projection and commits it with them, so all segments of a commit hold
 projected vectors, or none does. Their files of multi vectors have the attribute `projection`: the number of the
@@ -55,13 +55,14 @@ class ProjectionFacts:
     number: int  # of the attachment
     width: int
     dims: int
-    energy: Energy  # of the vectors that it was fitted to
+    n_vectors: int  # that the index had at the fit
+    energy: Energy  # of the sample that it was fitted to
     later: Energy = Energy()  # noqa: RUF009 -- frozen; of vectors that were projected since
 
 
 def is_outdated(facts: ProjectionFacts) -> bool:
     """Whether vectors that were added later are many, and the projection keeps clearly less of them."""
-    share = facts.later.n_vectors / max(facts.energy.n_vectors + facts.later.n_vectors, 1)
+    share = facts.later.n_vectors / max(facts.n_vectors + facts.later.n_vectors, 1)
     return share >= OUTDATED_SHARE and facts.later.share < facts.energy.share - OUTDATED_LOSS
 
 
@@ -126,10 +127,11 @@ def read_facts(rows: Rows) -> ProjectionFacts | None:
         return None
     try:
         raw: Any = stored_json(values[PROJECTION])
-        facts = ProjectionFacts(raw["number"], raw["width"], raw["dims"], _energy(raw["energy"]))
+        facts = ProjectionFacts(raw["number"], raw["width"], raw["dims"], raw["n_vectors"], _energy(raw["energy"]))
         later = _energy(stored_json(values[LATER_ENERGY])) if LATER_ENERGY in values else Energy()
         sizes = (facts.number, facts.width, facts.dims)
         is_valid = all(type(size) is int and size >= 1 for size in sizes) and facts.dims <= facts.width <= MAX_WIDTH
+        is_valid = is_valid and type(facts.n_vectors) is int and facts.n_vectors >= 0
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptIndexError(f"the projection in the catalogue is damaged ({error!r:.100}); {ADVICE}") from None
     if not is_valid:
@@ -154,13 +156,17 @@ def read_projection(rows: Rows, index: Path) -> StoredProjection | None:
     return StoredProjection(facts, file)
 
 
-def write_projection(connection: sqlite3.Connection, record: AttachmentRecord, fitted: FittedProjection) -> None:
-    """Makes a projection live, within the transaction that lists the segments that were projected with it."""
+def write_projection(
+    connection: sqlite3.Connection, record: AttachmentRecord, fitted: FittedProjection, n_vectors: int
+) -> None:
+    """Makes a projection live, within the transaction that lists the segments that were projected with it. `n_vectors`
+    is the number of vectors in these segments."""
     write_attachment(connection, record)
     facts = {
         "number": record.number,
         "width": fitted.width,
         "dims": fitted.dims,
+        "n_vectors": n_vectors,
         "energy": asdict(fitted.energy),
     }
     write_meta(connection, PROJECTION, json.dumps(facts))

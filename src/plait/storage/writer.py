@@ -353,7 +353,7 @@ class Writer:
             attached = self._write_projection(fitted, number, stack)
             with self._transaction():
                 catalogue.write_wanted_projection(self._connection, wanted)
-                write_projection(self._connection, attached, fitted)
+                write_projection(self._connection, attached, fitted, 0)
         self._wanted_projection = wanted
         with storage_errors(self._path):
             self._projection = self._read_projection()
@@ -655,7 +655,7 @@ class Writer:
         if wanted != self._wanted_projection:
             catalogue.write_wanted_projection(self._connection, wanted)
         if fitted is not None and attached is not None:
-            write_projection(self._connection, attached, fitted)
+            write_projection(self._connection, attached, fitted, compaction.n_vectors)
         elif compaction.is_encoded_again and self._projection is not None:
             delete_projection(self._connection)
         else:
