@@ -296,6 +296,20 @@ def test_similar_uses_stored_vectors_as_they_are(store: Store) -> None:
         assert hits[0].score > hits[-1].score
 
 
+def test_bounds_of_scores_are_measured_again_after_a_fit(tmp_path: Path) -> None:
+    with plait.open(tmp_path / "index", create=True, spec=SPEC) as index:
+        documents, spans, embeddings = batch(0, 60)
+        index.add_embeddings(documents, embeddings, spans=spans)
+        bounds = []
+        for projection in (None, PROJECTION):
+            index.compact(projection=projection)
+            calibration = index.info().calibration.usable
+            assert calibration is not None
+            bounds.append(calibration.bounds["multi"])
+    assert bounds[0][0] > 0.6  # unrelated vectors share their mean
+    assert bounds[1][0] < bounds[0][0] - 0.1
+
+
 # -- widths
 
 
