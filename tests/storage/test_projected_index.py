@@ -422,6 +422,16 @@ def test_a_refit_fits_again_and_resets_the_drift(store: Store) -> None:
     assert check(store.path).problems == []
 
 
+def test_a_refit_keeps_the_kind_of_codes(store: Store) -> None:
+    with store.writer() as opened:
+        opened.compact(bits=4, encode=encode_again, keep_8bit=True)
+        report = opened.compact(encode=encode_again)
+    assert (report.bits, report.dims) == (4, DIMS)
+    with store.snapshot() as snapshot:
+        assert snapshot.segments[0].coded is not None
+        assert snapshot.segments[0].coded.codes_8bit is not None
+
+
 def test_a_refit_changes_the_dimensions_or_makes_vectors_whole(store: Store) -> None:
     with store.writer() as opened:
         assert opened.compact(projection=Projection(dims=16, min_vectors=300), encode=encode_again).dims == 16

@@ -38,7 +38,7 @@ from plait.storage.merge import (
     sample_vectors,
     write_residual,
 )
-from plait.storage.merge_policy import MIN_COMPRESSED_VECTORS
+from plait.storage.merge_policy import MIN_COMPRESSED_VECTORS, codec_source
 from plait.storage.segment import DENSE, MULTI, ROWS, Segment, multi_attributes
 from plait.storage.segment_file import FileRecord, SegmentFile, write_file
 from plait.storage.store import check_poolable
@@ -148,9 +148,11 @@ class Compaction:
         self._coded = [part.segment for part in self.parts if part.segment.coded is not None]
         # The segment whose codec may be kept; None if there is none, or if the segments have several codecs.
         self._source = self._coded[0] if self._coded and _all_same_codec(self._coded) else None
-        items = None if self._source is None else self._source.coded
-        has_8bit = items is not None and items.codes_8bit is not None
-        self._bits = request.bits or (DEFAULT_BITS if items is None else items.codec.bits)
+        # Documents that were encoded again get codes as they had them.
+        last_coded = codec_source(self._replaced) if self.is_encoded_again else self._source
+        codes = None if last_coded is None else last_coded.residual_file
+        has_8bit = codes is not None and codes.codec_8bit is not None
+        self._bits = request.bits or (DEFAULT_BITS if codes is None else codes.codec.bits)
         self._keep_8bit = has_8bit if request.keep_8bit is None else request.keep_8bit
         self._keep_codec = self._can_keep_codec(request)
         self._centroids = request.centroids
