@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cli.fakes import FakeIndex, Library
 from plait.cli.app import app
 from plait.codec.pooling import Pooling
+from plait.codec.projection import Projection
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def test_documents_go_into_the_index(runner: CliRunner, library: Library, source
             "model": "small",
             "language": None,
             "pooling": None,
+            "projection": None,
             "chunking": None,
             "n_threads": 2,
             "write_timeout": 30.0,
@@ -129,6 +131,14 @@ def test_wrong_use_exits_with_2(runner: CliRunner, library: Library, wrong: list
     result = runner.invoke(app, ["index", *wrong])
     assert result.exit_code == 2
     assert not library.indexes
+
+
+def test_dims_become_a_projection(runner: CliRunner, library: Library, source: Path) -> None:
+    for dims in ("64", "off"):
+        assert runner.invoke(app, ["index", str(source), "--to", f"ix-{dims}", "--dims", dims]).exit_code == 0
+    first, second = library.opened
+    assert (first["projection"], second["projection"]) == (Projection(dims=64), None)
+    assert runner.invoke(app, ["index", str(source), "--to", "ix", "--dims", "narrow"]).exit_code == 2
 
 
 def test_pooling_options_become_a_pooling(runner: CliRunner, library: Library, source: Path) -> None:
