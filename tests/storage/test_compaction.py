@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from faults.bit_rot import flip
 from plait.codec.coded_items import Postings
-from plait.codec.train import cells_for
+from plait.codec.train import cells_for, fit
 from plait.embeddings import Embeddings
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, CorruptIndexError, StoreError
@@ -21,7 +21,8 @@ from plait.records import Document, Span
 from plait.storage import check as check_index
 from plait.storage import verification
 from plait.storage.catalogue import read_segments
-from plait.storage.compaction import CompactionReport
+from plait.storage.compaction import CompactionReport, fitted_codec
+from plait.storage.files.residual import equal_codecs
 from plait.storage.info import info
 from plait.storage.store import Snapshot, Store
 from storage.grouped_tokens import SPEC, batch, make_tokens
@@ -401,3 +402,37 @@ def test_an_inconsistent_catalogue_is_not_compacted(store: Store, harm: str) -> 
         with pytest.raises(CorruptIndexError, match="run plait check"):
             writer.compact()
     assert len(folders(store)) == 3
+
+
+def test_a_given_codec_is_used_and_kept_by_the_next_compaction(tmp_path: Path, store: Store) -> None:
+    compact(store, bits=4)
+    with store.snapshot() as snapshot:
+        given = fitted_codec(snapshot.segments[0], keep_8bit=False)
+    other = make_tokens(tmp_path / "other", n_documents=30)
+    assert compact(other, codec=given).bits == 4
+    with other.snapshot() as snapshot:
+        items = snapshot.segments[0].coded
+        assert items is not None
+        assert equal_codecs(items.codec, given.codec)
+    assert compact(other, codec=given).note == "the index is compact already"
+
+
+def test_a_given_codec_replaces_that_of_the_index(tmp_path: Path, store: Store) -> None:
+    compact(store, bits=4)
+    with store.snapshot() as snapshot:
+        given = fitted_codec(snapshot.segments[0], keep_8bit=False)
+    other = make_tokens(tmp_path / "other", n_documents=30)
+    compact(other, bits=2)
+    compact(other, codec=given)
+    with other.snapshot() as snapshot:
+        items = snapshot.segments[0].coded
+        assert items is not None
+        assert equal_codecs(items.codec, given.codec)
+
+
+def test_a_codec_of_other_dimensions_and_other_bits_are_errors(store: Store) -> None:
+    rows = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
+    with pytest.raises(ConfigError, match="24 dimensions"):
+        compact(store, codec=fit(rows, bits=2, n_cells=16))
+    with pytest.raises(ConfigError, match="leave these options out"):
+        compact(store, codec=fit(rows, bits=2, n_cells=16), bits=4)

@@ -23,7 +23,7 @@ from plait.errors import ConfigError, CorruptIndexError, InputError
 from plait.storage.codec_recall import Drift, measure_codes_recall, measure_drift
 from plait.storage.files.centroid_ids import CENTROID_IDS, write_centroid_ids
 from plait.storage.files.dense_ivf import DENSE_IVF, needs_dense_ivf, reusable_centroids, write_dense_ivf
-from plait.storage.files.residual import CODEC_ARRAYS, RESIDUAL, ResidualFile, same_codec
+from plait.storage.files.residual import CODEC_ARRAYS, RESIDUAL, ResidualFile, equal_codecs, same_codec
 from plait.storage.files.sparse import SPARSE, write_merged_sparse
 from plait.storage.files.text_index import needs_text_index
 from plait.storage.folder import create_segment_folder
@@ -92,6 +92,7 @@ class CompactionRequest:
     projection: Projection | None = None
     projection_number: int | None = None  # of the projection that the vectors have passed; None if they are whole
     new_number: int = 0  # for a projection that is fitted
+    codec: FittedCodec | None = None  # to code with, instead of one that is kept or fitted: shards share a codec
 
     def __post_init__(self) -> None:
         if self.bits is not None:
@@ -153,7 +154,11 @@ class Compaction:
         codes = None if last_coded is None else last_coded.residual_file
         has_8bit = codes is not None and codes.codec_8bit is not None
         self._bits = request.bits or (DEFAULT_BITS if codes is None else codes.codec.bits)
+        self._given = request.codec
         self._keep_8bit = has_8bit if request.keep_8bit is None else request.keep_8bit
+        if self._given is not None:
+            self._check_given(request)
+            self._bits, self._keep_8bit = self._given.codec.bits, self._given.codec_8bit is not None
         self._keep_codec = self._can_keep_codec(request)
         self._centroids = request.centroids
         if self._centroids is not None and self._centroids.shape[1] != spec.multi:
@@ -165,7 +170,7 @@ class Compaction:
         self._is_merge, self._rules = request.is_merge, request.analysis_rules
         if self._is_merge:
             self._source, self._keep_codec = request.codec_source, request.codec_source is not None
-        elif self._keep_codec:
+        elif self._keep_codec and self._given is None:
             self._keep_codec = self._codec_still_fits(drift)
         self._why_uncompressed = self._reason_not_to_compress()
         self.notes += [self._why_uncompressed] if self._why_uncompressed else []
@@ -342,7 +347,7 @@ class Compaction:
             return "merged vectors stay float16" if is_small and not self._coded else ""
         if self._why_not_projected and not self._coded:
             return self._why_not_projected  # as float16: directions that are fitted later should not see codes
-        if not self._keep_codec and self.n_vectors < MIN_ROWS:
+        if not self._keep_codec and self._given is None and self.n_vectors < MIN_ROWS:
             return f"{self.n_vectors} vectors are too few to compress and stay float16; it takes {MIN_ROWS}"
         return ""
 
@@ -360,7 +365,20 @@ class Compaction:
             return False
         if self.new_pooling is not None or self.new_projection is not None:
             return False
+        if self._given is not None:
+            has_8bit = items.codes_8bit is not None
+            return equal_codecs(items.codec, self._given.codec) and has_8bit == (self._given.codec_8bit is not None)
         return cells_for(self.n_vectors) < OUTGROWN * len(items.codec.codebook)
+
+    def _check_given(self, request: CompactionRequest) -> None:
+        assert self._given is not None
+        if request.bits is not None or request.keep_8bit is not None or request.retrain:
+            raise ConfigError("a codec that is given has its bits and is not fitted again; leave these options out")
+        if self._spec.multi is not None and self._given.codec.dim != self._spec.multi:
+            raise ConfigError(
+                f"the codec is for vectors of {self._given.codec.dim} dimensions, and the index has "
+                f"{self._spec.multi}; fit a codec to vectors of the same model"
+            )
 
     def _codec_still_fits(self, saved_drift: Drift | None) -> bool:
         """Whether the codec also fits the vectors that came since it was fitted."""
@@ -383,6 +401,8 @@ class Compaction:
             reused = frozenset(segment.number for segment in self._coded)
             fitted = fitted_codec(self._source, keep_8bit=self._keep_8bit)
             return Coding(fitted, reused, is_new=False, fixed=self._fixed, projection=self._projection_number)
+        if self._given is not None:
+            return Coding(self._given, fixed=self._fixed, projection=self._projection_number)
         n_cells = cells_for(self.n_vectors) if self._centroids is None else len(self._centroids)
         positions = sample_rows(self.n_vectors, sample_size(self.n_vectors, n_cells), seed=SEED)
         fitted = fit(

@@ -21,6 +21,7 @@ from plait.checks import check_type
 from plait.codec.codebook import Codebook
 from plait.codec.pooling import Pooling, pool
 from plait.codec.projection import Energy, FittedProjection, Projection
+from plait.codec.train import FittedCodec
 from plait.embeddings import Embeddings
 from plait.encode.chunking import Chunking
 from plait.encode.protocol import EmbeddingSpec
@@ -368,6 +369,7 @@ class Writer:
         centroids: NDArray[np.float32] | None = None,
         projection: Projection | Literal[False] | None = None,
         encode: Encode | None = None,
+        codec: FittedCodec | None = None,
         n_threads: int = 1,
     ) -> CompactionReport:
         """Rewrites all live rows as one segment, in one commit, with the multi vectors compressed to `bits` (1, 2, 4 or
@@ -378,7 +380,8 @@ class Writer:
         the old codes are decoded for it, which loses a little, because the float vectors are gone.
 
         With `pooling`, an index without pooling is pooled, and so is everything that is added later. A new codec takes
-        `centroids` (cells, dim) instead of training some.
+        `centroids` (cells, dim) instead of training some, and `codec` is used instead of one that is kept or
+        fitted, so that the shards of a cluster share one.
 
         `projection` is fitted to the vectors as soon as there are enough, and everything that is added later is
         projected; False wants none. The whole vectors are gone afterwards. So another projection, or none, needs
@@ -407,6 +410,7 @@ class Writer:
                 pooling,
                 analysis_rules=rules,
                 centroids=centroids,
+                codec=codec,
                 projection=wanted if is_whole else None,
                 projection_number=None if is_whole else self._projection_number,
                 new_number=next_number,

@@ -78,7 +78,7 @@ class ResidualFile:
         """Whether the codes of two files were made with the same codec, so that they can be merged."""
         pairs = ((self.codec, other.codec), (self.codec_8bit, other.codec_8bit))
         return all(
-            one is second if one is None or second is None else _equal_codecs(one, second) for one, second in pairs
+            one is second if one is None or second is None else equal_codecs(one, second) for one, second in pairs
         )
 
     def items(self) -> CodedItems:
@@ -135,12 +135,12 @@ class ResidualFile:
 
 def same_codec(one: CodedItems, other: CodedItems) -> bool:
     """Whether two segments were coded with the same codec, so that their codes can be merged."""
-    if (one.codes_8bit is None) != (other.codes_8bit is None) or not _equal_codecs(one.codec, other.codec):
+    if (one.codes_8bit is None) != (other.codes_8bit is None) or not equal_codecs(one.codec, other.codec):
         return False
-    return one.codes_8bit is None or other.codes_8bit is None or _equal_codecs(one.codes_8bit[0], other.codes_8bit[0])
+    return one.codes_8bit is None or other.codes_8bit is None or equal_codecs(one.codes_8bit[0], other.codes_8bit[0])
 
 
-def _equal_codecs(one: ResidualCodec, other: ResidualCodec) -> bool:
+def equal_codecs(one: ResidualCodec, other: ResidualCodec) -> bool:
     codebooks = (one.codebook, other.codebook)
     numbers = [(codec.bits, codec.codebook.scale, codec.codebook.longest) for codec in (one, other)]
     return numbers[0] == numbers[1] and all(
