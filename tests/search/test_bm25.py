@@ -13,6 +13,8 @@ import plait
 from plait.embeddings import Embeddings
 from plait.scoring.bm25 import COMMON_SHARE
 from plait.search import fts5
+from plait.search.bm25 import bm25_of, bm25_search, bm25_statistics, bm25_word_scores
+from plait.search.word_statistics import WordStatistics
 from plait.storage.files import text_index as words_file
 
 K1, B = 1.2, 0.75
@@ -89,3 +91,46 @@ def test_an_explanation_adds_up_to_the_score(index: plait.Index) -> None:
         assert hit.explanation is not None
         assert hit.explanation.bm25 is not None
         assert sum(match.score for match in hit.explanation.bm25) == pytest.approx(hit.score, rel=1e-5)
+
+
+@pytest.mark.parametrize("by_words", [False, True])
+@pytest.mark.parametrize("query", ["w1", "w30 w2", "w2 w2 w9 w30 absent", "w1 " * 9 + "w20", "w3*"])
+def test_shards_that_share_statistics_score_as_one_index(tmp_path: Path, query: str, by_words: bool) -> None:
+    """Three shards of very different mean lengths; two of them get documents after they were compacted."""
+    by_length = sorted(range(len(TEXTS)), key=lambda number: len(TEXTS[number]))
+    shards = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words_file, "MIN_DOCUMENTS", 1)
+        for number, part in enumerate([by_length[:50], by_length[50:90], by_length[90:]]):
+            shard = plait.open(tmp_path / f"shard{number}", create=True, spec=plait.EmbeddingSpec())
+            documents = [{"id": str(position), "text": TEXTS[position]} for position in part]
+            first = documents if number == 2 else documents[:-3]
+            shard.add_embeddings(first, Embeddings(), merge=False)
+            if by_words:
+                shard.compact()
+            if number != 2:
+                shard.add_embeddings(documents[-3:], Embeddings(), merge=False)
+            shards.append(shard)
+    for shard in shards:
+        assert (bm25_of(shard.snapshot).segment_index is not None) == by_words
+    collection = WordStatistics.total([bm25_statistics(shard.snapshot, [query]) for shard in shards])
+    one = plait.open(tmp_path / "one", create=True, spec=plait.EmbeddingSpec())
+    one.add_embeddings([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)], Embeddings())
+    if by_words:  # the statistics of compacted shards are those of their compactions
+        assert collection.n_documents == len(TEXTS) - 6
+        collection = bm25_statistics(one.snapshot, [query])
+    found = {}
+    for shard in shards:
+        docs, scores = bm25_search(shard.snapshot, query, 200, collection=collection)
+        found |= dict(zip(map(int, shard.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))
+        for doc, score in zip(docs.tolist()[:2], scores.tolist(), strict=False):
+            parts = bm25_word_scores(shard.snapshot, query, doc, collection).values()
+            assert sum(part.score for _, part in parts) == pytest.approx(score, rel=1e-5)
+    docs, scores = bm25_search(one.snapshot, query, 200)
+    wanted = dict(zip(map(int, one.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+def test_numbers_of_sqlite_are_read() -> None:
+    assert fts5.read_varints(bytes([0x01, 0x81, 0x00, 0x7F])) == [1, 128, 127]
+    assert fts5.read_varints(b"\xff" * 9) == [2**64 - 1]

@@ -31,6 +31,7 @@ from plait.search.query import QueryBatch
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.search.retriever import Scorer
 from plait.search.trace import Trace
+from plait.search.word_statistics import WordStatistics
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
 from plait.storage.files.text_index import TextIndex, read_word_counts
@@ -66,7 +67,7 @@ class Bm25:
         rankings = []
         for text in batch.texts:
             check_deadline()
-            rankings.append(_rank(snapshot, text, k, docs))
+            rankings.append(_rank(snapshot, text, k, docs, batch.statistics))
         return rankings
 
     def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
@@ -86,7 +87,7 @@ class Bm25Rescorer:
 
     def scorer(self, snapshot: Snapshot, batch: QueryBatch, passages: str, trace: Trace) -> Scorer:
         del passages, trace
-        return lambda number, docs: _rank(snapshot, batch.texts[number], max(len(docs), 1), docs)
+        return lambda number, docs: _rank(snapshot, batch.texts[number], max(len(docs), 1), docs, batch.statistics)
 
     def bound(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
         return bm25_bound(snapshot, batch.texts[number])
@@ -95,8 +96,10 @@ class Bm25Rescorer:
         return bm25_highest(snapshot, batch.texts[number])
 
 
-def _rank(snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None) -> Ranking:
-    best_docs, scores = bm25_search(snapshot, text, k, doc_filter=docs)
+def _rank(
+    snapshot: Snapshot, text: str, k: int, docs: NDArray[np.int64] | None, collection: WordStatistics | None
+) -> Ranking:
+    best_docs, scores = bm25_search(snapshot, text, k, doc_filter=docs, collection=collection)
     return Ranking(best_docs, scores, np.full(len(best_docs), UNKNOWN_ROW, np.int64))
 
 
@@ -108,13 +111,20 @@ def _build(context: PlanContext, params: NoParams) -> Plan:
 register(Mode(name="bm25", summary="full text, BM25; needs no model", needs=("bm25",), exact=True, build=_build))
 
 
-def bm25_search(snapshot: Snapshot, text: str, k: int, *, doc_filter: AllowedDocs = None) -> ScoredDocs:
+def bm25_search(
+    snapshot: Snapshot,
+    text: str,
+    k: int,
+    *,
+    doc_filter: AllowedDocs = None,
+    collection: WordStatistics | None = None,
+) -> ScoredDocs:
     """At most k documents with a word of `text` in title or text, best first; ties by document number.
 
     `doc_filter` has the numbers of the documents that may be found, ascending; None is all. A text without a word
-    finds nothing.
+    finds nothing. If the index is one shard of a collection, `collection` has the statistics to score by.
     """
-    return bm25_of(snapshot).search(text, k, doc_filter)
+    return bm25_of(snapshot).search(text, k, doc_filter, collection)
 
 
 def bm25_bound(snapshot: Snapshot, text: str) -> float:
@@ -127,9 +137,16 @@ def bm25_highest(snapshot: Snapshot, text: str) -> float:
     return MAX_SATURATED * bm25_of(snapshot).idf_sum(text) or 1.0
 
 
-def bm25_word_scores(snapshot: Snapshot, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
+def bm25_word_scores(
+    snapshot: Snapshot, query: str, doc: int, collection: WordStatistics | None = None
+) -> Mapping[str, tuple[QueryTerm, WordScore]]:
     """For each word of the query that the document has: what it adds to the document's BM25 score."""
-    return bm25_of(snapshot).word_scores(query, doc)
+    return bm25_of(snapshot).word_scores(query, doc, collection)
+
+
+def bm25_statistics(snapshot: Snapshot, texts: Sequence[str]) -> WordStatistics:
+    """What this index, as one shard, adds to the statistics of a collection, for the words of these texts."""
+    return bm25_of(snapshot).statistics(texts)
 
 
 class SnapshotBm25:
@@ -141,27 +158,32 @@ class SnapshotBm25:
         self._catalogue, self._analyser, self._segments = catalogue, analyser, segments
         self._fts5 = Fts5Search(catalogue, n_documents)
 
-    def search(self, text: str, k: int, doc_filter: AllowedDocs) -> ScoredDocs:
+    def search(
+        self, text: str, k: int, doc_filter: AllowedDocs, collection: WordStatistics | None = None
+    ) -> ScoredDocs:
         terms = list(self._analyser.query_terms(text).values())
         if not terms or k < 1 or (doc_filter is not None and not len(doc_filter)):
             return NO_DOCS
         segment = self.segment_index
         words = None if segment is None else normalize_terms(terms, self._analyser)
         if segment is None or words is None:
+            if collection is not None:
+                return self._fts5.search_shard(terms, k, doc_filter, collection)
             return self._fts5.search(terms, k, doc_filter)
         word_counts = _word_counts(words, terms)
+        scale = None if collection is None else _Scale.of(words, terms, collection)
         with self._kernel_errors():
-            results = [segment.search(word_counts, k, doc_filter)]
+            results = [segment.search(word_counts, k, doc_filter, scale)]
         if len(self._segments) > 1:
             last = int(segment.docs[-1])
             newer = None if doc_filter is None else doc_filter[np.searchsorted(doc_filter, last, side="right") :]
             if newer is None or len(newer):
-                recent = self.recent_index
-                results.append(
-                    self._fts5.search(terms, k, newer, above=last)
-                    if recent is None
-                    else recent.search(word_counts, k, newer)
-                )
+                if collection is not None:
+                    results.append(self._fts5.search_shard(terms, k, newer, collection, above=last))
+                elif (recent := self.recent_index) is None:
+                    results.append(self._fts5.search(terms, k, newer, above=last))
+                else:
+                    results.append(recent.search(word_counts, k, newer))
         return top_k(
             np.concatenate([docs for docs, _ in results]), np.concatenate([scores for _, scores in results]), k
         )
@@ -184,9 +206,28 @@ class SnapshotBm25:
             return sum(self._fts5.idf(term) * term.count for term in terms)
         return sum(segment.idf(word) * count for word, count in _word_counts(words, terms).items())
 
-    def word_scores(self, query: str, doc: int) -> Mapping[str, tuple[QueryTerm, WordScore]]:
+    def statistics(self, texts: Sequence[str]) -> WordStatistics:
+        """N, the number of words, and the df of the terms of some texts: from the index that `search` uses."""
+        by_expression = {term.expression: term for text in texts for term in self._analyser.query_terms(text).values()}
+        terms = list(by_expression.values())
+        counted = self._fts5.statistics(terms)
+        segment = self.segment_index
+        if segment is None:
+            return counted
+        n_with = dict(counted.n_with)
+        for term in terms:
+            if (words := normalize_terms([term], self._analyser)) is not None:
+                n_with[term.expression] = segment.words.document_frequency(words[0]) or n_with[term.expression]
+        return WordStatistics(len(segment.docs), int(segment.words.lengths.sum(dtype=np.int64)), n_with)
+
+    def word_scores(
+        self, query: str, doc: int, collection: WordStatistics | None = None
+    ) -> Mapping[str, tuple[QueryTerm, WordScore]]:
         """The document is scored by the same index that `search` uses for it."""
         terms = self._analyser.query_terms(query)
+        if collection is not None:
+            by_fts5 = {word: self._fts5.shard_word_score(term, doc, collection) for word, term in terms.items()}
+            return {word: (terms[word], score) for word, score in by_fts5.items() if score is not None}
         indexes = (self.segment_index, self.recent_index)
         index = next((index for index in indexes if index is not None and _contains(index.docs, doc)), None)
         words = None if index is None else normalize_terms(list(terms.values()), self._analyser)
@@ -260,6 +301,20 @@ def bm25_of(snapshot: Snapshot) -> SnapshotBm25:
         return search
 
 
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The statistics of a collection, by the words of a text index."""
+
+    idf: Mapping[str, float]
+    mean_length: float
+
+    @classmethod
+    def of(cls, words: Sequence[str], terms: Sequence[QueryTerm], collection: WordStatistics) -> _Scale:
+        return cls(
+            {word: collection.idf(term) for word, term in zip(words, terms, strict=True)}, collection.mean_length
+        )
+
+
 class SegmentTextSearch:
     """BM25 over the text index of a compacted segment: impacts select candidates, counts and lengths score them."""
 
@@ -271,14 +326,20 @@ class SegmentTextSearch:
     def docs(self) -> Docs:
         return self.words.docs
 
-    def search(self, word_counts: Mapping[str, int], k: int, doc_filter: AllowedDocs) -> ScoredDocs:
-        """The best k documents and perhaps more, unordered. `word_counts` has how often the query has each word."""
+    def search(
+        self, word_counts: Mapping[str, int], k: int, doc_filter: AllowedDocs, scale: _Scale | None = None
+    ) -> ScoredDocs:
+        """The best k documents and perhaps more, unordered. `word_counts` has how often the query has each word.
+        `scale` has other statistics than those of this index."""
         allowed = None
         if doc_filter is not None:
             at = np.minimum(np.searchsorted(self.docs, doc_filter), len(self.docs) - 1)
             allowed = at[self.docs[at] == doc_filter]
         numbers = {word: number for word in word_counts if (number := self.words.word_number(word)) is not None}
-        weights = {number: word_counts[word] * self._idf(number) for word, number in numbers.items()}
+        weights = {
+            number: word_counts[word] * (self._idf(number) if scale is None else scale.idf[word])
+            for word, number in numbers.items()
+        }
         if not weights:
             return NO_DOCS
         if allowed is not None and self._live is not None:
@@ -287,7 +348,7 @@ class SegmentTextSearch:
             candidates = allowed
         else:
             candidates = self._candidates(weights, k, allowed)
-        scores = self._scores(weights, candidates)
+        scores = self._scores(weights, candidates, None if scale is None else scale.mean_length)
         matching = scores > 0
         return self.docs[candidates[matching]], scores[matching].astype(np.float32)
 
@@ -325,7 +386,9 @@ class SegmentTextSearch:
         # Impacts are rounded to 8 bits, so a few more than k are scored.
         return np.sort(best_rows(self.words.impacts, query, k + k // 2 + 16, allowed=bits).rows)
 
-    def _scores(self, weights: Mapping[int, float], candidates: Docs) -> NDArray[np.float64]:
+    def _scores(
+        self, weights: Mapping[int, float], candidates: Docs, mean_length: float | None = None
+    ) -> NDArray[np.float64]:
         """The BM25 score of each candidate. The formula is applied once, to the postings of all words together: a NumPy
         call costs more than a number."""
         impacts, candidate_rows = self.words.impacts, candidates.astype(np.uint32)
@@ -338,7 +401,7 @@ class SegmentTextSearch:
             counts.append(self.words.counts[begin:end][at[holders[-1]]])
         which = np.concatenate(holders)
         lengths = self.words.lengths[candidates].astype(np.float64)[which]
-        parts = saturated(np.concatenate(counts).astype(np.float64), lengths, self.words.mean_length)
+        parts = saturated(np.concatenate(counts).astype(np.float64), lengths, mean_length or self.words.mean_length)
         parts *= np.repeat(list(weights.values()), [len(holding) for holding in holders])
         return np.asarray(np.bincount(which, parts, minlength=len(candidates)), np.float64)
 

@@ -45,7 +45,7 @@ class Explainer:
         ranking: Ranking,
         reader: TokenReader | TermReader | None,
     ) -> None:
-        self._snapshot, self._ranking = snapshot, ranking
+        self._snapshot, self._ranking, self._statistics = snapshot, ranking, batch.statistics
         self._reader = reader if isinstance(reader, TokenReader) else None
         self._term_reader = reader if isinstance(reader, TermReader) else None
         self._query, embeddings = batch.texts[number], batch.embeddings
@@ -141,7 +141,7 @@ class Explainer:
 
     def _words(self, document: StoredDocument) -> tuple[WordMatch, ...]:
         """The words of the query that are in the document, those that add most first."""
-        scored = bm25_word_scores(self._snapshot, self._query, document.doc)
+        scored = bm25_word_scores(self._snapshot, self._query, document.doc, self._statistics)
         terms = [(word, term.is_prefix) for word, (term, _) in scored.items()]
         counts = count_terms(document.title, document.text, terms, self._snapshot.analyser)
         matches = [

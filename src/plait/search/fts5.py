@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from plait.errors import CorruptIndexError
 from plait.locks import once_property
-from plait.scoring.bm25 import MAX_SATURATED, WordScore, idf, is_common, sqlite_idf
+from plait.scoring.bm25 import K1, MAX_SATURATED, B, WordScore, idf, is_common, saturated, sqlite_idf
+from plait.search.word_statistics import WordStatistics
 from plait.storage.catalogue import N_ROWS
 from plait.storage.connection import ReadTransaction
 from plait.storage.deletes import not_deleted
@@ -63,6 +64,73 @@ class Fts5Search:
     def idf(self, term: QueryTerm) -> float:
         """The weight of a term, also of one that no document has."""
         return idf(self._n_rows, self.n_with(term))
+
+    # -- as one shard of a collection
+
+    def statistics(self, terms: Sequence[QueryTerm]) -> WordStatistics:
+        """N, the number of words and the df of these terms, as SQLite counts them."""
+        return WordStatistics(self._n_rows, self._totals[1], {term.expression: self.n_with(term) for term in terms})
+
+    def search_shard(
+        self,
+        terms: Sequence[QueryTerm],
+        k: int,
+        doc_filter: AllowedDocs,
+        collection: WordStatistics,
+        *,
+        above: int | None = None,
+    ) -> ScoredDocs:
+        """As `search`, with the statistics of the collection that this index is a shard of."""
+        parts = [self._shard_scores(term, doc_filter, collection, above) for term in terms]
+        every, positions = np.unique(np.concatenate([docs for docs, _ in parts]), return_inverse=True)
+        total = np.bincount(positions, np.concatenate([gains for _, gains in parts]), len(every))
+        return top_k(every, total.astype(np.float32), k)
+
+    def shard_word_score(self, term: QueryTerm, doc: int, collection: WordStatistics) -> WordScore | None:
+        """As `word_score`, with the statistics of the collection."""
+        docs, scores = self._shard_scores(term, np.asarray([doc], np.int64), collection, None)
+        if not len(docs):
+            return None
+        return WordScore(float(scores[0]), collection.n_with[term.expression], collection.idf(term))
+
+    def _shard_scores(
+        self, term: QueryTerm, doc_filter: AllowedDocs, collection: WordStatistics, above: int | None
+    ) -> tuple[Docs, Scores]:
+        """The documents with a term, and what it adds to their scores.
+
+        SQLite does not say how often a document has a term. But its score for one term has one unknown, which is this
+        count: the formula is solved for it.
+        """
+        docs, raw = self._matches(term.expression, doc_filter, above)
+        if not len(docs):
+            return docs, raw
+        n_rows, n_words = self._totals
+        lengths = self._lengths_of(docs)
+        ratio = np.minimum(raw / sqlite_idf(self._n_rows, self.n_with(term)), MAX_SATURATED * (1 - 1e-12))
+        weight = K1 * (1 - B + B * lengths / max(n_words / max(n_rows, 1), 1e-9))
+        counts = np.maximum(np.rint(ratio * weight / (MAX_SATURATED - ratio)), 1.0)
+        return docs, term.count * collection.idf(term) * saturated(counts, lengths, collection.mean_length)
+
+    @once_property
+    def _totals(self) -> tuple[int, int]:
+        """The rows and the words of the full-text table, which keeps both in its first record."""
+        rows = self._catalogue.rows("SELECT block FROM words_data WHERE id = 1")
+        numbers = read_varints(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else [0]
+        return (numbers[0] if numbers else 0), sum(numbers[1:])
+
+    def _lengths_of(self, docs: Docs) -> Scores:
+        known, lengths = self._lengths
+        at = np.minimum(np.searchsorted(known, docs), max(len(known) - 1, 0))
+        if not len(known) or np.any(known[at] != docs):
+            raise CorruptIndexError("the full-text table has no length of a document that it finds; run plait check")
+        return lengths[at]
+
+    @once_property
+    def _lengths(self) -> tuple[Docs, Scores]:
+        """The number of words of every document, by ascending number."""
+        rows = self._catalogue.rows("SELECT id, sz FROM words_docsize ORDER BY id")
+        lengths = [sum(read_varints(sizes)) for _, sizes in rows]
+        return np.asarray([doc for doc, _ in rows], np.int64), np.asarray(lengths, np.float64)
 
     def _late_terms(self, terms: Sequence[QueryTerm]) -> list[QueryTerm]:
         """The terms of the second step: frequent ones, whose posting lists are long, unless all terms are frequent;
@@ -141,6 +209,22 @@ class Fts5Search:
         """The factor from SQLite's score to ours."""
         n_with = self.n_with(term)
         return idf(self._n_rows, n_with) / sqlite_idf(self._n_rows, n_with)
+
+
+def read_varints(data: bytes) -> list[int]:
+    """Numbers in SQLite's format: seven bits a byte, the highest first; a ninth byte has eight."""
+    numbers, value, n_bytes = [], 0, 0
+    for byte in data:
+        n_bytes += 1
+        if n_bytes == 9:
+            numbers.append(value << 8 | byte)
+        else:
+            value = value << 7 | byte & 0x7F
+            if byte & 0x80:
+                continue
+            numbers.append(value)
+        value, n_bytes = 0, 0
+    return numbers
 
 
 def top_k(docs: Docs, scores: NDArray[np.float32], k: int) -> ScoredDocs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from plait.search.names import lift
 from plait.search.query import QueryBatch
 from plait.search.ranking import UNKNOWN_ROW, Ranking, merge
 from plait.search.retriever import MAX, Bounded, Rescorer, Retriever, Scorer
+from plait.search.smoothing import VectorsOf, dense_vectors
 from plait.search.text_query import restrict
 from plait.search.trace import Trace
 from plait.storage import verification
@@ -59,7 +61,7 @@ class Plan:
         """The plan in lines, for people."""
         lines = [f"retrieve {_settings(retriever)}" for retriever in self.retrievers]
         lines += [f"rescore {rescorer.name}" for rescorer in self.rescorers]
-        if self._is_fused:
+        if self.is_fused:
             lines.append(f"fuse lists of {max(self.k, self.depth)} documents by {self.fusion}")
         if self.smoothing:
             lines.append(f"smooth scores by {self.smoothing:g}")
@@ -91,26 +93,45 @@ class Plan:
         return rankings
 
     def _run(self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace) -> list[Ranking]:
-        if not self._is_fused:
-            return self._run_alone(self.retrievers[0], snapshot, batch, doc_filter, trace)
+        if not self.is_fused:
+            rankings = self.retrieve_alone(snapshot, batch, doc_filter, trace)
+            return [self._lift_alone(snapshot, batch, number, ranking) for number, ranking in enumerate(rankings)]
         lists = self.lists(snapshot, batch, doc_filter, trace)
         with trace.stage("fuse"):
-            n_fused = max(self.k, smoothing.N_SMOOTHED) if self.smoothing else self.k
             fused = [
-                self.fusion.fuse(
-                    rankings,
-                    sum(map(len, rankings.values())) if batch.names(number) else n_fused,  # a name may be far below
-                    self.lengths(snapshot, batch, number),
-                )
+                self.fuse(rankings, self.lengths(snapshot, batch, number), batch.names(number))
                 for number, rankings in enumerate(lists)
             ]
         if self.smoothing:
             with trace.stage(smoothing.NAME):
-                fused = [smoothing.smooth_scores(ranking, snapshot, self.smoothing) for ranking in fused]
+                fused = [self.smooth(ranking, partial(dense_vectors, snapshot.segments)) for ranking in fused]
+        return [self.lift_fused(ranking, batch.names(number)) for number, ranking in enumerate(fused)]
+
+    # -- the steps after retrieval. A cluster runs them on the lists of all shards.
+
+    def fuse(
+        self, rankings: Mapping[str, Ranking], lengths: Mapping[str, float], names: Mapping[int, float]
+    ) -> Ranking:
+        """One ranking of the lists of a query."""
+        n_fused = max(self.k, smoothing.N_SMOOTHED) if self.smoothing else self.k
+        if names:  # a named document may be far below
+            n_fused = sum(map(len, rankings.values()))
+        return self.fusion.fuse(rankings, n_fused, lengths)
+
+    def smooth(self, fused: Ranking, vectors_of: VectorsOf) -> Ranking:
+        return smoothing.smooth_scores(fused, vectors_of, self.smoothing)
+
+    def lift_fused(self, fused: Ranking, names: Mapping[int, float]) -> Ranking:
+        """The k best documents, with named ones moved up."""
         if self.lift_names:
-            highest = 1.0 if isinstance(self.fusion, BoundedSum) else MAX_UNBOUNDED
-            fused = [lift(ranking, batch.names(number), highest) for number, ranking in enumerate(fused)]
-        return [ranking.top(self.k) for ranking in fused]
+            fused = lift(fused, names, 1.0 if isinstance(self.fusion, BoundedSum) else MAX_UNBOUNDED)
+        return fused.top(self.k)
+
+    def _lift_alone(self, snapshot: Snapshot, batch: QueryBatch, number: int, ranking: Ranking) -> Ranking:
+        (retriever,), names = self.retrievers, batch.names(number)
+        if not self.lift_names or not names or not isinstance(retriever, Bounded):
+            return ranking
+        return lift(ranking, names, retriever.highest(snapshot, batch, number)).top(self.k)
 
     def lengths(self, snapshot: Snapshot, batch: QueryBatch, number: int) -> dict[str, float]:
         """By list, what its scores are divided by before fusion: MaxSim by the number of query vectors, which makes its
@@ -129,37 +150,49 @@ class Plan:
         self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace
     ) -> list[dict[str, Ranking]]:
         """For each query, the rankings to fuse, by name."""
-        depth = max(self.k, self.depth)
-        retrieved = {}
-        for retriever in self.retrievers:
-            with trace.stage(retriever.name):
-                retrieved[retriever.name] = retriever.retrieve(snapshot, batch, depth, doc_filter, trace)
-        lists = [{name: rankings[number] for name, rankings in retrieved.items()} for number in range(len(batch))]
+        lists = self.retrieve(snapshot, batch, doc_filter, trace)
         if not self.rescorers:
             return lists
         with trace.stage("rescore") as stage:
-            lists = self._rescore(snapshot, batch, lists, doc_filter, trace)
+            unions = [
+                union([*(ranking.docs for ranking in rankings.values()), _allowed(batch.names(number), doc_filter)])
+                for number, rankings in enumerate(lists)
+            ]
+            lists = self.rescore(snapshot, batch, unions, lists, trace)
             stage.counts["items"] = sum(max(map(len, rankings.values())) for rankings in lists)
         return lists
 
+    def retrieve(
+        self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace
+    ) -> list[dict[str, Ranking]]:
+        """For each query, what each retriever finds, by name."""
+        retrieved = {}
+        for retriever in self.retrievers:
+            with trace.stage(retriever.name):
+                retrieved[retriever.name] = retriever.retrieve(snapshot, batch, self.list_depth, doc_filter, trace)
+        return [{name: rankings[number] for name, rankings in retrieved.items()} for number in range(len(batch))]
+
     @property
-    def _is_fused(self) -> bool:
+    def list_depth(self) -> int:
+        """The documents of each list that is fused."""
+        return max(self.k, self.depth)
+
+    @property
+    def is_fused(self) -> bool:
         return len(self.retrievers) > 1 or bool(self.rescorers) or self.scale_alone
 
-    def _rescore(
+    def rescore(
         self,
         snapshot: Snapshot,
         batch: QueryBatch,
+        unions: Sequence[NDArray[np.int64]],
         lists: Sequence[Mapping[str, Ranking]],
-        doc_filter: DocFilter | None,
         trace: Trace,
     ) -> list[dict[str, Ranking]]:
+        """For each query, its documents of `unions`, which ascend, as each rescorer ranks them. `lists` are what the
+        retrievers found: their scores need not be computed again."""
         within = Trace()
-        rescored: list[dict[str, Ranking]] = [{} for _ in lists]
-        unions = [
-            _union([*(ranking.docs for ranking in rankings.values()), _allowed(batch.names(number), doc_filter)])
-            for number, rankings in enumerate(lists)
-        ]
+        rescored: list[dict[str, Ranking]] = [{} for _ in unions]
         # With one passage for each document, a retriever's scores are those that its rescorer would give. Of several
         # passages, a retriever may not have seen the best.
         reuse = self.passages == MAX and snapshot.n_rows == snapshot.n_documents
@@ -174,14 +207,11 @@ class Plan:
         trace.add(within, under="rescore")
         return rescored
 
-    def _run_alone(
-        self,
-        retriever: Retriever,
-        snapshot: Snapshot,
-        batch: QueryBatch,
-        doc_filter: DocFilter | None,
-        trace: Trace,
+    def retrieve_alone(
+        self, snapshot: Snapshot, batch: QueryBatch, doc_filter: DocFilter | None, trace: Trace
     ) -> list[Ranking]:
+        """For each query, what the only retriever finds, and the documents whose name is the query."""
+        (retriever,) = self.retrievers
         with trace.stage(retriever.name):
             rankings = retriever.retrieve(snapshot, batch, self.k, doc_filter, trace)
             if self.lift_names:
@@ -189,15 +219,7 @@ class Plan:
                     self._with_named(retriever, snapshot, batch, number, ranking, doc_filter)
                     for number, ranking in enumerate(rankings)
                 ]
-        rankings = [replace(ranking, parts={**ranking.parts, retriever.name: ranking.scores}) for ranking in rankings]
-        if not self.lift_names:
-            return rankings
-        return [
-            lift(ranking, names, retriever.highest(snapshot, batch, number)).top(self.k)
-            if (names := batch.names(number)) and isinstance(retriever, Bounded)
-            else ranking
-            for number, ranking in enumerate(rankings)
-        ]
+        return [replace(ranking, parts={**ranking.parts, retriever.name: ranking.scores}) for ranking in rankings]
 
     def _with_named(
         self,
@@ -238,7 +260,7 @@ def _allowed(names: Mapping[int, float], doc_filter: DocFilter | None) -> NDArra
     return np.intersect1d(docs, doc_filter.docs)
 
 
-def _union(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def union(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """The documents of all lists, ascending, each once."""
     docs = np.sort(np.concatenate(lists or [np.zeros(0, np.int64)]))
     # numpy.unique would import numpy.ma, which takes longer than a search.

@@ -15,6 +15,7 @@ from plait.scoring.sparse import SparseQuery
 from plait.search.multivector.query import CentroidScores
 from plait.search.text_query import NO_NAMES, TextQuery
 from plait.search.trace import Trace
+from plait.search.word_statistics import WordStatistics
 from plait.storage.snapshot import Snapshot
 
 MAX_SHARED = 4  # queries of a batch up to which stages share centroid scores: a table may have megabytes
@@ -27,6 +28,7 @@ class QueryBatch:
     texts: Sequence[str]  # the words to search: BM25 and explanations read them
     embeddings: Embeddings
     asked: Sequence[TextQuery] = ()  # what each query asks for besides words; empty: nothing
+    statistics: WordStatistics | None = None  # of the collection, if the index is one shard of it
     _centroid_scores: dict[tuple[int, Codebook], CentroidScores] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -40,7 +42,7 @@ class QueryBatch:
             sparse=None if given.sparse is None else given.sparse.take(numbers),
             multi=None if given.multi is None else given.multi.take(numbers),
         )
-        return QueryBatch(self.texts[start:stop], part, self.asked[start:stop])
+        return QueryBatch(self.texts[start:stop], part, self.asked[start:stop], self.statistics)
 
     def names(self, number: int) -> Mapping[int, float]:
         """The documents whose name is query `number`: see plait.search.names."""

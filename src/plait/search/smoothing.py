@@ -7,7 +7,7 @@ documents are found, and the query takes no part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from plait.search.ranking import UNKNOWN_ROW, Ranking
 from plait.storage.segment import Segment
-from plait.storage.snapshot import Snapshot
 
 NAME = "smoothing"
 N_SMOOTHED = 100  # documents that are smoothed; those below keep their order
@@ -26,7 +25,11 @@ STEPS = 4000.0
 MAX_ONE_THREAD = 1 << 18  # products up to which BLAS uses one thread
 
 
-def smooth_scores(ranking: Ranking, snapshot: Snapshot, share: float) -> Ranking:
+# The dense vector of each row, counted over all segments; None if a row or a vector is missing.
+VectorsOf = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
+
+
+def smooth_scores(ranking: Ranking, vectors_of: VectorsOf, share: float) -> Ranking:
     """The ranking with `share` of each of the first N_SMOOTHED scores replaced by the mean score of the document's
     nearest ones.
 
@@ -36,7 +39,7 @@ def smooth_scores(ranking: Ranking, snapshot: Snapshot, share: float) -> Ranking
     n_smoothed = min(len(ranking), N_SMOOTHED)
     if not share or n_smoothed < ONE_IN:
         return ranking
-    vectors = _vectors(snapshot.segments, ranking.rows[:n_smoothed])
+    vectors = vectors_of(ranking.rows[:n_smoothed])
     if vectors is None:
         return ranking
     before = ranking.scores[:n_smoothed].astype(np.float64)
@@ -85,7 +88,7 @@ def _products(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return products
 
 
-def _vectors(segments: Sequence[Segment], rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
+def dense_vectors(segments: Sequence[Segment], rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
     """The dense vector of each row, counted over all segments; None if a row or a vector is missing."""
     if np.any(rows == UNKNOWN_ROW):
         return None

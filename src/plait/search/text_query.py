@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +24,7 @@ from plait.search.names import find_names
 from plait.storage.deletes import not_deleted
 from plait.storage.snapshot import Snapshot
 from plait.storage.validate import RESERVED
+from plait.text.analyser import Analyser
 from plait.text.query_syntax import TEXT_FIELDS, Clause, ParsedQuery, parse_query
 from plait.text.spelling import can_be_misspelt, one_edit_variants
 
@@ -63,8 +65,50 @@ class TextQuery:
         return (*map(str, self.required), *(f"-{clause}" for clause in self.excluded))
 
 
+class WordFacts(Protocol):
+    """What reading a query needs to know of an index, or of a collection of several."""
+
+    @property
+    def analyser(self) -> Analyser: ...
+
+    def field_names(self) -> frozenset[str]:
+        """The metadata fields of the first documents."""
+
+    def absent(self, words: Sequence[str]) -> list[str]:
+        """The words that no document has."""
+
+    def support(self, variants: Sequence[str], known: Sequence[str]) -> list[tuple[int, int]]:
+        """For each word: the documents with it and all `known` expressions, and the documents with it."""
+
+    def names(self, given: str, text: str) -> Mapping[int, float]:
+        """See plait.search.names.find_names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """The facts of one index."""
+
+    snapshot: Snapshot
+
+    @property
+    def analyser(self) -> Analyser:
+        return self.snapshot.analyser
+
+    def field_names(self) -> frozenset[str]:
+        return _field_names(self.snapshot)
+
+    def absent(self, words: Sequence[str]) -> list[str]:
+        return _absent(self.snapshot, words)
+
+    def support(self, variants: Sequence[str], known: Sequence[str]) -> list[tuple[int, int]]:
+        return [_support(self.snapshot, variant, known) for variant in variants]
+
+    def names(self, given: str, text: str) -> Mapping[int, float]:
+        return find_names(self.snapshot, given, text)
+
+
 def understand(
-    snapshot: Snapshot,
+    index: Snapshot | WordFacts,
     query: str,
     *,
     syntax: bool = True,
@@ -76,11 +120,12 @@ def understand(
     words and names stay as they are, and only conditions count. Without `correct` misspelt words stay, as for a query
     whose vectors are made already. `reader` knows which words are spelt as they should be, also if no document has
     them."""
-    parsed = parse_query(query, lambda name: name in _field_names(snapshot)) if syntax else ParsedQuery(query, query)
+    facts = SnapshotFacts(index) if isinstance(index, Snapshot) else index
+    parsed = parse_query(query, lambda name: name in facts.field_names()) if syntax else ParsedQuery(query, query)
     understood = TextQuery(query, parsed.text, parsed.words, parsed.required, parsed.excluded)
     if not words:
         return understood
-    corrections = _corrections(snapshot, parsed, reader) if correct else ()
+    corrections = _corrections(facts, parsed, reader) if correct else ()
     if corrections:
         understood = replace(
             understood,
@@ -89,7 +134,7 @@ def understand(
             corrections=corrections,
         )
     # An operator says what is wanted better than a name would.
-    names = NO_NAMES if parsed.has_operators else find_names(snapshot, query, understood.text)
+    names = NO_NAMES if parsed.has_operators else facts.names(query, understood.text)
     return replace(understood, names=names) if names else understood
 
 
@@ -164,19 +209,19 @@ def _field_names(snapshot: Snapshot) -> frozenset[str]:
 # -- misspelt words
 
 
-def _corrections(snapshot: Snapshot, parsed: ParsedQuery, reader: TokenReader | None) -> tuple[Correction, ...]:
+def _corrections(facts: WordFacts, parsed: ParsedQuery, reader: TokenReader | None) -> tuple[Correction, ...]:
     """For words that no document has and that are not words of the model: the variant within one edit that occurs
     together with the other words of the query in most documents, and among equals in most documents."""
-    terms = snapshot.analyser.query_terms(parsed.words)
-    absent = set(_absent(snapshot, [word for word, term in terms.items() if not term.is_prefix]))
+    terms = facts.analyser.query_terms(parsed.words)
+    absent = set(facts.absent([word for word, term in terms.items() if not term.is_prefix]))
     misspelt = [word for word in terms if word in absent and can_be_misspelt(word) and not _is_known_word(word, reader)]
     known = [term.expression for word, term in terms.items() if word not in absent]
     corrections = []
     for word in misspelt[:MAX_CORRECTED]:
         variants = one_edit_variants(word)
-        missing = set(_absent(snapshot, variants))
+        missing = set(facts.absent(variants))
         present = [variant for variant in variants if variant not in missing][:MAX_VARIANTS]
-        support = {variant: _support(snapshot, variant, known) for variant in present}
+        support = dict(zip(present, facts.support(present, known), strict=True))
         # Beside words that documents have, a variant must occur with them: otherwise the word is a rare one, not a
         # misspelt one.
         likely = [variant for variant in present if support[variant][0] or not known]
