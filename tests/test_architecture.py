@@ -39,6 +39,7 @@ LAYERS = [
     ["convert"],
     ["compat"],
     ["serve"],
+    ["cluster"],
     ["cli"],
     ["__main__"],
 ]
@@ -69,6 +70,8 @@ HOMES = [
     ("index", "index.py", "Index"),
     ("ids of files", "readers/roots.py", "Root"),
     ("sync of folders", "folder_sync/plan.py", "SyncPlan"),
+    ("manifest of shards", "cluster/manifest.py", "Manifest"),
+    ("search over shards", "cluster/searcher.py", "ShardedSearcher"),
 ]
 
 

@@ -154,9 +154,9 @@ class SearchRun:
         if documents is not None:
             stored = [documents[doc].stored for doc in ranking.docs.tolist()]
             if request.group_by is not None:
-                positions, groups = _best_of_groups(stored, request.group_by)
+                positions, groups = best_of_groups(stored, request.group_by)
             if request.sort is not None:
-                positions = _sorted(positions, stored, request.sort)
+                positions = sort_positions(positions, stored, request.sort)
         positions = positions[request.offset : None if request.k is None else request.offset + request.k]
         if documents is None:
             (documents,) = self._fetch(batch, [take(ranking, np.asarray(positions, np.int64))], trace, number)
@@ -192,7 +192,7 @@ class SearchRun:
             ]
 
 
-def _best_of_groups(stored: Sequence[StoredDocument], name: str) -> tuple[list[int], dict[int, Group]]:
+def best_of_groups(stored: Sequence[StoredDocument | Hit], name: str) -> tuple[list[int], dict[int, Group]]:
     """The position of the first document of each value of a field, and its group by position."""
     first, sizes = dict[str, int](), dict[str, int]()
     values = _values(name, stored)
@@ -210,7 +210,7 @@ def _group_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _sorted(positions: Sequence[int], stored: Sequence[StoredDocument], sort: str) -> list[int]:
+def sort_positions(positions: Sequence[int], stored: Sequence[StoredDocument | Hit], sort: str) -> list[int]:
     from plait.storage.fields import Sort
 
     parsed = Sort.parse(sort)
@@ -218,7 +218,7 @@ def _sorted(positions: Sequence[int], stored: Sequence[StoredDocument], sort: st
     return [positions[number] for number in order]
 
 
-def _values(name: str, stored: Sequence[StoredDocument]) -> list[Any]:
+def _values(name: str, stored: Sequence[StoredDocument | Hit]) -> list[Any]:
     from plait.filters.parser import field_named
     from plait.storage.fields import field_value
 

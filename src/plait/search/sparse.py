@@ -112,13 +112,18 @@ def _bound(snapshot: Snapshot, batch: QueryBatch, number: int) -> float:
     """The largest score that a passage of the index can have: that of one with every term of the query at its largest
     weight in the index."""
     query = sparse_queries(snapshot, batch)[number]
+    return float((sparse_peaks(snapshot, query) * query.weights).sum()) or 1.0
+
+
+def sparse_peaks(snapshot: Snapshot, query: SparseQuery) -> NDArray[np.float64]:
+    """The largest weight of each term of the query in the index; 0 for a term that no passage has."""
     peaks = np.zeros(len(query.terms), np.float64)
     for segment in snapshot.segments:
         if segment.sparse is not None and len(segment.sparse.terms):
             terms = segment.sparse.terms
             at = np.minimum(np.searchsorted(terms, query.terms), len(terms) - 1)
             peaks = np.maximum(peaks, np.where(terms[at] == query.terms, segment.sparse.peaks[at], 0.0))
-    return float((peaks * query.weights).sum()) or 1.0
+    return peaks
 
 
 def _rank_all(part: SegmentRows, query: SparseQuery, k: int, passages: str) -> Ranking:

@@ -63,7 +63,7 @@ class Sort:
         descending = text.startswith("-")
         return cls(field_named(text[descending:]), descending)
 
-    def values(self, documents: Sequence[StoredDocument]) -> list[Any]:
+    def values(self, documents: Sequence[StoredDocument | Hit]) -> list[Any]:
         return [field_value(self.field, document) for document in documents]
 
     def order(self, values: Sequence[object]) -> list[int]:

@@ -1,0 +1,243 @@
+"""`ShardedIndex`: a collection of shards on this machine, with the calls of an index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from plait.checks import as_list, as_path, check_flag
+from plait.cluster.fan_out import LocalFanOut
+from plait.cluster.hashing import owned, owner
+from plait.cluster.manifest import Manifest, check_shards, publish, read_manifest
+from plait.cluster.searcher import ShardedAnswer, ShardedSearcher
+from plait.cluster.shard import LocalShard
+from plait.codec.train import FittedCodec
+from plait.embeddings import Embeddings
+from plait.encode.load import EXTERNAL, LazyEncoder, check_encoder
+from plait.encode.protocol import Encoder
+from plait.errors import ConfigError, CorruptIndexError, EncoderMismatchError, QueryError, ReadOnlyError
+from plait.index import Index
+from plait.ingest import AddReport, as_document
+from plait.records import Document, Hit
+from plait.searcher import SearchKeywords, SearchRequest
+from plait.storage.compaction import CompactionReport, fitted_codec
+from plait.storage.info import info
+from plait.storage.store import Store
+
+
+def open_cluster(
+    path: str | Path,
+    *,
+    model: str | Path | None = None,
+    encoder: Encoder | None = None,
+    n_threads: int | None = None,
+    read_only: bool = True,
+) -> ShardedIndex:
+    """Opens the collection at `path`, whose shards are on this machine.
+
+    `model` and `encoder` are as in `plait.open`. Without `read_only` documents can be added and deleted: each goes to
+    the shard that owns its id.
+    """
+    check_flag("read_only", read_only)
+    folder = as_path("the path of a collection", path)
+    manifest = read_manifest(folder)
+    check_shards(folder, manifest)
+    if encoder is not None:
+        check_encoder(encoder)
+    n_threads = n_threads or os.cpu_count() or 1
+    source = LazyEncoder(model, encoder, precision=None, n_threads=n_threads)
+    source.bind(folder, fingerprint=manifest.fingerprint, model=manifest.model)
+    return ShardedIndex(folder, manifest, source, n_threads=n_threads, read_only=read_only)
+
+
+class ShardedIndex:
+    """Documents in several indexes, searched as one. Threads may share it."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, source: LazyEncoder, *, n_threads: int, read_only: bool
+    ) -> None:
+        """Not called by users: see `open_cluster`."""
+        self.folder, self.manifest = folder, manifest
+        self._source, self._n_threads, self._read_only = source, n_threads, read_only
+        shards = open_shards(folder, manifest)
+        self._fan_out = LocalFanOut(shards, n_threads=n_threads)
+        self.searcher = ShardedSearcher(manifest, self._fan_out, source, load_reranker=self._load_reranker)
+        check_codebooks(manifest, {number: facts.codebook for number, facts in self.searcher.facts.items()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.searcher.n_documents
+
+    def close(self) -> None:
+        self._fan_out.close()
+
+    def refresh(self) -> None:
+        """Sees what other processes have written to the shards since."""
+        self.searcher.refresh()
+
+    # -- reading
+
+    def search(self, query: str, k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[Hit]:
+        """As `Index.search`."""
+        return self.search_many([query], k, **keywords)[0]
+
+    def search_many(self, queries: Sequence[str], k: int = 10, **keywords: Unpack[SearchKeywords]) -> list[list[Hit]]:
+        """As `Index.search_many`."""
+        if isinstance(queries, str):
+            raise QueryError("search_many takes a sequence of queries; use search for one")
+        return self.answer(queries, SearchRequest(k=k, **keywords)).hits
+
+    def answer(self, queries: Sequence[str], request: SearchRequest) -> ShardedAnswer:
+        """The hits, and which shards did not answer."""
+        return self.searcher.search(queries, request)
+
+    def search_embeddings(
+        self,
+        embeddings: Embeddings,
+        k: int = 10,
+        *,
+        texts: Sequence[str] | None = None,
+        **keywords: Unpack[SearchKeywords],
+    ) -> list[list[Hit]]:
+        """As `Index.search_embeddings`."""
+        return self.searcher.search_embeddings(embeddings, texts, SearchRequest(k=k, **keywords)).hits
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """The documents of these ids; None for an id that the collection does not have."""
+        ids = as_list("ids", ids, "ids")
+        by_shard = owned(self.manifest.starts, ids)
+        answers = self._fan_out.call("get", {shard: (wanted,) for shard, wanted in by_shard.items()})
+        found = {id: one for shard, wanted in by_shard.items() for id, one in zip(wanted, answers[shard], strict=True)}
+        return [found[id] for id in ids]
+
+    def count(self, filter: str | None = None) -> int:
+        """The number of documents, or of those that a filter accepts."""
+        counts = self._fan_out.call("count", dict.fromkeys(range(self._fan_out.n_shards), (filter,)))
+        return sum(counts.values())
+
+    # -- writing
+
+    def add(self, documents: Sequence[Document | Mapping[str, Any]]) -> AddReport:
+        """Adds documents or replaces them by id, each in the shard that owns its id. They are durable when this
+        returns. If it fails, the shards that had committed keep their documents; adding the same again is safe."""
+        checked = [as_document(document) for document in documents]
+        by_shard: dict[int, list[Document]] = {}
+        for document in checked:
+            by_shard.setdefault(owner(self.manifest.starts, document.id), []).append(document)
+        total = AddReport()
+        for shard, mine in sorted(by_shard.items()):
+            with self._open_shard(shard) as index:
+                report = index.add(mine)
+            for name in ("added", "updated", "unchanged", "passages", "truncated", "not_encoded"):
+                setattr(total, name, getattr(total, name) + getattr(report, name))
+            total.repeated += report.repeated
+        self.refresh()
+        return total
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Deletes documents by id; returns how many there were."""
+        n_deleted = 0
+        for shard, mine in sorted(owned(self.manifest.starts, as_list("ids", ids, "ids")).items()):
+            with self._open_shard(shard) as index:
+                n_deleted += index.delete(mine)
+        self.refresh()
+        return n_deleted
+
+    def compact(self) -> list[CompactionReport]:
+        """Compacts one shard after the other, all with the codec of the collection, and publishes the new sizes."""
+        self._check_writable()
+        codec = self._codec()
+        reports, records = [], []
+        for number, record in enumerate(self.manifest.shards):
+            path = self.manifest.shard_path(self.folder, number)
+            with Store.open(path, write_timeout=30.0) as store:
+                with store.writer() as writer:
+                    reports.append(writer.compact(codec=codec, n_threads=self._n_threads))
+                facts = info(store)
+            n_vectors = reports[-1].n_vectors
+            records.append(
+                replace(
+                    record,
+                    n_documents=facts.documents,
+                    n_passages=facts.passages,
+                    n_vectors=n_vectors,
+                    n_bytes=facts.bytes,
+                )
+            )
+        self.manifest = publish(self.folder, self.manifest.next_generation(shards=tuple(records)))
+        self.refresh()
+        return reports
+
+    def _codec(self) -> FittedCodec | None:
+        """The codec that the manifest names, from a shard that has it."""
+        if self.manifest.codebook is None:
+            return None
+        for number, facts in self.searcher.facts.items():
+            if facts.codebook == self.manifest.codebook:
+                path = self.manifest.shard_path(self.folder, number)
+                with Store.open(path, read_only=True) as store, store.snapshot() as snapshot:
+                    coded = [segment for segment in snapshot.segments if segment.residual_file is not None]
+                    return fitted_codec(max(coded, key=lambda segment: segment.n_rows), keep_8bit=False)
+        raise CorruptIndexError(f"no shard of {self.folder} has the codec that its manifest names; build it again")
+
+    def _open_shard(self, number: int) -> Index:
+        self._check_writable()
+        if self.manifest.fingerprint == EXTERNAL:
+            raise ConfigError("the collection was built from embeddings made elsewhere; it cannot encode documents")
+        path = self.manifest.shard_path(self.folder, number)
+        return Index(Store.open(path, write_timeout=30.0), self._source, n_threads=self._n_threads)
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise ReadOnlyError(f"{self.folder} was opened read-only; open it with read_only=False to write")
+
+    def _load_reranker(self, given: Any) -> Any:
+        from plait.rerank.reranker import Reranker, load_reranker
+
+        if hasattr(given, "score") and hasattr(given, "fingerprint"):
+            return Reranker(given)
+        return load_reranker(None if given is True else str(given), n_threads=self._n_threads)
+
+
+def open_shards(folder: Path, manifest: Manifest) -> list[LocalShard]:
+    """The shards of a manifest; EncoderMismatchError if one is of another model."""
+    shards: list[LocalShard] = []
+    try:
+        for number, _ in enumerate(manifest.shards):
+            shards.append(LocalShard(manifest.shard_path(folder, number)))
+            check_shard_model(manifest, number, shards[-1])
+    except BaseException:
+        for shard in shards:
+            shard.close()
+        raise
+    return shards
+
+
+def check_shard_model(manifest: Manifest, number: int, shard: LocalShard) -> None:
+    if shard.fingerprint != manifest.fingerprint:
+        raise EncoderMismatchError(
+            f"shard {number} ({shard.path}) was built with encoder {shard.fingerprint!r}, and the collection with "
+            f"{manifest.fingerprint!r}; build the collection again"
+        )
+
+
+def check_codebooks(manifest: Manifest, codebooks: Mapping[int, str | None]) -> None:
+    """Raises CorruptIndexError for a shard whose codec is not that of the collection. A shard without compressed
+    vectors has none."""
+    others = [number for number, digest in codebooks.items() if digest not in (None, manifest.codebook)]
+    if others:
+        raise CorruptIndexError(
+            f"shard {others[0]} has another codec than the collection: it was compacted on its own, and its scores "
+            f"cannot be compared with those of the others; build the collection again"
+        )
