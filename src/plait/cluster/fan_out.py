@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from plait.cluster.shard import LocalShard
-from plait.errors import PlaitError
+from plait.serve.protocol import UnavailableError
 
 
-class ShardUnavailableError(PlaitError):
+class ShardUnavailableError(UnavailableError):
     """Shards did not answer in time, and the search does not accept a partial answer."""
 
 

@@ -174,6 +174,10 @@ class LocalShard:
     def _snapshot(self, commit: int) -> Snapshot:
         with self._lock:
             known = self._snapshots.get(commit)
+        if known is None:  # another replica may have seen a newer commit
+            self.refresh()
+            with self._lock:
+                known = self._snapshots.get(commit)
         if known is None:
             raise StaleShardError(f"commit {commit} of shard {self.path} is not open any more; search again")
         return known

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from plait.checks import as_list, as_path, check_flag
-from plait.cluster.fan_out import LocalFanOut
+from plait.cluster.fan_out import FanOut, LocalFanOut, ShardUnavailableError
 from plait.cluster.hashing import owned, owner
 from plait.cluster.manifest import Manifest, check_shards, publish, read_manifest
 from plait.cluster.searcher import ShardedAnswer, ShardedSearcher
@@ -51,21 +51,28 @@ def open_cluster(
     n_threads = n_threads or os.cpu_count() or 1
     source = LazyEncoder(model, encoder, precision=None, n_threads=n_threads)
     source.bind(folder, fingerprint=manifest.fingerprint, model=manifest.model)
-    return ShardedIndex(folder, manifest, source, n_threads=n_threads, read_only=read_only)
+    fan_out = LocalFanOut(open_shards(folder, manifest), n_threads=n_threads)
+    return ShardedIndex(folder, manifest, source, fan_out, n_threads=n_threads, read_only=read_only)
 
 
 class ShardedIndex:
     """Documents in several indexes, searched as one. Threads may share it."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, source: LazyEncoder, *, n_threads: int, read_only: bool
+        self,
+        folder: Path,
+        manifest: Manifest,
+        source: LazyEncoder,
+        fan_out: FanOut,
+        *,
+        n_threads: int = 1,
+        read_only: bool = True,
+        partial: bool = False,
     ) -> None:
-        """Not called by users: see `open_cluster`."""
+        """Not called by users: see `open_cluster`. With `partial`, searches go on without shards that do not answer."""
         self.folder, self.manifest = folder, manifest
-        self._source, self._n_threads, self._read_only = source, n_threads, read_only
-        shards = open_shards(folder, manifest)
-        self._fan_out = LocalFanOut(shards, n_threads=n_threads)
-        self.searcher = ShardedSearcher(manifest, self._fan_out, source, load_reranker=self._load_reranker)
+        self._source, self._n_threads, self._read_only, self._fan_out = source, n_threads, read_only, fan_out
+        self.searcher = ShardedSearcher(manifest, fan_out, source, partial=partial, load_reranker=self._load_reranker)
         check_codebooks(manifest, {number: facts.codebook for number, facts in self.searcher.facts.items()})
 
     def __enter__(self) -> Self:
@@ -117,14 +124,20 @@ class ShardedIndex:
         """The documents of these ids; None for an id that the collection does not have."""
         ids = as_list("ids", ids, "ids")
         by_shard = owned(self.manifest.starts, ids)
-        answers = self._fan_out.call("get", {shard: (wanted,) for shard, wanted in by_shard.items()})
+        answers = self._ask("get", {shard: (wanted,) for shard, wanted in by_shard.items()})
         found = {id: one for shard, wanted in by_shard.items() for id, one in zip(wanted, answers[shard], strict=True)}
         return [found[id] for id in ids]
 
     def count(self, filter: str | None = None) -> int:
         """The number of documents, or of those that a filter accepts."""
-        counts = self._fan_out.call("count", dict.fromkeys(range(self._fan_out.n_shards), (filter,)))
-        return sum(counts.values())
+        return sum(self._ask("count", dict.fromkeys(range(self._fan_out.n_shards), (filter,))).values())
+
+    def _ask(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """The answers of all these shards."""
+        answers = self._fan_out.call(method, arguments)
+        if silent := sorted(set(arguments) - set(answers)):
+            raise ShardUnavailableError(f"shards {', '.join(map(str, silent))} did not answer; try again")
+        return answers
 
     # -- writing
 

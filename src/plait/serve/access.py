@@ -54,7 +54,8 @@ class IndexAccess:
         hits = answer.hits
         if self._key_filter is not None:
             hits = [[_without_statistics(hit) for hit in one] for one in hits]
-        return hits, answer.trace, () if self._key_filter is not None else answer.warnings
+        partial = (answer.partial,) if answer.partial else ()
+        return hits, answer.trace, partial if self._key_filter is not None else (*partial, *answer.warnings)
 
     async def similar(
         self,
