@@ -40,12 +40,13 @@ def cli_page() -> str:
     """docs/reference/cli.md: every verb with its help, its examples and its options."""
     from typer.main import get_command
 
-    from plait.cli.app import COMMANDS, app
+    from plait.cli.app import all_verbs, app
 
-    group = get_command(app)
     parts = [CLI_HEAD]
-    for verb in COMMANDS:
-        command = group.commands[verb]  # type: ignore[attr-defined]
+    for verb in all_verbs():
+        command: Any = get_command(app)
+        for word in verb.split():
+            command = command.commands[word]
         text, _, examples = inspect.cleandoc(command.help or "").partition("Example")
         lines = [line.strip() for line in examples.partition("\n")[2].splitlines() if line.strip()]
         rows = [

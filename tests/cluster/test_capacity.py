@@ -132,4 +132,4 @@ def test_wrong_loads_are_errors() -> None:
     with pytest.raises(ConfigError, match="at least one shard"):
         replace(ONE, n_shards=0)
     assert recall_factor(0.9) == pytest.approx(1.0)
-    assert "multi vectors" not in size_of(Load(documents=10, tokens=0))
+    assert "multi vectors" not in size_of(Load(documents=10, tokens=0), 1)

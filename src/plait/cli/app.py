@@ -9,6 +9,7 @@ import typer
 
 from plait.cli.backup import backup
 from plait.cli.check import check
+from plait.cli.cluster import CLUSTER
 from plait.cli.compact import compact
 from plait.cli.compare import compare_runs
 from plait.cli.convert import convert
@@ -68,6 +69,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
 }
 
+# Verbs that have verbs of their own, with a sentence on each.
+GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "cluster": ("Build, search and serve collections of shards, on Ray.", CLUSTER),
+}
+
 # Plain help: importing rich would take longer than everything else that --help does.
 app = typer.Typer(
     name="plait",
@@ -99,6 +105,18 @@ def plait(
 
 for verb, command in COMMANDS.items():
     app.command(verb)(handle_errors(command))
+
+for group, (sentence, commands) in GROUPS.items():
+    inner = typer.Typer(name=group, help=sentence, no_args_is_help=True, rich_markup_mode=None)
+    for verb, command in commands.items():
+        inner.command(verb)(handle_errors(command))
+    app.add_typer(inner)
+
+
+def all_verbs() -> list[str]:
+    """Every command as it is written: `search`, `cluster index`."""
+    return [*COMMANDS, *(f"{group} {verb}" for group, (_, commands) in GROUPS.items() for verb in commands)]
+
 
 # All arguments, --help among them, go to the other package's command.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -151,7 +151,8 @@ def fit_codebook(
     path = folder / WORK / f"codec-{_digest([part[:2] for part in parts], config.bits)}.npz"
     if path.is_file():
         return path
-    n_cells = cells_for(total)
+    # A query scores every centroid in every shard and reads postings of a shard, so the size of a shard counts.
+    n_cells = cells_for(max(total // config.n_shards, MIN_ROWS))
     positions = sample_rows(total, sample_size(total, n_cells), seed=SEED)
     ends = np.cumsum([count for _, _, count in parts])
     spool, sample = spool_of(folder, config), []

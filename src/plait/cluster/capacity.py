@@ -43,7 +43,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
-    """Rates of one core and prices. Measure your own: `plait eval` and `plait tune` print times."""
+    """Rates of one core, and prices. The rates of centroids, comparing, codes and rescoring were measured on one core
+    with AVX-512 VNNI that was busy with other work; the others are guesses. Measure your own machines."""
 
     machine_memory: float = 128e9  # bytes
     machine_disk: float = 4e12  # bytes
@@ -53,15 +54,19 @@ class Assumptions:
     memory_share: float = 0.8  # of a machine's memory that files may take
     disk_share: float = 0.7  # of its disk; the rest is for compaction
     documents_per_shard: float = 20e6  # at most: a shard is built and moved as a whole
-    centroid_rate: float = 2.0e8  # centroid products of 32 query rows that a core makes in a second
-    candidate_rate: float = 4.0e5  # candidates that a core scores by codes in a second
+    query_rows: int = 32  # vectors of a query
+    centroid_rate: float = 1.2e9  # products of a query row with a centroid that a core makes in a second
+    posting_rate: float = 2.0e8  # postings of cells that a core reads in a second
+    compare_rate: float = 1.4e9  # vectors of candidates that a core compares by their centroids in a second
+    code_rate: float = 6.0e7  # vectors of candidates that a core scores by codes in a second, with pruning
+    rescore_rate: float = 1.8e7  # the same without pruning
     fixed_ms: float = 1.5  # of a shard for every query: four rounds of messages, the full text, fetching hits
     network_ms: float = 2.0  # of all rounds together
     coordinator_ms: float = 12.0  # encoding the query and merging
     straggler_share: float = 0.01  # of requests
     straggler_ms: float = 40.0  # mean delay of those
     failed_share: float = 0.001  # of the time that a replica is down
-    hedge_ms: float = 60.0  # after which a request goes to another replica as well
+    hedge_factor: float = 3.0  # times the computing of a shard, after which a request goes to another replica as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +105,12 @@ def vector_bytes(dim: int, bits: int, n_centroids: int) -> float:
     return dim * bits / 8 + 2 + (2 if n_centroids <= 1 << 16 else 4) + 4
 
 
-def size_of(load: Load) -> dict[str, float]:
-    """Bytes of one copy, by part."""
-    n_vectors = load.documents * load.tokens
-    n_centroids = cells_for(int(n_vectors)) if n_vectors else 0
+def size_of(load: Load, n_shards: int) -> dict[str, float]:
+    """Bytes of one copy, by part. Every shard has the codebook."""
+    n_vectors, n_centroids = load.documents * load.tokens, n_centroids_of(load, n_shards)
     sizes = {
         "multi vectors": n_vectors * vector_bytes(load.dim, load.bits, n_centroids) if n_vectors else 0.0,
-        "codebook": float(n_centroids * load.dim),
+        "codebooks": float(n_centroids * load.dim * n_shards),
         "dense vectors": load.documents * load.dense_dim * 4.0,
         # The catalogue has the text, and an inverted index of its words: about as much again.
         "texts and words": load.documents * (2.0 * load.text_bytes + 100.0),
@@ -122,15 +126,30 @@ def recall_factor(recall: float) -> float:
     return (1 - 0.9) / (1 - recall)
 
 
+def n_centroids_of(load: Load, n_shards: int) -> int:
+    """Of the codebook that all shards share; see plait.cluster.build.fit_codebook."""
+    n_vectors = load.documents * load.tokens / n_shards
+    return cells_for(max(int(n_vectors), 1)) if n_vectors else 0
+
+
 def shard_seconds(load: Load, assumptions: Assumptions, n_shards: int) -> float:
-    """Computing of one shard for one query, on one core: every centroid of the common codebook, and the candidates."""
-    n_vectors = load.documents * load.tokens
-    if not n_vectors:
-        return assumptions.fixed_ms / 1e3
+    """Computing of one shard for one query, on one core: all centroids, the postings of the cells that are read, and
+    the candidates of each stage of multi-vector search."""
+    fixed = assumptions.fixed_ms / 1e3
+    n_cells, n_vectors = n_centroids_of(load, n_shards), load.documents * load.tokens / n_shards
+    if not n_cells:
+        return fixed
     probe = probe_by_size(max(int(load.documents / n_shards), 1), 10)
-    candidates = (probe.n_candidates / 8 + probe.n_code_scored) * recall_factor(load.recall)
-    centroids = cells_for(int(n_vectors)) / assumptions.centroid_rate * 32
-    return assumptions.fixed_ms / 1e3 + centroids + candidates / assumptions.candidate_rate
+    factor = recall_factor(load.recall)
+    postings = assumptions.query_rows * probe.n_probe * n_vectors / n_cells
+    return (
+        fixed
+        + n_cells * assumptions.query_rows / assumptions.centroid_rate
+        + factor * postings / assumptions.posting_rate
+        + factor * probe.n_candidates * load.tokens / assumptions.compare_rate
+        + factor * probe.n_code_scored * load.tokens / assumptions.code_rate
+        + probe.n_rescored * load.tokens / assumptions.rescore_rate
+    )
 
 
 def plan_capacity(
@@ -138,10 +157,10 @@ def plan_capacity(
 ) -> CapacityPlan:
     """The smallest number of equal machines that has the memory, the disk and the cores; and its latencies."""
     given = Assumptions() if assumptions is None else assumptions
-    sizes = size_of(load)
-    total = sum(sizes.values())
     if n_shards is None:
         n_shards = max(1, math.ceil(load.documents / given.documents_per_shard))
+    sizes = size_of(load, n_shards)
+    total = sum(sizes.values())
     seconds = shard_seconds(load, given, n_shards)
     mean = seconds + given.straggler_share * given.straggler_ms / 1e3
     needs = {
@@ -165,7 +184,7 @@ def plan_capacity(
         servers=cores,
         network=given.network_ms / 1e3,
         coordinator=given.coordinator_ms / 1e3,
-        hedge_after=given.hedge_ms / 1e3,
+        hedge_after=given.hedge_factor * seconds,
         failed_share=given.failed_share,
     )
     per_hour = n_machines * given.machine_price
@@ -205,7 +224,7 @@ def describe(plan: CapacityPlan) -> list[str]:
         f"{'hedged requests':<20} {plan.latency.hedged_share:.2%}",
         f"{'partial answers':<20} {plan.latency.partial_share:.4%}",
         "",
-        "Assumed (options change them; they are not measured here):",
+        "Assumed (--assume changes them; measure your own machines):",
     ]
     lines += [f"  {field.name:<20} {getattr(given, field.name):g}" for field in fields(given)]
     return [
