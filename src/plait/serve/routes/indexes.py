@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +59,11 @@ async def describe(request: Request, parts: PartsOf, name: IndexName) -> PlainJs
         fields: dict[str, Any] = {**_common(name, facts, n_documents), "modes": modes_for(kinds)}
         fields["exclude_from_hybrid"] = list(facts.properties.get("exclude_from_hybrid") or [])
         if not access.is_filtered:
-            names, sizes = await access.host.read(
-                lambda index: (_field_indexes(index.snapshot), _segment_sizes(index.snapshot)), deadline=deadline
-            )
+            names, sizes = list[str](), list[dict[str, int]]()
+            with suppress(NotAllowedError):  # a collection of shards has neither
+                names, sizes = await access.host.read(
+                    lambda index: (_field_indexes(index.snapshot), _segment_sizes(index.snapshot)), deadline=deadline
+                )
             fields |= {**_whole(facts), "fields": names, "segment_sizes": sizes}
     return PlainJson(fields)
 

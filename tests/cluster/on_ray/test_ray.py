@@ -1,0 +1,176 @@
+"""On three simulated nodes: a node killed during the build and during serving loses no document and no answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plait
+from plait.cluster.build import WORK, BuildConfig, read_codec
+from plait.cluster.hashing import even_starts, owner
+from plait.cluster.manifest import read_manifest
+from plait.cluster.ray_build import Workers, build_on_ray
+from plait.cluster.ray_runtime import import_ray
+from plait.cluster.ray_serving import Replicas, ServedShards
+from plait.cluster.sharded_index import ShardedIndex, open_cluster
+from plait.encode.load import LazyEncoder
+from plait.errors import SourceError
+from plait.readers.sources import Sources
+from plait.searcher import SearchRequest
+from plait.storage.store import Store
+
+N_DOCUMENTS, N_SHARDS = 240, 6
+QUERIES = ["red wool from the north", "how is silk dyed", "weaver 17"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes. The first has the driver and the control of Ray; it is not killed."""
+    ray = import_ray()
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 2, "object_store_memory": 100_000_000, "include_dashboard": False},
+    )
+    made.workers = [made.add_node(num_cpus=2, object_store_memory=100_000_000) for _ in range(2)]
+    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    yield made
+    from ray import serve
+
+    serve.shutdown()
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    words = "red blue wool silk linen dyed woven from the north south weaver market how is cloth old new"
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    with path.open("w") as file:
+        for number in range(N_DOCUMENTS):
+            text = " ".join([*rng.choice(words.split(), int(rng.integers(10, 60))), f"weaver {number}"])
+            file.write(json.dumps({"id": f"d{number}", "text": text, "year": 1990 + number % 30}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def collection(cluster: Any, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built while one node is killed without grace."""
+    folder = tmp_path_factory.mktemp("built") / "collection"
+    source = LazyEncoder(None, None, precision=None, n_threads=1)
+    config = BuildConfig.of(source, n_shards=N_SHARDS, bits=4)
+    report: list[Any] = []
+
+    def run() -> None:
+        workers = Workers(n_encoders=3, cpus=1.0)
+        given = Sources([corpus])
+        report.append(
+            build_on_ray(given, folder, config, model=None, encoder=source.get(), workers=workers, part_bytes=4000)
+        )
+
+    building = threading.Thread(target=run)
+    building.start()
+    end = time.monotonic() + 240
+    while len(list((folder / WORK / "spool").glob("[!.]*"))) < 3:
+        assert time.monotonic() < end
+        assert building.is_alive() or report
+        time.sleep(0.1)
+    was_running = building.is_alive()
+    cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+    print(f"a node was killed; the build was running: {was_running}")
+    building.join(400)
+    assert report
+    assert was_running
+    cluster.workers.append(cluster.add_node(num_cpus=2, object_store_memory=100_000_000))
+    assert report[0].manifest.n_documents == N_DOCUMENTS
+    return folder
+
+
+def same_index(collection: Path, corpus: Path, folder: Path) -> Path:
+    """One index of the same documents with the same codec, in the order of the shards."""
+    documents = [json.loads(line) for line in corpus.read_text().splitlines()]
+    starts = even_starts(N_SHARDS)
+    with plait.open(folder / "one", create=True) as index:
+        index.add(sorted(documents, key=lambda document: owner(starts, document["id"])))
+    (codec_file,) = (collection / WORK).glob("codec-*.npz")
+    with Store.open(folder / "one") as store, store.writer() as writer:
+        writer.compact(codec=read_codec(codec_file))
+        writer.save_calibration(read_manifest(collection).calibration)
+    return folder / "one"
+
+
+def test_a_build_that_lost_a_node_gives_the_hits_of_one_index(collection: Path, corpus: Path, tmp_path: Path) -> None:
+    with open_cluster(collection) as sharded, plait.open(same_index(collection, corpus, tmp_path)) as index:
+        for mode in ("hybrid", "dense", "sparse", "multi", "bm25"):
+            for query in QUERIES:
+                for filter in (None, "year >= 2005"):
+                    found = sharded.search(query, 10, mode=mode, filter=filter)
+                    wanted = index.search(query, 10, mode=mode, filter=filter)
+                    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], rel=1e-4)
+
+
+def test_a_second_build_repeats_nothing(cluster: Any, collection: Path, corpus: Path) -> None:
+    del cluster
+    source = LazyEncoder(None, None, precision=None, n_threads=1)
+    config = BuildConfig.of(source, n_shards=N_SHARDS, bits=4)
+    report = build_on_ray(
+        Sources([corpus]), collection, config, model=None, encoder=source.get(), part_bytes=4000, workers=Workers()
+    )
+    assert report.n_blocks == report.n_blocks_reused > 3
+    assert report.n_shards_reused == N_SHARDS
+    assert report.manifest.generation == 1
+
+
+def test_the_error_of_a_worker_is_that_of_the_source(cluster: Any, tmp_path: Path) -> None:
+    del cluster
+    (tmp_path / "bad.jsonl").write_text('{"id": "a", "text": "x"}\n{"id": 3\n')
+    source = LazyEncoder(None, None, precision=None, n_threads=1)
+    config = BuildConfig.of(source, n_shards=2)
+    with pytest.raises(SourceError, match=r"bad\.jsonl"):
+        build_on_ray(Sources([tmp_path / "bad.jsonl"]), tmp_path / "c", config, model=None, encoder=source.get())
+    assert not (tmp_path / "c" / "cluster.json").exists()
+
+
+def test_a_node_killed_while_serving_loses_no_answer(cluster: Any, collection: Path) -> None:
+    manifest = read_manifest(collection)
+    replicas = Replicas(n_replicas=2, cpus=0.1, timeout=20.0)
+    served = ServedShards(collection, manifest, "test", replicas)
+    source = LazyEncoder(None, None, precision=None, n_threads=1)
+    source.bind(collection, fingerprint=manifest.fingerprint, model=manifest.model)
+    index = ShardedIndex(collection, manifest, source, served.fan_out, partial=True)
+    with open_cluster(collection) as local:
+        wanted = {query: [(hit.id, hit.score) for hit in local.search(query, 5)] for query in QUERIES}
+    seconds, partial, killed_at, partial_at = [], 0, None, []
+    begin = time.monotonic()
+    while time.monotonic() - begin < 25:
+        if killed_at is None and len(seconds) >= 20:
+            cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+            killed_at = time.monotonic()
+        query = QUERIES[len(seconds) % len(QUERIES)]
+        start = time.monotonic()
+        answer = index.answer([query], SearchRequest(k=5))
+        seconds.append(time.monotonic() - start)
+        if answer.missing_shards:
+            partial += 1
+            partial_at.append(time.monotonic() - (killed_at or start))
+        else:
+            assert [hit.id for hit in answer.hits[0]] == [id for id, _ in wanted[query]]
+            scores = [score for _, score in wanted[query]]
+            assert [hit.score for hit in answer.hits[0]] == pytest.approx(scores, rel=1e-5)
+    assert killed_at is not None
+    print(
+        f"{len(seconds)} searches, {partial} partial (until {max(partial_at, default=0.0):.1f} s after the kill), "
+        f"slowest {max(seconds):.2f} s, median {np.median(seconds) * 1e3:.0f} ms, "
+        f"{served.fan_out.n_hedged} hedged, {served.fan_out.n_lost} lost requests sent again"
+    )
+    assert len(seconds) > 30
+    served.close()
