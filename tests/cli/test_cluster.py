@@ -37,6 +37,14 @@ def test_a_local_build_is_searched(runner: CliRunner, corpus: Path, tmp_path: Pa
     assert runner.invoke(app, ["cluster", "search", str(tmp_path / "c"), "zzzz", "--mode", "bm25"]).exit_code == 1
 
 
+def test_a_shard_is_split(runner: CliRunner, corpus: Path, tmp_path: Path) -> None:
+    to = str(tmp_path / "c")
+    assert runner.invoke(app, ["cluster", "index", str(corpus), "--to", to, "--shards", "1", "--local"]).exit_code == 0
+    result = runner.invoke(app, ["cluster", "split", to, "0"])
+    assert "2 shards, generation 2" in result.stdout, result.output
+    assert runner.invoke(app, ["cluster", "split", to, "5"]).exit_code == 2
+
+
 def test_without_ray_the_message_says_how_to_install_it(
     runner: CliRunner, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,3 +148,32 @@ def test_a_codec_comes_back_from_its_file(tmp_path: Path) -> None:
     path.write_bytes(b"x")
     with pytest.raises(CorruptIndexError, match="cannot be read"):
         read_codec(path)
+
+
+def test_a_split_shard_gives_the_same_answers_without_encoding(tmp_path: Path) -> None:
+    documents, encoder = make_documents(90), make_encoder()
+    build_locally(documents, encoder, tmp_path / "c", config_for(encoder, 2))
+    with (
+        open_cluster(tmp_path / "c", encoder=encoder, read_only=False) as sharded,
+        open_cluster(tmp_path / "c", encoder=encoder, read_only=False) as other,
+    ):
+        queries = ["balor bemant", "unique7", "doc-3"]
+        before, n_encoded = sharded.search_many(queries, 10), encoder.n_encoded
+        manifest = sharded.split(1)
+        assert (manifest.generation, len(manifest.shards), manifest.n_documents) == (2, 3, 90)
+        assert encoder.n_encoded == n_encoded
+        assert sharded.get([document.id for document in documents]) == documents
+        for found, wanted in zip(sharded.search_many(queries, 10), before, strict=True):
+            scores = [hit.score for hit in wanted]
+            assert [hit.score for hit in found] == pytest.approx(scores, rel=1e-5)
+        # Another reader still sees the old shards; before it writes, it changes over.
+        assert [hit.id for hit in other.search("unique7", 1)] == ["doc-7"]
+        other.add([plait.Document(f"late-{number}", "zebra") for number in range(12)])
+        assert other.manifest.generation == 2
+        sharded.refresh()
+        assert len(sharded.search("zebra", 20, mode="bm25")) == 12
+        assert sum(shard.n_documents for shard in read_manifest(tmp_path / "c").shards) == 90
+        with pytest.raises(ConfigError, match="there is no shard 7"):
+            sharded.split(7)
+    with open_cluster(tmp_path / "c", encoder=encoder) as again:
+        assert len(again) == 102

@@ -1,4 +1,4 @@
-"""`plait cluster index`, `search`, `serve` and `plan`."""
+"""`plait cluster index`, `search`, `split`, `serve` and `plan`."""
 
 from __future__ import annotations
 
@@ -160,6 +160,28 @@ def _assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
+def cluster_split(
+    collection: Collection,
+    shard: Annotated[int, typer.Argument(min=0, help="The number of the shard, from 0.", show_default=False)],
+    threads: Threads = None,
+) -> None:
+    """Split a shard of a collection into two.
+
+    Nothing is encoded again. Servers follow the new manifest by themselves;
+    the folder of the old shard stays for them, and may be deleted later.
+
+    \b
+    Example:
+      plait cluster split big 3
+    """
+    from plait.cluster.sharded_index import open_cluster
+
+    with open_cluster(collection, n_threads=threads, read_only=False) as opened:
+        manifest = opened.split(shard)
+    sizes = ", ".join(f"{manifest.shards[number].n_documents:,}" for number in (shard, shard + 1))
+    print(f"{collection}: {len(manifest.shards)} shards, generation {manifest.generation}; the new ones have {sizes}")
+
+
 def cluster_serve(
     collection: Collection,
     name: Annotated[str, typer.Option(help="The name of the collection in addresses.")] = DEFAULT_NAME,
@@ -290,4 +312,10 @@ def cluster_plan(
     print(json.dumps(fields, indent=1))
 
 
-CLUSTER = {"index": cluster_index, "search": cluster_search, "serve": cluster_serve, "plan": cluster_plan}
+CLUSTER = {
+    "index": cluster_index,
+    "search": cluster_search,
+    "split": cluster_split,
+    "serve": cluster_serve,
+    "plan": cluster_plan,
+}

@@ -24,8 +24,9 @@ import numpy as np
 from plait.checks import check_count
 from plait.cluster.calibration import calibrated
 from plait.cluster.hashing import even_starts
-from plait.cluster.manifest import MANIFEST, Manifest, ShardRecord, publish, read_manifest
+from plait.cluster.manifest import DRAFT, LOCK, MANIFEST, Manifest, ShardRecord, publish, read_manifest
 from plait.cluster.shard import codec_digest
+from plait.cluster.sharded_index import LOCK_SECONDS
 from plait.cluster.spool import BlockSummary, EncodedBlock, Spool, block_key
 from plait.codec.codebook import Codebook
 from plait.codec.packing import check_bits
@@ -40,6 +41,7 @@ from plait.records import Document
 from plait.search.calibration import model_bounds
 from plait.storage.fsync import make_folders, storage_errors, sync_folder
 from plait.storage.info import info
+from plait.storage.lock import WriterLock
 from plait.storage.saved_settings import Calibration
 from plait.storage.store import EXCLUDE_FROM_HYBRID, Store
 
@@ -302,12 +304,17 @@ def finish(
         calibration=_calibration(config),
         properties={} if config.chunking is None else {"chunking": dict(config.chunking)},
     )
-    if (folder / MANIFEST).exists():
-        known = read_manifest(folder)
-        if [shard.uri for shard in known.shards] == [shard.uri for shard in shards]:
-            return known
-        manifest = replace(manifest, generation=known.generation + 1)
-    published = publish(folder, calibrated(folder, manifest, encoder))
+    manifest = calibrated(folder, manifest, encoder)
+    lock = WriterLock(folder / LOCK, timeout=LOCK_SECONDS)
+    try:
+        if (folder / MANIFEST).exists():
+            known = read_manifest(folder)
+            if [shard.uri for shard in known.shards] == [shard.uri for shard in shards]:
+                return known
+            manifest = replace(manifest, generation=known.generation + 1)
+        published = publish(folder, manifest)
+    finally:
+        lock.release()
     for leftover in (folder / SHARDS).glob(".*"):  # of builds that were killed
         shutil.rmtree(leftover, ignore_errors=True)
     return published
@@ -344,9 +351,7 @@ def check_target(folder: Path) -> None:
     """Raises ConfigError for a folder that is something else than a collection or an unfinished build."""
     if not folder.exists():
         return
-    others = sorted(
-        entry.name for entry in folder.iterdir() if entry.name not in {MANIFEST, f"{MANIFEST}.new", SHARDS, WORK}
-    )
+    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in {MANIFEST, DRAFT, LOCK, SHARDS, WORK})
     if others:
         raise ConfigError(f"{folder} has other files ({', '.join(others[:3])}); choose another folder")
 

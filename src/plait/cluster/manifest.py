@@ -26,6 +26,7 @@ from plait.version import __version__
 FORMAT = 1
 MANIFEST = "cluster.json"
 DRAFT = "cluster.json.new"
+LOCK = "cluster.lock"  # held by writers of documents and of manifests
 MAX_BYTES = 64 << 20
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from plait import errors
 from plait.cluster import build
 from plait.cluster.build import BuildConfig, BuildReport, check_target
 from plait.cluster.ray_runtime import connect
@@ -45,13 +46,19 @@ class _EncodeActor:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         numbers, answers = [], []
         for number, part in zip(batch["number"].tolist(), batch["part"].tolist(), strict=True):
-            summaries = []
-            for block in build.blocks_of(read_part(pickle.loads(part), self._options)):
-                summary, is_known = build.encode_block(self._folder, self._config, self._encoder, block)
-                summaries.append({**asdict(summary), "is_known": is_known})
             numbers.append(number)
-            answers.append(json.dumps(summaries))
+            try:
+                answers.append(json.dumps(self._encoded(part)))
+            except PlaitError as error:  # as an answer: Ray Data would wrap it in errors of its own
+                answers.append(json.dumps({"error": type(error).__name__, "message": str(error)}))
         return {"number": numbers, "blocks": answers}
+
+    def _encoded(self, part: bytes) -> list[dict[str, Any]]:
+        summaries = []
+        for block in build.blocks_of(read_part(pickle.loads(part), self._options)):
+            summary, is_known = build.encode_block(self._folder, self._config, self._encoder, block)
+            summaries.append({**asdict(summary), "is_known": is_known})
+        return summaries
 
 
 def build_on_ray(
@@ -112,7 +119,11 @@ def _encode(
         num_cpus=workers.cpus,
         num_gpus=workers.gpus or None,
     )
-    answers = {int(row["number"]): json.loads(row["blocks"]) for row in encoded.take_all()}
+    answers: dict[int, Any] = {}
+    for row in encoded.iter_rows():
+        answer = answers[int(row["number"])] = json.loads(row["blocks"])
+        if isinstance(answer, dict):
+            raise getattr(errors, answer["error"], StoreError)(answer["message"])
     summaries = [summary for number in sorted(answers) for summary in answers[number]]
     n_known = sum(summary.pop("is_known") for summary in summaries)
     blocks = [

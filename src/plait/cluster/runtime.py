@@ -221,8 +221,8 @@ class ClusterRuntime:
                 return _counts(asdict(self.index.add(documents)))
             case AddFile(path, _):
                 try:
-                    documents = documents_from([path.rename(path.with_suffix(".jsonl"))])
-                    added = asdict(self.index.add(list(documents)))
+                    lines = documents_from([path.rename(path.with_suffix(".jsonl"))])
+                    added = asdict(self.index.add(list(lines)))
                 finally:
                     path.with_suffix(".jsonl").unlink(missing_ok=True)
                 return _counts(added)

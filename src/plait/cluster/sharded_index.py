@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
+from uuid import uuid4
 
 from plait.checks import as_list, as_path, check_flag
 from plait.cluster.fan_out import FanOut, LocalFanOut, ShardUnavailableError
-from plait.cluster.hashing import owned, owner
-from plait.cluster.manifest import Manifest, check_shards, publish, read_manifest
+from plait.cluster.hashing import N_HASHES, hash_id, owned, owner
+from plait.cluster.manifest import LOCK, Manifest, ShardRecord, check_shards, publish, read_manifest
 from plait.cluster.searcher import ShardedAnswer, ShardedSearcher
 from plait.cluster.shard import LocalShard
 from plait.codec.train import FittedCodec
@@ -24,9 +27,15 @@ from plait.index import Index
 from plait.ingest import AddReport, as_document
 from plait.records import Document, Hit
 from plait.searcher import SearchKeywords, SearchRequest
+from plait.serve.protocol import UnavailableError
+from plait.storage.backup import backup
 from plait.storage.compaction import CompactionReport, fitted_codec
 from plait.storage.info import info
+from plait.storage.lock import WriterLock
+from plait.storage.merge import live_parts
 from plait.storage.store import Store
+
+LOCK_SECONDS = 30.0  # that a writer waits for others
 
 
 def open_cluster(
@@ -51,8 +60,12 @@ def open_cluster(
     n_threads = n_threads or os.cpu_count() or 1
     source = LazyEncoder(model, encoder, precision=None, n_threads=n_threads)
     source.bind(folder, fingerprint=manifest.fingerprint, model=manifest.model)
-    fan_out = LocalFanOut(open_shards(folder, manifest), n_threads=n_threads)
-    return ShardedIndex(folder, manifest, source, fan_out, n_threads=n_threads, read_only=read_only)
+
+    def reopen(manifest: Manifest) -> FanOut:
+        return LocalFanOut(open_shards(folder, manifest), n_threads=n_threads)
+
+    fan_out = reopen(manifest)
+    return ShardedIndex(folder, manifest, source, fan_out, n_threads=n_threads, read_only=read_only, reopen=reopen)
 
 
 class ShardedIndex:
@@ -68,12 +81,20 @@ class ShardedIndex:
         n_threads: int = 1,
         read_only: bool = True,
         partial: bool = False,
+        reopen: Callable[[Manifest], FanOut] | None = None,
     ) -> None:
-        """Not called by users: see `open_cluster`. With `partial`, searches go on without shards that do not answer."""
-        self.folder, self.manifest = folder, manifest
+        """Not called by users: see `open_cluster`. With `partial`, searches go on without shards that do not answer.
+        `reopen` opens the shards of a newer manifest."""
+        self.folder, self.manifest, self._partial, self._reopen = folder, manifest, partial, reopen
         self._source, self._n_threads, self._read_only, self._fan_out = source, n_threads, read_only, fan_out
-        self.searcher = ShardedSearcher(manifest, fan_out, source, partial=partial, load_reranker=self._load_reranker)
-        check_codebooks(manifest, {number: facts.codebook for number, facts in self.searcher.facts.items()})
+        self.searcher = self._make_searcher()
+
+    def _make_searcher(self) -> ShardedSearcher:
+        searcher = ShardedSearcher(
+            self.manifest, self._fan_out, self._source, partial=self._partial, load_reranker=self._load_reranker
+        )
+        check_codebooks(self.manifest, {number: facts.codebook for number, facts in searcher.facts.items()})
+        return searcher
 
     def __enter__(self) -> Self:
         return self
@@ -145,52 +166,78 @@ class ShardedIndex:
         """Adds documents or replaces them by id, each in the shard that owns its id. They are durable when this
         returns. If it fails, the shards that had committed keep their documents; adding the same again is safe."""
         checked = [as_document(document) for document in documents]
-        by_shard: dict[int, list[Document]] = {}
-        for document in checked:
-            by_shard.setdefault(owner(self.manifest.starts, document.id), []).append(document)
         total = AddReport()
-        for shard, mine in sorted(by_shard.items()):
-            with self._open_shard(shard) as index:
-                report = index.add(mine)
-            for name in ("added", "updated", "unchanged", "passages", "truncated", "not_encoded"):
-                setattr(total, name, getattr(total, name) + getattr(report, name))
-            total.repeated += report.repeated
+        with self._writing():
+            by_shard: dict[int, list[Document]] = {}
+            for document in checked:
+                by_shard.setdefault(owner(self.manifest.starts, document.id), []).append(document)
+            for shard, mine in sorted(by_shard.items()):
+                with self._open_shard(shard) as index:
+                    report = index.add(mine)
+                for name in ("added", "updated", "unchanged", "passages", "truncated", "not_encoded"):
+                    setattr(total, name, getattr(total, name) + getattr(report, name))
+                total.repeated += report.repeated
         self.refresh()
         return total
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents by id; returns how many there were."""
-        n_deleted = 0
-        for shard, mine in sorted(owned(self.manifest.starts, as_list("ids", ids, "ids")).items()):
-            with self._open_shard(shard) as index:
-                n_deleted += index.delete(mine)
+        ids, n_deleted = as_list("ids", ids, "ids"), 0
+        with self._writing():
+            for shard, mine in sorted(owned(self.manifest.starts, ids).items()):
+                with self._open_shard(shard) as index:
+                    n_deleted += index.delete(mine)
         self.refresh()
         return n_deleted
 
     def compact(self) -> list[CompactionReport]:
         """Compacts one shard after the other, all with the codec of the collection, and publishes the new sizes."""
-        self._check_writable()
-        codec = self._codec()
-        reports, records = [], []
-        for number, record in enumerate(self.manifest.shards):
-            path = self.manifest.shard_path(self.folder, number)
-            with Store.open(path, write_timeout=30.0) as store:
-                with store.writer() as writer:
-                    reports.append(writer.compact(codec=codec, n_threads=self._n_threads))
-                facts = info(store)
-            n_vectors = reports[-1].n_vectors
-            records.append(
-                replace(
-                    record,
-                    n_documents=facts.documents,
-                    n_passages=facts.passages,
-                    n_vectors=n_vectors,
-                    n_bytes=facts.bytes,
-                )
-            )
-        self.manifest = publish(self.folder, self.manifest.next_generation(shards=tuple(records)))
+        with self._writing():
+            codec, reports, records = self._codec(), [], []
+            for number, record in enumerate(self.manifest.shards):
+                path = self.manifest.shard_path(self.folder, number)
+                reports.append(compact_shard(path, codec, n_threads=self._n_threads))
+                records.append(measured(record, path))
+            self.manifest = publish(self.folder, self.manifest.next_generation(shards=tuple(records)))
         self.refresh()
         return reports
+
+    def split(self, number: int) -> Manifest:
+        """Replaces a shard by two, each with half of its range of hashes, and publishes the new manifest.
+
+        Readers of the old manifest go on with the old shard, whose folder stays. Writers wait.
+        """
+        if not 0 <= number < len(self.manifest.shards):
+            raise ConfigError(f"there is no shard {number}; the collection has {len(self.manifest.shards)}")
+        with self._writing():
+            codec = self._codec()
+            halves = split_shard(self.folder, self.manifest, number, codec, n_threads=self._n_threads)
+            shards = [*self.manifest.shards[:number], *halves, *self.manifest.shards[number + 1 :]]
+            self._adopt(publish(self.folder, self.manifest.next_generation(shards=tuple(shards))))
+        return self.manifest
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Holds the lock of the collection, with its newest manifest: a document must not go to a shard that was
+        split."""
+        self._check_writable()
+        lock = WriterLock(self.folder / LOCK, timeout=LOCK_SECONDS)
+        try:
+            newest = read_manifest(self.folder)
+            if newest.generation != self.manifest.generation:
+                self._adopt(newest)
+            yield
+        finally:
+            lock.release()
+
+    def _adopt(self, manifest: Manifest) -> None:
+        """Changes over to another manifest."""
+        if self._reopen is None:
+            raise UnavailableError("the collection has a new generation, which is not served yet; try again")
+        old = self._fan_out
+        self.manifest, self._fan_out = manifest, self._reopen(manifest)
+        self.searcher = self._make_searcher()
+        old.close()
 
     def _codec(self) -> FittedCodec | None:
         """The codec that the manifest names, from a shard that has it."""
@@ -209,7 +256,7 @@ class ShardedIndex:
         if self.manifest.fingerprint == EXTERNAL:
             raise ConfigError("the collection was built from embeddings made elsewhere; it cannot encode documents")
         path = self.manifest.shard_path(self.folder, number)
-        return Index(Store.open(path, write_timeout=30.0), self._source, n_threads=self._n_threads)
+        return Index(Store.open(path, write_timeout=LOCK_SECONDS), self._source, n_threads=self._n_threads)
 
     def _check_writable(self) -> None:
         if self._read_only:
@@ -221,6 +268,49 @@ class ShardedIndex:
         if hasattr(given, "score") and hasattr(given, "fingerprint"):
             return Reranker(given)
         return load_reranker(None if given is True else str(given), n_threads=self._n_threads)
+
+
+def compact_shard(path: Path, codec: FittedCodec | None, *, n_threads: int) -> CompactionReport:
+    with Store.open(path, write_timeout=LOCK_SECONDS) as store, store.writer() as writer:
+        return writer.compact(codec=codec, n_threads=n_threads)
+
+
+def measured(record: ShardRecord, path: Path) -> ShardRecord:
+    """The record with the counts that the shard has now."""
+    with Store.open(path, read_only=True) as store:
+        facts = info(store)
+        with store.snapshot() as snapshot:
+            n_vectors = sum(part.n_vectors for part in live_parts(snapshot.segments))
+    return replace(
+        record, n_documents=facts.documents, n_passages=facts.passages, n_vectors=n_vectors, n_bytes=facts.bytes
+    )
+
+
+def split_shard(
+    folder: Path, manifest: Manifest, number: int, codec: FittedCodec | None, *, n_threads: int = 1
+) -> list[ShardRecord]:
+    """Two shards with the documents of one; nothing is encoded again. They are complete, but not published."""
+    record = manifest.shards[number]
+    end = [*manifest.starts, N_HASHES][number + 1]
+    middle = (record.first_hash + end) // 2
+    source = manifest.shard_path(folder, number)
+    halves = []
+    for first, stop in ((record.first_hash, middle), (middle, end)):
+        path = source.with_name(f"split-{uuid4().hex[:12]}")
+        try:
+            backup(source, path, link=True)
+            with Store.open(path, write_timeout=LOCK_SECONDS) as store:
+                with store.snapshot() as snapshot:
+                    ids = snapshot.fetch_ids(snapshot.matching("1", ()).tolist())
+                with store.writer() as writer:
+                    writer.delete([id for id in ids if not first <= hash_id(id) < stop])
+                    writer.compact(codec=codec, n_threads=n_threads)
+            uri = str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+            halves.append(measured(replace(record, uri=uri, first_hash=first), path))
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+    return halves
 
 
 def open_shards(folder: Path, manifest: Manifest) -> list[LocalShard]:

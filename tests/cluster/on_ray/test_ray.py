@@ -143,7 +143,7 @@ def test_the_error_of_a_worker_is_that_of_the_source(cluster: Any, tmp_path: Pat
     config = BuildConfig.of(source, n_shards=2)
     with pytest.raises(SourceError, match=r"bad\.jsonl"):
         build_on_ray(Sources([tmp_path / "bad.jsonl"]), tmp_path / "c", config, model=None, encoder=source.get())
-    assert not (tmp_path / "c" / "cluster.json").exists()
+    assert not (tmp_path / "c" / "cluster.json").exists()  # nothing is half-published
 
 
 def test_a_node_killed_while_serving_loses_no_answer(cluster: Any, collection: Path) -> None:
