@@ -182,8 +182,33 @@ def cluster_split(
     print(f"{collection}: {len(manifest.shards)} shards, generation {manifest.generation}; the new ones have {sizes}")
 
 
-def cluster_serve(
+def cluster_push(
     collection: Collection,
+    uri: Annotated[str, typer.Argument(help="The address, such as s3://bucket/big.", show_default=False)],
+) -> None:
+    """Copy a collection to an object store.
+
+    Shards that are there already stay. The manifest goes last, so that a
+    server at the address sees the old collection or the new one. The address is
+    one of fsspec: s3://, gs://, abfs://, file:// and others, with their package.
+
+    \b
+    Example:
+      plait cluster push big s3://bucket/big
+    """
+    from plait.cluster.remote import push
+
+    n_copied = push(collection, uri)
+    print(f"{n_copied} shards copied to {uri}")
+
+
+def cluster_serve(
+    collection: Annotated[
+        str,
+        typer.Argument(
+            metavar="COLLECTION", help="A folder, or an address such as s3://bucket/big.", show_default=False
+        ),
+    ],
     name: Annotated[str, typer.Option(help="The name of the collection in addresses.")] = DEFAULT_NAME,
     address: Address = None,
     replicas: Annotated[int, typer.Option(min=1, help="Copies of each shard, on different nodes.")] = 2,
@@ -214,9 +239,17 @@ def cluster_serve(
 
     import_ray()
     from plait.cluster.manifest import check_shards, read_manifest
+    from plait.cluster.remote import cache_folder, is_remote, pull_manifest
 
-    manifest = read_manifest(collection)
-    check_shards(collection, manifest)
+    uri = collection if is_remote(collection) else None
+    folder = Path(collection) if uri is None else cache_folder(uri)
+    if uri is not None and writable:
+        raise ConfigError("a collection of an object store is read-only; leave out --writable")
+    if uri is None:
+        manifest = read_manifest(folder)
+        check_shards(folder, manifest)
+    else:
+        manifest = pull_manifest(uri, folder)
     try:
         import uvicorn
 
@@ -230,8 +263,8 @@ def cluster_serve(
     config = ServeConfig(host=host, port=port, keys_file=keys, read_only=not writable)
     config.check_exposure()
     connect(address)
-    served = Replicas(n_replicas=replicas, cpus=cpus, timeout=timeout, hedge_after=hedge_after)
-    runtime = ClusterRuntime(config, collection.absolute(), name, model=model, replicas=served, read_only=not writable)
+    served = Replicas(n_replicas=replicas, cpus=cpus, timeout=timeout, hedge_after=hedge_after, uri=uri)
+    runtime = ClusterRuntime(config, folder.absolute(), name, model=model, replicas=served, read_only=not writable)
     print(f"{name}: {manifest.n_documents:,} documents in {len(manifest.shards)} shards, {replicas} copies", flush=True)
     print(f"serving at {config.url}. Ctrl-C stops the server", flush=True)
     uvicorn.run(create_app(config, runtime), host=host, port=port, log_level="warning", access_log=False, ws="none")

@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from plait.search.calibration import model_bounds
 from plait.storage.fsync import make_folders, storage_errors, sync_folder
 from plait.storage.info import info
 from plait.storage.lock import WriterLock
+from plait.storage.network import network_file_system
 from plait.storage.saved_settings import Calibration
 from plait.storage.store import EXCLUDE_FROM_HYBRID, Store
 
@@ -211,31 +213,43 @@ def build_shard(
     fitted = None if codec_file is None else read_codec(codec_file)
     codec = "" if fitted is None else codec_digest(fitted.codec)
     name = f"{number:04d}-{_digest(keys, codec, config.block_settings, config.language, dict(config.bounds))}"
-    final = folder / SHARDS / name
-    is_known = final.is_dir()
-    if not is_known:
-        # Its own name: another attempt may still run on a node that was only cut off.
-        draft = folder / SHARDS / f".{name}.{uuid4().hex[:8]}"
-        with storage_errors(folder):
-            make_folders(folder / SHARDS)
-            try:
-                _write_shard(draft, folder, config, keys, number, fitted, n_threads)
-                if not final.is_dir():
-                    draft.rename(final)
-                sync_folder(final.parent)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-    with Store.open(final, read_only=True) as store:
+    final, record_file = folder / SHARDS / name, folder / SHARDS / f"{name}.json"
+    if final.is_dir() and record_file.is_file():
+        return ShardRecord(**json.loads(record_file.read_bytes())), True
+    # Names of their own: another attempt may still run on a node that was only cut off.
+    draft = folder / SHARDS / f".{name}.{uuid4().hex[:8]}"
+    with storage_errors(folder), tempfile.TemporaryDirectory(prefix="plait-shard-") as scratch:
+        make_folders(folder / SHARDS)
+        is_local = network_file_system(folder) is None  # SQLite cannot write to a network disk
+        built = draft if is_local else Path(scratch) / "shard"
+        try:
+            _write_shard(built, folder, config, keys, number, fitted, n_threads)
+            n_vectors = sum(block.n_vectors[number] for block in blocks if number in block.n_vectors)
+            record = _record(built, config, number, f"{SHARDS}/{name}", n_vectors)
+            if not is_local:
+                shutil.copytree(built, draft)
+            if not final.is_dir():
+                draft.rename(final)
+            record_draft = draft.with_suffix(".json")
+            record_draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
+            record_draft.replace(record_file)
+            sync_folder(final.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return record, False
+
+
+def _record(path: Path, config: BuildConfig, number: int, uri: str, n_vectors: int) -> ShardRecord:
+    with Store.open(path, read_only=True) as store:
         facts = info(store)
-    record = ShardRecord(
-        uri=f"{SHARDS}/{name}",
+    return ShardRecord(
+        uri=uri,
         first_hash=even_starts(config.n_shards)[number],
         n_documents=facts.documents,
         n_passages=facts.passages,
-        n_vectors=sum(block.n_vectors[number] for block in blocks if number in block.n_vectors),
-        n_bytes=sum(file.stat().st_size for file in final.rglob("*") if file.is_file()),
+        n_vectors=n_vectors,
+        n_bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
     )
-    return record, is_known
 
 
 def _write_shard(
@@ -304,7 +318,8 @@ def finish(
         calibration=_calibration(config),
         properties={} if config.chunking is None else {"chunking": dict(config.chunking)},
     )
-    manifest = calibrated(folder, manifest, encoder)
+    if network_file_system(folder) is None:  # otherwise every shard would be copied here to be searched
+        manifest = calibrated(folder, manifest, encoder)
     lock = WriterLock(folder / LOCK, timeout=LOCK_SECONDS)
     try:
         if (folder / MANIFEST).exists():

@@ -12,6 +12,7 @@ from typing import Any
 from plait.cluster.hedging import HedgedFanOut
 from plait.cluster.manifest import Manifest
 from plait.cluster.ray_runtime import import_ray
+from plait.cluster.remote import local_copy, pull_shard
 from plait.cluster.shard import LocalShard
 from plait.errors import EncoderMismatchError, PlaitError
 
@@ -28,13 +29,17 @@ class Replicas:
     max_ongoing: int = 16  # requests of a replica at a time
     timeout: float = 10.0  # seconds for a round of requests
     hedge_after: float | None = None  # seconds; None: by the durations so far
+    uri: str | None = None  # where the collection comes from, if each node copies its shards from an object store
 
 
 class ShardReplica:
     """One replica of a shard."""
 
-    def __init__(self, path: str, fingerprint: str) -> None:
-        self._shard = LocalShard(Path(path))
+    def __init__(self, path: str, fingerprint: str, shard_uri: str, uri: str | None) -> None:
+        """With `uri`, the shard is copied from there to `path` first."""
+        if uri is not None:
+            pull_shard(uri, shard_uri, Path(path))
+        self._shard = LocalShard(local_copy(Path(path)))
         if self._shard.fingerprint != fingerprint:
             raise EncoderMismatchError(
                 f"shard {path} was built with encoder {self._shard.fingerprint!r}, and the collection with "
@@ -90,8 +95,8 @@ class ServedShards:
         bound = [
             serve.deployment(ShardReplica)
             .options(name=f"shard-{number}", **options)
-            .bind(str(manifest.shard_path(folder, number).absolute()), manifest.fingerprint)
-            for number in range(len(manifest.shards))
+            .bind(str(manifest.shard_path(folder, number).absolute()), manifest.fingerprint, shard.uri, replicas.uri)
+            for number, shard in enumerate(manifest.shards)
         ]
         root = serve.deployment(_Root).options(name="root", ray_actor_options={"num_cpus": 0}).bind(*bound)
         serve.run(root, name=self.app_name, route_prefix=None)

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from plait.cluster.manifest import FORMAT, Manifest, check_shards, read_manifest
 from plait.cluster.ray_serving import Replicas, ServedShards
+from plait.cluster.remote import pull_manifest
 from plait.cluster.sharded_index import ShardedIndex, check_codebooks
 from plait.deadline import Deadline, deadline_scope
 from plait.encode.load import LazyEncoder
@@ -80,13 +81,18 @@ class ClusterRuntime:
     # -- life
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._open, read_manifest(self.folder))
+        await asyncio.to_thread(self._open, await asyncio.to_thread(self._newest))
         self._tasks.append(asyncio.create_task(self._follow()))
         self._is_ready = True
 
+    def _newest(self) -> Manifest:
+        uri = self._replicas.uri
+        return read_manifest(self.folder) if uri is None else pull_manifest(uri, self.folder)
+
     def _open(self, manifest: Manifest) -> None:
         """Deploys a generation and changes over to it."""
-        check_shards(self.folder, manifest)
+        if self._replicas.uri is None:
+            check_shards(self.folder, manifest)
         source = LazyEncoder(self._model, None, precision=None, n_threads=1)
         source.bind(self.folder, fingerprint=manifest.fingerprint, model=manifest.model)
         served = self._deploy(self.folder, manifest, self.name, self._replicas)
@@ -123,7 +129,7 @@ class ClusterRuntime:
 
     async def refresh(self) -> None:
         """Changes over to a new generation, or sees new commits of the shards."""
-        manifest = await asyncio.to_thread(read_manifest, self.folder)
+        manifest = await asyncio.to_thread(self._newest)
         if manifest.generation == self.index.manifest.generation:
             await asyncio.to_thread(self.index.refresh)
             return

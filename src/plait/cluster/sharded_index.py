@@ -16,6 +16,7 @@ from plait.checks import as_list, as_path, check_flag
 from plait.cluster.fan_out import FanOut, LocalFanOut, ShardUnavailableError
 from plait.cluster.hashing import N_HASHES, hash_id, owned, owner
 from plait.cluster.manifest import LOCK, Manifest, ShardRecord, check_shards, publish, read_manifest
+from plait.cluster.remote import local_copy, refuse_network_writes
 from plait.cluster.searcher import ShardedAnswer, ShardedSearcher
 from plait.cluster.shard import LocalShard
 from plait.codec.train import FittedCodec
@@ -221,6 +222,7 @@ class ShardedIndex:
         """Holds the lock of the collection, with its newest manifest: a document must not go to a shard that was
         split."""
         self._check_writable()
+        refuse_network_writes(self.folder)
         lock = WriterLock(self.folder / LOCK, timeout=LOCK_SECONDS)
         try:
             newest = read_manifest(self.folder)
@@ -318,7 +320,7 @@ def open_shards(folder: Path, manifest: Manifest) -> list[LocalShard]:
     shards: list[LocalShard] = []
     try:
         for number, _ in enumerate(manifest.shards):
-            shards.append(LocalShard(manifest.shard_path(folder, number)))
+            shards.append(LocalShard(local_copy(manifest.shard_path(folder, number))))
             check_shard_model(manifest, number, shards[-1])
     except BaseException:
         for shard in shards:
