@@ -49,7 +49,8 @@ def make_pair(folder: Path) -> tuple[Path, Path]:
     (codec_file,) = (folder / "collection" / "build").glob("codec-*.npz")
     with plait.open(folder / "one", create=True, encoder=encoder) as index:
         starts = even_starts(N_SHARDS)
-        index.add(sorted(documents, key=lambda document: owner(starts, document.id)))
+        documents.sort(key=lambda document: owner(starts, document.id))
+        index.add(documents)
     with Store.open(folder / "one") as store, store.writer() as writer:
         writer.compact(codec=read_codec(codec_file))
         writer.save_calibration(read_manifest(folder / "collection").calibration)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,7 @@ def test_every_assumption_is_printed() -> None:
 
 
 def test_wrong_loads_are_errors() -> None:
+    wrong: dict[str, Any]
     for wrong in ({"documents": 0}, {"qps": 0}, {"bits": 3}, {"recall": 1.0}, {"replicas": 0}, {"tokens": -1}):
         with pytest.raises(ConfigError):
             Load(**{"documents": 10, **wrong})

@@ -119,7 +119,7 @@ def test_shards_that_share_statistics_score_as_one_index(tmp_path: Path, query: 
     if by_words:  # the statistics of compacted shards are those of their compactions
         assert collection.n_documents == len(TEXTS) - 6
         collection = bm25_statistics(one.snapshot, [query])
-    found = {}
+    found: dict[int, float] = {}
     for shard in shards:
         docs, scores = bm25_search(shard.snapshot, query, 200, collection=collection)
         found |= dict(zip(map(int, shard.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))

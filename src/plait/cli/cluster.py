@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -345,7 +346,7 @@ def cluster_plan(
     print(json.dumps(fields, indent=1))
 
 
-CLUSTER = {
+CLUSTER: dict[str, Callable[..., None]] = {
     "index": cluster_index,
     "search": cluster_search,
     "split": cluster_split,

@@ -155,7 +155,8 @@ def test_a_node_killed_while_serving_loses_no_answer(cluster: Any, collection: P
     index = ShardedIndex(collection, manifest, source, served.fan_out, partial=True)
     with open_cluster(collection) as local:
         wanted = {query: [(hit.id, hit.score) for hit in local.search(query, 5)] for query in QUERIES}
-    seconds, partial, killed_at, partial_at = [], 0, None, []
+    seconds, partial_at = list[float](), list[float]()
+    partial, killed_at = 0, None
     begin = time.monotonic()
     while time.monotonic() - begin < 25:
         if killed_at is None and len(seconds) >= 20:
