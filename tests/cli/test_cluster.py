@@ -30,8 +30,8 @@ def test_a_local_build_is_searched(runner: CliRunner, corpus: Path, tmp_path: Pa
         app, ["cluster", "index", str(corpus), "--to", str(tmp_path / "c"), "--shards", "2", "--local"]
     )
     assert "1 of them encoded before; 2 shards built before" in again.output
-    found = runner.invoke(app, ["cluster", "search", str(tmp_path / "c"), "worms 5", "-k", "2", "--json"])
-    assert json.loads(found.stdout)[0]["id"] == "d5"
+    searched = runner.invoke(app, ["cluster", "search", str(tmp_path / "c"), "worms 5", "-k", "2", "--json"])
+    assert json.loads(searched.stdout)[0]["id"] == "d5"
     shown = runner.invoke(app, ["cluster", "search", str(tmp_path / "c"), "sheep", "--mode", "bm25"])
     assert len(shown.stdout.splitlines()) == 3
     assert runner.invoke(app, ["cluster", "search", str(tmp_path / "c"), "zzzz", "--mode", "bm25"]).exit_code == 1

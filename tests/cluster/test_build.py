@@ -163,9 +163,9 @@ def test_a_split_shard_gives_the_same_answers_without_encoding(tmp_path: Path) -
         assert (manifest.generation, len(manifest.shards), manifest.n_documents) == (2, 3, 90)
         assert encoder.n_encoded == n_encoded
         assert sharded.get([document.id for document in documents]) == documents
-        for found, wanted in zip(sharded.search_many(queries, 10), before, strict=True):
+        for hits, wanted in zip(sharded.search_many(queries, 10), before, strict=True):
             scores = [hit.score for hit in wanted]
-            assert [hit.score for hit in found] == pytest.approx(scores, rel=1e-5)
+            assert [hit.score for hit in hits] == pytest.approx(scores, rel=1e-5)
         # Another reader still sees the old shards; before it writes, it changes over.
         assert [hit.id for hit in other.search("unique7", 1)] == ["doc-7"]
         other.add([plait.Document(f"late-{number}", "zebra") for number in range(12)])

@@ -127,8 +127,8 @@ def test_every_assumption_is_printed() -> None:
 
 
 def test_wrong_loads_are_errors() -> None:
-    wrong: dict[str, Any]
-    for wrong in ({"documents": 0}, {"qps": 0}, {"bits": 3}, {"recall": 1.0}, {"replicas": 0}, {"tokens": -1}):
+    wrong_loads: list[dict[str, Any]] = [{"documents": 0}, {"qps": 0}, {"bits": 3}, {"recall": 1.0}, {"replicas": 0}]
+    for wrong in wrong_loads:
         with pytest.raises(ConfigError):
             Load(**{"documents": 10, **wrong})
     with pytest.raises(ConfigError, match="at least one shard"):

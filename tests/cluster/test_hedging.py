@@ -61,7 +61,7 @@ def test_a_slow_replica_is_covered_by_a_second_request(never: threading.Event) -
     replicas = Replicas({0: ["a"], 1: [never, "second"]})
     answers, fan_out = call(replicas, hedge_after=0.01)
     assert answers == {0: "a", 1: "second"}
-    assert fan_out.n_hedged == 1
+    assert fan_out.n_hedged >= 1
 
 
 def test_a_lost_request_is_sent_again() -> None:

@@ -45,13 +45,13 @@ def _shard_sizes(sharded: ShardedIndex) -> list[range]:
     return [range(facts.n_documents) for facts in sharded.searcher.facts.values()]
 
 
-def assert_same(found: list[Hit], wanted: list[Hit]) -> None:
-    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], rel=2e-6, abs=1e-6)
-    if [hit.id for hit in found] != [hit.id for hit in wanted]:
+def assert_same(hits: list[Hit], wanted: list[Hit]) -> None:
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in wanted], rel=2e-6, abs=1e-6)
+    if [hit.id for hit in hits] != [hit.id for hit in wanted]:
         # Sums of floats may differ in the last bit, and so the order of scores that are equal but for that.
-        assert _ids_by_score(found) == _ids_by_score(wanted)
+        assert _ids_by_score(hits) == _ids_by_score(wanted)
     by_id = {hit.id: hit for hit in wanted}
-    for hit in found:
+    for hit in hits:
         if hit.id not in by_id:
             continue
         same = by_id[hit.id]
@@ -134,16 +134,16 @@ def test_queries_that_are_vectors_find_the_same(both: tuple[ShardedIndex, plait.
     sharded, index = both
     embeddings = make_encoder().encode_queries(QUERIES[:3])
     for mode in ("hybrid", "dense", "multi"):
-        found = sharded.search_embeddings(embeddings, 10, mode=mode)
-        for one, other in zip(found, index.search_embeddings(embeddings, 10, mode=mode), strict=True):
+        hits = sharded.search_embeddings(embeddings, 10, mode=mode)
+        for one, other in zip(hits, index.search_embeddings(embeddings, 10, mode=mode), strict=True):
             assert_same(one, other)
 
 
 def test_explanations_have_the_numbers_of_the_collection(both: tuple[ShardedIndex, plait.Index]) -> None:
     sharded, index = both
-    found = sharded.search("balor unique77", 5, explain=True)
+    hits = sharded.search("balor unique77", 5, explain=True)
     wanted = {hit.id: hit.explanation for hit in index.search("balor unique77", 5, explain=True)}
-    for rank, hit in enumerate(found, 1):
+    for rank, hit in enumerate(hits, 1):
         one, other = hit.explanation, wanted[hit.id]
         assert one is not None
         assert other is not None
@@ -182,8 +182,8 @@ def test_a_reranker_reorders_alike(both: tuple[ShardedIndex, plait.Index]) -> No
             return np.asarray([len(text) % 97 for _, text in pairs], np.float32)
 
     sharded, index = both
-    found = sharded.search("balor bemant", 10, rerank=Lengths())
-    assert_same(found, index.search("balor bemant", 10, rerank=Lengths()))
+    hits = sharded.search("balor bemant", 10, rerank=Lengths())
+    assert_same(hits, index.search("balor bemant", 10, rerank=Lengths()))
 
 
 def test_documents_are_found_by_id_and_counted(both: tuple[ShardedIndex, plait.Index]) -> None:

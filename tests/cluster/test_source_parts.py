@@ -19,8 +19,8 @@ def test_lines_are_read_once_wherever_a_range_ends(tmp_path: Path, part_bytes: i
     lines = [json.dumps({"id": str(n), "text": "é" * (n % 9) + f" text {n}"}, ensure_ascii=False) for n in range(25)]
     path.write_text("\n".join(lines) + end, encoding="utf-8")
     parts = list(source_parts(Sources([path]), part_bytes=part_bytes))
-    found = [document for part in parts for document in read_part(part)]
-    assert found == list(documents_from([path]))
+    documents = [document for part in parts for document in read_part(part)]
+    assert documents == list(documents_from([path]))
     assert (len(parts) > 1) == (part_bytes < path.stat().st_size)
 
 
@@ -29,8 +29,8 @@ def test_small_files_are_grouped_and_keep_their_ids(tmp_path: Path) -> None:
         (tmp_path / f"note-{number}.txt").write_text(f"note {number} " * 5)
     parts = list(source_parts(Sources([tmp_path]), part_bytes=100))
     assert [len(part.files) for part in parts] == [3, 3, 1]
-    found = [document.id for part in parts for document in read_part(part)]
-    assert found == [document.id for document in documents_from([tmp_path])]
+    documents = [document.id for part in parts for document in read_part(part)]
+    assert documents == [document.id for document in documents_from([tmp_path])]
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

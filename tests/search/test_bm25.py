@@ -119,16 +119,16 @@ def test_shards_that_share_statistics_score_as_one_index(tmp_path: Path, query: 
     if by_words:  # the statistics of compacted shards are those of their compactions
         assert collection.n_documents == len(TEXTS) - 6
         collection = bm25_statistics(one.snapshot, [query])
-    found: dict[int, float] = {}
+    scored: dict[int, float] = {}
     for shard in shards:
         docs, scores = bm25_search(shard.snapshot, query, 200, collection=collection)
-        found |= dict(zip(map(int, shard.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))
+        scored |= dict(zip(map(int, shard.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))
         for doc, score in zip(docs.tolist()[:2], scores.tolist(), strict=False):
             parts = bm25_word_scores(shard.snapshot, query, doc, collection).values()
             assert sum(part.score for _, part in parts) == pytest.approx(score, rel=1e-5)
     docs, scores = bm25_search(one.snapshot, query, 200)
     wanted = dict(zip(map(int, one.snapshot.fetch_ids(docs.tolist())), scores.tolist(), strict=True))
-    assert found == pytest.approx(wanted, rel=1e-6)
+    assert scored == pytest.approx(wanted, rel=1e-6)
 
 
 def test_numbers_of_sqlite_are_read() -> None:

@@ -146,7 +146,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
 def _sizes(files: Any, folder: str) -> dict[str, int]:
     """The size of every file below a folder; empty if there is none."""
     try:
-        found = files.find(folder, detail=True)
+        listed = files.find(folder, detail=True)
     except FileNotFoundError:
         return {}
-    return {name[len(folder) :].lstrip("/"): int(facts["size"]) for name, facts in found.items()}
+    return {name[len(folder) :].lstrip("/"): int(facts["size"]) for name, facts in listed.items()}

@@ -300,26 +300,26 @@ class _Run:
         """The k best documents of each query."""
         plan = self._make_plan(k)
         with self._trace.stage("retrieve"):
-            found: dict[int, ShardLists] = self._shards.call(
+            retrieved: dict[int, ShardLists] = self._shards.call(
                 "retrieve", {n: (query, k) for n, query in queries.items()}
             )
         if not plan.is_fused:
-            return [self._merge_alone(plan, found, number) for number in range(len(self._texts))]
-        lists = [self._merge_lists(plan, found, number) for number in range(len(self._texts))]
+            return [self._merge_alone(plan, retrieved, number) for number in range(len(self._texts))]
+        lists = [self._merge_lists(plan, retrieved, number) for number in range(len(self._texts))]
         scored: dict[int, ShardScores] = {}
         if plan.rescorers:
             docs = [
                 union(
                     [
                         *(one.docs for one in rankings.values()),
-                        *(lists_.named[number] + (n << SHIFT) for n, lists_ in found.items()),
+                        *(lists_.named[number] + (n << SHIFT) for n, lists_ in retrieved.items()),
                     ]
                 )
                 for number, rankings in enumerate(lists)
             ]
             with self._trace.stage("rescore"):
                 arguments = {
-                    n: (query, k, [_of_shard(one, n) for one in docs]) for n, query in queries.items() if n in found
+                    n: (query, k, [_of_shard(one, n) for one in docs]) for n, query in queries.items() if n in retrieved
                 }
                 arguments = {n: given for n, given in arguments.items() if any(map(len, given[2]))}
                 scored = self._shards.call("rescore", arguments) if arguments else {}
@@ -327,31 +327,31 @@ class _Run:
         with self._trace.stage("fuse"):
             rankings = []
             for number, by_name in enumerate(lists):
-                fused = plan.fuse(by_name, self._lengths(plan, found, number), self._names(number))
+                fused = plan.fuse(by_name, self._lengths(plan, retrieved, number), self._names(number))
                 if plan.smoothing:
                     fused = plan.smooth(fused, _Vectors(scored, number).of)
                 rankings.append(plan.lift_fused(fused, self._names(number)))
             return rankings
 
-    def _merge_alone(self, plan: Plan, found: Mapping[int, ShardLists], number: int) -> Ranking:
+    def _merge_alone(self, plan: Plan, retrieved: Mapping[int, ShardLists], number: int) -> Ranking:
         name = plan.retrievers[0].name
         names = self._names(number)
-        parts = [_numbered(lists.lists[number][name], shard) for shard, lists in found.items()]
+        parts = [_numbered(lists.lists[number][name], shard) for shard, lists in retrieved.items()]
         merged = _best(parts, plan.k + len(names))
         if not plan.lift_names or not names or self._statistics is None:
             return merged.top(plan.k)
         return lift(merged, names, self._statistics.highest(self._terms(number))).top(plan.k)
 
-    def _merge_lists(self, plan: Plan, found: Mapping[int, ShardLists], number: int) -> dict[str, Ranking]:
+    def _merge_lists(self, plan: Plan, retrieved: Mapping[int, ShardLists], number: int) -> dict[str, Ranking]:
         return {
             retriever.name: _best(
-                [_numbered(lists.lists[number][retriever.name], shard) for shard, lists in found.items()],
+                [_numbered(lists.lists[number][retriever.name], shard) for shard, lists in retrieved.items()],
                 plan.list_depth,
             )
             for retriever in plan.retrievers
         }
 
-    def _lengths(self, plan: Plan, found: Mapping[int, ShardLists], number: int) -> dict[str, float]:
+    def _lengths(self, plan: Plan, retrieved: Mapping[int, ShardLists], number: int) -> dict[str, float]:
         """As `Plan.lengths`, from what the shards know of the collection."""
         assert self._embeddings is not None
         if not isinstance(plan.fusion, BoundedSum):
@@ -362,14 +362,14 @@ class _Run:
             if stage.name == "bm25" and self._statistics is not None:
                 lengths["bm25"] = self._statistics.bound(self._terms(number))
             elif stage.name == "sparse":
-                lengths["sparse"] = self._sparse_bound(found, number)
+                lengths["sparse"] = self._sparse_bound(retrieved, number)
         return lengths
 
-    def _sparse_bound(self, found: Mapping[int, ShardLists], number: int) -> float:
+    def _sparse_bound(self, retrieved: Mapping[int, ShardLists], number: int) -> float:
         assert self._embeddings is not None
         assert self._embeddings.sparse is not None
         _, weights = self._embeddings.sparse[number]
-        peaks = [lists.peaks[number] for lists in found.values() if lists.peaks is not None]
+        peaks = [lists.peaks[number] for lists in retrieved.values() if lists.peaks is not None]
         return float((np.max(peaks, axis=0) * weights[weights > 0]).sum()) if peaks and len(weights) else 1.0
 
     # -- pages

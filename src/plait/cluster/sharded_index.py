@@ -147,8 +147,8 @@ class ShardedIndex:
         ids = as_list("ids", ids, "ids")
         by_shard = owned(self.manifest.starts, ids)
         answers = self._ask("get", {shard: (wanted,) for shard, wanted in by_shard.items()})
-        found = {id: one for shard, wanted in by_shard.items() for id, one in zip(wanted, answers[shard], strict=True)}
-        return [found[id] for id in ids]
+        by_id = {id: one for shard, wanted in by_shard.items() for id, one in zip(wanted, answers[shard], strict=True)}
+        return [by_id[id] for id in ids]
 
     def count(self, filter: str | None = None) -> int:
         """The number of documents, or of those that a filter accepts."""

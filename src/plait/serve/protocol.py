@@ -109,7 +109,7 @@ class SearchAnswer:
     trace: Trace | None = None
     commit: int | None = None  # the commit that the search saw
     warnings: tuple[str, ...] = ()  # such as a filter that names a field which no document has
-    partial: str = ""  # what is missing, if only a part of the documents was searched; always told to the caller
+    partial: str = ""  # what is missing, if only a part of the documents was searched; callers always see it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

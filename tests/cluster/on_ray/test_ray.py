@@ -119,9 +119,9 @@ def test_a_build_that_lost_a_node_gives_the_hits_of_one_index(collection: Path, 
         for mode in ("hybrid", "dense", "sparse", "multi", "bm25"):
             for query in QUERIES:
                 for filter in (None, "year >= 2005"):
-                    found = sharded.search(query, 10, mode=mode, filter=filter)
+                    hits = sharded.search(query, 10, mode=mode, filter=filter)
                     wanted = index.search(query, 10, mode=mode, filter=filter)
-                    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], rel=1e-5)
+                    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in wanted], rel=1e-5)
 
 
 def test_a_second_build_repeats_nothing(cluster: Any, collection: Path, corpus: Path) -> None:
