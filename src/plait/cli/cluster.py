@@ -221,6 +221,9 @@ def cluster_serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port.")] = 8765,
     keys: Annotated[Path | None, typer.Option(metavar="FILE", help="API keys, made by `plait keys`.")] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name of this server in Host headers; may be repeated.")
+    ] = None,
     writable: Annotated[bool, typer.Option("--writable", help="Accept documents and deletions.")] = False,
     model: Model = None,
 ) -> None:
@@ -261,7 +264,9 @@ def cluster_serve(
     from plait.cluster.runtime import ClusterRuntime
     from plait.serve.config import ServeConfig
 
-    config = ServeConfig(host=host, port=port, keys_file=keys, read_only=not writable)
+    config = ServeConfig(
+        host=host, port=port, keys_file=keys, read_only=not writable, allowed_hosts=tuple(allowed_host or ())
+    )
     config.check_exposure()
     connect(address)
     served = Replicas(n_replicas=replicas, cpus=cpus, timeout=timeout, hedge_after=hedge_after, uri=uri)

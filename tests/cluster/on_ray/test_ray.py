@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -181,3 +182,47 @@ def test_a_node_killed_while_serving_loses_no_answer(cluster: Any, collection: P
     )
     assert len(seconds) > 30
     served.close()
+
+
+def test_a_shard_split_while_serving_fails_no_request(cluster: Any, collection: Path, tmp_path: Path) -> None:
+    """Through HTTP: a writer adds documents, a shard is split, and the server changes over to the new generation."""
+    from fastapi.testclient import TestClient
+
+    from plait.cluster.runtime import ClusterRuntime
+    from plait.serve.app import create_app
+    from plait.serve.config import ServeConfig
+
+    del cluster
+    folder = tmp_path / "copy"
+    shutil.copytree(collection, folder)
+    config = ServeConfig(mcp=False, page=False)
+    replicas = Replicas(n_replicas=1, cpus=0.05, timeout=20.0)
+    runtime = ClusterRuntime(config, folder, "split", replicas=replicas, read_only=False)
+    statuses, warnings, is_over = list[int](), list[str](), threading.Event()
+    with TestClient(create_app(config, runtime), base_url="http://127.0.0.1:8765") as client:
+
+        def ask() -> None:
+            while not is_over.is_set():
+                answer = client.post("/v1/indexes/split/search", json={"query": QUERIES[0], "k": 3})
+                statuses.append(answer.status_code)
+                warnings.extend(answer.json().get("warnings", ()))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        added = client.post("/v1/indexes/split/documents", json={"documents": [{"id": "new", "text": "zebra stripes"}]})
+        assert added.json()["added"] == 1
+        with open_cluster(folder, read_only=False) as writer:
+            assert len(writer.split(2).shards) == N_SHARDS + 1
+        end = time.monotonic() + 200
+        while runtime.index.manifest.generation == 1:
+            assert time.monotonic() < end
+            time.sleep(0.5)
+        hits = client.post("/v1/indexes/split/search", json={"query": "zebra", "k": 1}).json()["hits"]
+        assert [hit["id"] for hit in hits] == ["new"]
+        is_over.set()
+        asking.join()
+    print(
+        f"{len(statuses)} requests while a shard was split, {statuses.count(200)} of them fine, {len(warnings)} partial"
+    )
+    assert set(statuses) == {200}
+    assert warnings == []
