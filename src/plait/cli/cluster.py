@@ -291,6 +291,7 @@ def cluster_plan(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Another rate or price, such as machine_price=2.5; may be repeated."),
     ] = None,
+    short: Annotated[bool, typer.Option("--short", help="Do not print what is assumed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan machines, memory, disk, cost and latency for a collection.
@@ -329,7 +330,7 @@ def cluster_plan(
     )
     plan = plan_capacity(load, Assumptions(**changes), n_shards=shards)
     if not as_json:
-        print("\n".join(describe(plan)))
+        print("\n".join(describe(plan, assumptions=not short)))
         return
     fields = {
         "load": asdict(plan.load),

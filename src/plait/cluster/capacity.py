@@ -203,7 +203,7 @@ def plan_capacity(
     )
 
 
-def describe(plan: CapacityPlan) -> list[str]:
+def describe(plan: CapacityPlan, *, assumptions: bool = True) -> list[str]:
     """The plan in lines, for people."""
     load, given = plan.load, plan.assumptions
     lines = [
@@ -223,9 +223,10 @@ def describe(plan: CapacityPlan) -> list[str]:
         + " ms, simulated",
         f"{'hedged requests':<20} {plan.latency.hedged_share:.2%}",
         f"{'partial answers':<20} {plan.latency.partial_share:.4%}",
-        "",
-        "Assumed (--assume changes them; measure your own machines):",
     ]
+    if not assumptions:
+        return lines
+    lines += ["", "Assumed (--assume changes them; measure your own machines):"]
     lines += [f"  {field.name:<20} {getattr(given, field.name):g}" for field in fields(given)]
     return [
         *lines,
