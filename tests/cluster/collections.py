@@ -16,17 +16,16 @@ from plait.records import Document
 from plait.storage.store import Store
 
 N_DOCUMENTS, N_SHARDS = 420, 6
-RNG = np.random.default_rng(7)
 WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in ("lor", "mant", "vex", "st")]
 
 
 def make_documents(n_documents: int = N_DOCUMENTS) -> list[Document]:
     """Texts of very different lengths; every seventh document has three passages, every fifth a title."""
-    documents = []
+    documents, rng = [], np.random.default_rng(7)
     share = 1 / np.arange(1, len(WORDS) + 1)
     for number in range(n_documents):
-        n_words = int(RNG.integers(60, 140)) if number % 7 == 0 else int(RNG.integers(4, 40))
-        words = RNG.choice(WORDS, n_words, p=share / share.sum()).tolist()
+        n_words = int(rng.integers(60, 140)) if number % 7 == 0 else int(rng.integers(4, 40))
+        words = rng.choice(WORDS, n_words, p=share / share.sum()).tolist()
         title = f"{words[0]} of {number}" if number % 5 == 0 else ""
         metadata = {"year": 1990 + number % 30, "kind": ["note", "letter", "map"][number % 3]}
         documents.append(Document(f"doc-{number}", " ".join([*words, f"unique{number}"]), title, metadata))

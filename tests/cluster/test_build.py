@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -177,3 +181,51 @@ def test_a_split_shard_gives_the_same_answers_without_encoding(tmp_path: Path) -
             sharded.split(7)
     with open_cluster(tmp_path / "c", encoder=encoder) as again:
         assert len(again) == 102
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from cluster.collections import config_for, make_documents, make_encoder
+from plait.cluster import build
+
+build.BLOCK_DOCUMENTS = 16
+write = build._write_shard
+
+
+def die(path, folder, config, keys, number, *more):
+    write(path, folder, config, keys, number, *more)
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+build._write_shard = die
+encoder = make_encoder()
+build.build_locally(make_documents(60), encoder, Path({folder!r}), config_for(encoder, 3))
+"""
+
+
+def test_a_driver_that_is_killed_leaves_nothing_half_published(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    script = KILLED.format(folder=str(folder))
+    killed = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (folder / MANIFEST).exists()
+    documents, encoder = make_documents(60), make_encoder()
+    report = build_locally(documents, encoder, folder, config_for(encoder, 3))
+    assert (report.n_blocks_reused, report.n_shards_reused) == (4, 1)
+    assert not list((folder / "shards").glob(".*"))
+    with open_cluster(folder, encoder=encoder) as sharded:
+        assert sharded.get([document.id for document in documents]) == documents
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    encoder = make_encoder()
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(plait.StoreError, match="No space left"):
+        encode_block(tmp_path, config_for(encoder, 2), encoder, make_documents(5))
+    assert list((tmp_path / "build" / "spool").iterdir()) == []
