@@ -202,3 +202,26 @@ def test_modes_of_one_index_and_unknown_candidates_are_errors(both: tuple[Sharde
         sharded.search("balor", mode="hybird")
     with pytest.raises(QueryError, match="'nowhere'"):
         sharded.search("balor", candidates=["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "query", "rounds"),
+    [
+        ("dense", "balor", ["retrieve", "fetch"]),
+        ("bm25", "balor", ["survey", "retrieve", "fetch"]),
+        ("hybrid", "balor bemant", ["survey", "retrieve", "rescore", "fetch"]),
+    ],
+)
+def test_a_search_asks_shards_in_few_rounds(
+    both: tuple[ShardedIndex, plait.Index], monkeypatch: pytest.MonkeyPatch, mode: str, query: str, rounds: list[str]
+) -> None:
+    sharded, _ = both
+    calls, call = [], sharded.searcher._fan_out.call
+
+    def count(method: str, arguments: Any) -> Any:
+        calls.append(method)
+        return call(method, arguments)
+
+    monkeypatch.setattr(sharded.searcher._fan_out, "call", count)
+    sharded.search_many([query, "kust"], 5, mode=mode)
+    assert calls == rounds

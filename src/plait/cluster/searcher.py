@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ from plait.search.word_statistics import WordStatistics
 from plait.search_run import best_of_groups, sort_positions
 from plait.searcher import SearchRequest, check_query
 from plait.text.analyser import Analyser, QueryTerm
+from plait.text.query_syntax import parse_query
 
 if TYPE_CHECKING:
     from plait.rerank.reranker import Reranker
@@ -212,18 +213,24 @@ class _Run:
 
     def _read_queries(self) -> None:
         """What each query asks for, its embeddings, and the statistics of its words."""
-        plan, words = self.plan, self._given
+        plan = self.plan
         encode = plan.needs_encoder and self._embeddings is None
         encoder = self._searcher._source.get() if encode else None
-        if words is not None:
-            reader = encoder if isinstance(encoder, TokenReader) else None
+        reads_text = [stage.reads_text for stage in plan.retrievers] + [stage.reads_text for stage in plan.rescorers]
+        surveyed: list[_Words] = []
+        surveys: dict[int, Survey] = {}
+        if self._given is not None:
             with self._trace.stage("read query"):
-                for query in words:
-                    facts = _CollectionFacts(self._searcher._analyser, self._facts, self._shards)
+                surveyed = [self._words_of(query) for query in self._given]
+                if plan.lift_names or any(reads_text):
+                    surveys = self._survey(surveyed, names=plan.lift_names)
+                reader = encoder if isinstance(encoder, TokenReader) else None
+                for number, words in enumerate(surveyed):
+                    facts = _CollectionFacts(self, words, {n: _of_query(one, number) for n, one in surveys.items()})
                     self._asked.append(
                         understand(
                             facts,
-                            query,
+                            words.given,
                             syntax=self._request.syntax,
                             words=plan.lift_names,
                             correct=self._embeddings is None,
@@ -238,17 +245,23 @@ class _Run:
             self._embeddings = Embeddings()
         if self._embeddings.present() and len(self._texts) != len(self._embeddings):
             raise QueryError(f"{len(self._texts)} texts were given for {len(self._embeddings)} queries")
-        reads_text = [stage.reads_text for stage in plan.retrievers] + [stage.reads_text for stage in plan.rescorers]
         if any(reads_text):
-            self._statistics = self._count_words()
+            if self._texts != [words.words for words in surveyed]:  # misspelt words were corrected
+                corrected = [_Words(query.given, query.text, query.words) for query in self._asked]
+                surveys = self._survey(corrected, names=False)
+            self._statistics = WordStatistics.total([survey.statistics for survey in surveys.values()])
 
-    def _count_words(self) -> WordStatistics:
-        """N, avgdl and df of the collection, for the words of the queries."""
-        queries = [(query.given, query.text, query.words) for query in self._asked]
-        with self._trace.stage("statistics"):
-            arguments = {number: (facts.commit, queries, False) for number, facts in self._facts.items()}
-            surveys: dict[int, Survey] = self._shards.call("survey", arguments)
-        return WordStatistics.total([survey.statistics for survey in surveys.values()])
+    def _words_of(self, query: str) -> _Words:
+        if not self._request.syntax:
+            return _Words(query, query, query)
+        names = field_names(self._facts)
+        parsed = parse_query(query, lambda name: name in names)
+        return _Words(query, parsed.text, parsed.words)
+
+    def _survey(self, queries: Sequence[_Words], *, names: bool) -> dict[int, Survey]:
+        """What each shard knows of the words of queries: one round for all of them."""
+        asked = [tuple(query) for query in queries]
+        return self._shards.call("survey", {n: (facts.commit, asked, names) for n, facts in self._facts.items()})
 
     def _terms(self, number: int) -> list[QueryTerm]:
         return list(self._searcher._analyser.query_terms(self._texts[number]).values())
@@ -458,24 +471,53 @@ class _Run:
         return answers
 
 
-class _CollectionFacts:
-    """What `understand` needs to know, of all shards together."""
+class _Words(NamedTuple):
+    """A query as it was given, as an encoder reads it, and its words."""
 
-    def __init__(self, analyser: Analyser, facts: Mapping[int, ShardFacts], shards: _Shards) -> None:
-        self._analyser, self._facts, self._shards = analyser, facts, shards
+    given: str
+    text: str
+    words: str
+
+
+class _Surveyed(NamedTuple):
+    """What a shard knows of one query."""
+
+    absent: frozenset[str]
+    names: Mapping[int, float]
+
+
+def _of_query(survey: Survey, number: int) -> _Surveyed:
+    return _Surveyed(survey.absent[number], survey.names[number])
+
+
+def field_names(facts: Mapping[int, ShardFacts]) -> frozenset[str]:
+    """The metadata fields of all shards."""
+    return frozenset().union(*(one.field_names for one in facts.values()))
+
+
+class _CollectionFacts:
+    """What `understand` needs to know of all shards together: from the survey of the query, and for a misspelt one by
+    asking again."""
+
+    def __init__(self, run: _Run, query: _Words, surveyed: Mapping[int, _Surveyed]) -> None:
+        self._run, self._query, self._surveyed = run, query, surveyed
+        self._terms = set(run._searcher._analyser.query_terms(query.words)) if surveyed else set[str]()
 
     @property
     def analyser(self) -> Analyser:
-        return self._analyser
+        return self._run._searcher._analyser
 
     def field_names(self) -> frozenset[str]:
-        return frozenset().union(*(facts.field_names for facts in self._facts.values()))
+        return field_names(self._run._facts)
 
     def absent(self, words: Sequence[str]) -> list[str]:
         if not words:
             return []
-        answers = self._ask(SpellingQuestion(words=words))
-        absent = set(words).intersection(*(set(missing) for missing, _ in answers))
+        if self._terms.issuperset(words):
+            answers = [set(one.absent) for one in self._surveyed.values()]
+        else:
+            answers = [set(missing) for missing, _ in self._ask(SpellingQuestion(words=words))]
+        absent = set(words).intersection(*answers)
         return [word for word in words if word in absent]
 
     def support(self, variants: Sequence[str], known: Sequence[str]) -> list[tuple[int, int]]:
@@ -488,17 +530,19 @@ class _CollectionFacts:
         ]
 
     def names(self, given: str, text: str) -> Mapping[int, float]:
-        arguments = {n: (facts.commit, [(given, text, "")], True) for n, facts in self._facts.items()}
-        surveys: dict[int, Survey] = self._shards.call("survey", arguments)
-        names = {
-            (shard << SHIFT) + doc: strength for shard, one in surveys.items() for doc, strength in one.names[0].items()
-        }
+        if text == self._query.text:
+            by_shard = {shard: one.names for shard, one in self._surveyed.items()}
+        else:
+            surveys = self._run._survey([_Words(given, text, "")], names=True)
+            by_shard = {shard: one.names[0] for shard, one in surveys.items()}
+        names = {(shard << SHIFT) + doc: strength for shard, one in by_shard.items() for doc, strength in one.items()}
         # Identifiers within a query count only if no document has the whole query as its name.
         least = WITHIN if max(names.values(), default=0.0) > WITHIN else 0.0
         return {doc: strength for doc, strength in names.items() if strength > least}
 
     def _ask(self, question: SpellingQuestion) -> list[tuple[list[str], list[tuple[int, int]]]]:
-        answers = self._shards.call("spelling", {n: (facts.commit, question) for n, facts in self._facts.items()})
+        facts = self._run._facts
+        answers = self._run._shards.call("spelling", {n: (one.commit, question) for n, one in facts.items()})
         return list(answers.values())
 
 
