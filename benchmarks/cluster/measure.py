@@ -104,11 +104,11 @@ def searching(collection: Path, n_queries: int, qps: float) -> None:
     source = LazyEncoder(None, None, precision=None, n_threads=1)
     source.bind(collection, fingerprint=manifest.fingerprint, model=manifest.model)
     with open_cluster(collection, n_threads=1) as local:
-        here = durations(lambda query: local.search(query, 10), n_queries, lambda: 0.0)
+        local_times = durations(lambda query: local.search(query, 10), n_queries, lambda: 0.0)
     served = ServedShards(collection, manifest, "measured", Replicas(n_replicas=1, cpus=0.1))
     index = ShardedIndex(collection, manifest, source, served.fan_out)
     rng = np.random.default_rng(1)
-    there = durations(lambda query: index.search(query, 10), n_queries, lambda: float(rng.exponential(1 / qps)))
+    remote = durations(lambda query: index.search(query, 10), n_queries, lambda: float(rng.exponential(1 / qps)))
     encode = durations(lambda query: source.get().encode_queries([query]), 40, lambda: 0.0)
     everyone = dict.fromkeys(range(len(manifest.shards)), (None,))
     rounds = durations(
@@ -116,8 +116,8 @@ def searching(collection: Path, n_queries: int, qps: float) -> None:
     )
     served.close()
     for name, times in (
-        ("all shards here", here),
-        ("over Ray Serve", there),
+        ("all shards here", local_times),
+        ("over Ray Serve", remote),
         ("one round", rounds),
         ("encode", encode),
     ):
@@ -127,7 +127,7 @@ def searching(collection: Path, n_queries: int, qps: float) -> None:
         )
     # The work of a shard is what is left of a local search without the encoder. A search has four rounds; what a round
     # takes beyond its median is taken to be exponential.
-    work = max(float(np.median(here)) - float(np.median(encode)), 1e-4) / len(manifest.shards)
+    work = max(float(np.median(local_times)) - float(np.median(encode)), 1e-4) / len(manifest.shards)
     median, high = np.quantile(rounds, PERCENTILES)
     model = ClusterModel(
         n_shards=len(manifest.shards),
@@ -139,7 +139,7 @@ def searching(collection: Path, n_queries: int, qps: float) -> None:
     )
     expected = simulate(model, n_queries=5000)
     for share in PERCENTILES:
-        seen, simulated = float(np.quantile(there, share)) * 1e3, expected.percentile(share) * 1e3
+        seen, simulated = float(np.quantile(remote, share)) * 1e3, expected.percentile(share) * 1e3
         print(f"p{share * 100:g}: simulated {simulated:.0f} ms, seen {seen:.0f} ms ({simulated / seen - 1:+.0%})")
 
 
