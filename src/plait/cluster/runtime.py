@@ -46,6 +46,7 @@ from plait.serve.protocol import (
     WriteOp,
 )
 from plait.serve.runtime.metrics import Metrics
+from plait.serve.runtime.tracing import Tracing
 from plait.storage.info import StoreInfo
 from plait.storage.saved_settings import SavedCalibration, SavedParams
 
@@ -72,7 +73,7 @@ class ClusterRuntime:
         self.config, self.folder, self.name = config, folder, name
         self._model, self._replicas, self._read_only = model, Replicas() if replicas is None else replicas, read_only
         self._deploy = deploy
-        self.metrics = Metrics()
+        self.metrics, self.tracing = Metrics(), Tracing()
         self._pool = ThreadPoolExecutor(config.queues.running, "plait-search")
         self._is_ready = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,6 +82,7 @@ class ClusterRuntime:
     # -- life
 
     async def start(self) -> None:
+        self.tracing = await asyncio.to_thread(Tracing.start, self.config.telemetry)
         await asyncio.to_thread(self._open, await asyncio.to_thread(self._newest))
         self._tasks.append(asyncio.create_task(self._follow()))
         self._is_ready = True
@@ -112,6 +114,7 @@ class ClusterRuntime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.served.close)
+        await asyncio.to_thread(self.tracing.stop)
 
     def ready(self) -> bool:
         return self._is_ready
@@ -189,8 +192,12 @@ class ClusterRuntime:
     def metrics_text(self) -> tuple[bytes, str]:
         return self.metrics.text()
 
+    def traced(self, traceparent: str | None) -> contextlib.AbstractContextManager[None]:
+        return self.tracing.request(traceparent)
+
     def observe(self, *, route: str, method: str, status: int, seconds: float, request_id: str, key_id: str) -> None:
-        del request_id, key_id
+        del key_id
+        self.tracing.answered(route=route, method=method, status=status, request_id=request_id)
         self.metrics.requests.labels(route, method, str(status)).inc()
         self.metrics.request_seconds.labels(route).observe(seconds)
 

@@ -83,10 +83,11 @@ def _used(fusion: BoundedSum) -> dict[str, float]:
 # -- bounds
 
 
-def model_bounds(encoder: Encoder, snapshot: Snapshot) -> dict[str, tuple[float, float]]:
-    """The bounds of each kind of embedding that an encoder makes and the index may project. Measured once for an
-    encoder and a projection in a process."""
-    directions = "" if snapshot.projection is None else f" {crc32c(snapshot.projection.fitted.directions)}"
+def model_bounds(encoder: Encoder, snapshot: Snapshot | None = None) -> dict[str, tuple[float, float]]:
+    """The bounds of each kind of embedding that an encoder makes, and that the index of the snapshot may project.
+    Measured once for an encoder and a projection in a process."""
+    projection = None if snapshot is None else snapshot.projection
+    directions = "" if projection is None else f" {crc32c(projection.fitted.directions)}"
 
     def measure() -> dict[str, tuple[float, float]]:
         try:
@@ -94,7 +95,9 @@ def model_bounds(encoder: Encoder, snapshot: Snapshot) -> dict[str, tuple[float,
             passages = encoder.encode_documents([passage for _, passage in PAIRS])
         except Exception:  # a caller's encoder may know its own texts only; then the default bounds have to do
             return {}
-        return _bounds(snapshot.projected(queries), snapshot.projected(passages))
+        if snapshot is not None:
+            queries, passages = snapshot.projected(queries), snapshot.projected(passages)
+        return _bounds(queries, passages)
 
     return _measured.get(encoder.fingerprint + directions, measure)
 
