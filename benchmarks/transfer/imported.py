@@ -54,15 +54,15 @@ def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, An
     theirs, ours = options.to / name, options.to / f"{name}-imported"
     bits = options.bits or rival.bits
     about = {"corpus": str(corpus.folder), "n_passages": corpus.n_passages}
-    there = Worker(python, rival.module, threads=1, log=options.to / f"{name}.log", cpus=None)
+    origin = Worker(python, rival.module, threads=1, log=options.to / f"{name}.log", cpus=None)
     here = Worker(sys.executable, "plait", threads=1, log=options.to / f"{name}-plait.log", cpus=None)
     try:
         if not (theirs / "metadata.json").exists():
             build = {"threads": options.threads, "nbits": bits, "quick": options.quick}
-            there.ask({"do": "build", **about, "index": str(theirs), "options": build}, limit=LIMIT)
+            origin.ask({"do": "build", **about, "index": str(theirs), "options": build}, limit=LIMIT)
         imported = import_by_cli(theirs, ours / "plait")
         opened = {"threads": 1}
-        facts = there.ask({"do": "open", **about, "index": str(theirs), "options": opened}, limit=LIMIT)
+        facts = origin.ask({"do": "open", **about, "index": str(theirs), "options": opened}, limit=LIMIT)
         here.ask({"do": "open", **about, "index": str(ours), "options": opened}, limit=LIMIT)
         mine = {
             "level": "engine",
@@ -71,10 +71,10 @@ def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, An
             "n_code_scored": options.full,
             "n_rescored": max(options.full // 4, K),
         }
-        workers = [(there, rival.settings(options.probe, options.full)), (here, mine)]
+        workers = [(origin, rival.settings(options.probe, options.full)), (here, mine)]
         (their_ids, their_seconds), (our_ids, our_seconds) = in_turns(workers, corpus, options)
     finally:
-        there.close()
+        origin.close()
         here.close()
     same = [set(one) == set(other) for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
     overlap = [len(set(one) & set(other)) / K for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]

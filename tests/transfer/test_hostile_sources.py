@@ -217,8 +217,8 @@ def test_changed_bytes_of_a_faiss_file_raise_no_other_error(tmp_path: Path, name
     raw, rng = (FIXTURES / name).read_bytes(), np.random.default_rng(0)
     for _ in range(300):
         changed = bytearray(raw)
-        for place in rng.integers(0, 160, 3):  # the headers
-            changed[place] = rng.integers(256)
+        for byte in rng.integers(0, 160, 3):  # the headers
+            changed[byte] = rng.integers(256)
         (tmp_path / name).write_bytes(changed)
         with suppress(PlaitError):
             faiss_file.open_source(str(tmp_path / name), ImportOptions())

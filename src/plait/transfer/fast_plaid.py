@@ -83,14 +83,14 @@ class _Chunks:
     def __init__(
         self, folder: Path, name: str, chunks: list[int], kinds: str, shape: tuple[int | None, ...], n_rows: int
     ) -> None:
-        own = [folder / f"{chunk}.{name}.npy" for chunk in chunks]
-        if all(file.exists() for file in own):
-            self._parts = [load_array(file, kinds, shape) for file in own]
+        files = [folder / f"{chunk}.{name}.npy" for chunk in chunks]
+        if all(file.exists() for file in files):
+            self._parts = [load_array(file, kinds, shape) for file in files]
         else:
             merged = load_array(folder / f"merged_{name}.npy", kinds, shape)
             manifest = read_json(folder / f"merged_{name}.manifest.json")
             try:
-                n_merged = sum(int(manifest[file.name]["rows"]) for file in own)
+                n_merged = sum(int(manifest[file.name]["rows"]) for file in files)
             except (KeyError, TypeError, ValueError) as error:
                 raise damaged(folder / f"merged_{name}.manifest.json", repr(error)) from None
             if not 0 <= n_merged <= len(merged):
@@ -120,9 +120,9 @@ def _fields(file: Path) -> dict[int, dict[str, Any]]:
     try:
         address = f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            found = connection.execute("SELECT * FROM METADATA")
-            names = [column[0] for column in found.description]
-            records = [dict(zip(names, values, strict=True)) for values in found]
+            cursor = connection.execute("SELECT * FROM METADATA")
+            names = [column[0] for column in cursor.description]
+            records = [dict(zip(names, values, strict=True)) for values in cursor]
         return {int(record.pop("_subset_")): record for record in records}
     except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
         raise damaged(file, error) from None

@@ -141,8 +141,8 @@ class _Server:
         names = [str(one["name"]) for one in answer["collections"]]
         self.name = choose_collection(names, options.collection, "collection", url)
         self._path = f"/collections/{quote(self.name, safe='')}"
-        found = self._result(self._client.get(self._path))
-        self.config, self.n_points = found["config"]["params"], int(found.get("points_count") or 0)
+        collection = self._result(self._client.get(self._path))
+        self.config, self.n_points = collection["config"]["params"], int(collection.get("points_count") or 0)
 
     def points(self) -> Iterator[Point]:
         offset = None

@@ -10,20 +10,25 @@ import pytest
 HERE = Path(__file__).parent
 
 # Nothing may be fetched, and no usage reported, by a test.
-for name, value in {
+ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
     "HAYSTACK_TELEMETRY_ENABLED": "False",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LANGSMITH_TRACING": "false",
     "NUMBA_DISABLE_JIT": "1",  # ranx compiles at the first call, which takes longer than the tests
-}.items():
-    os.environ.setdefault(name, value)
+}
 
 
 def has_frameworks(config: pytest.Config) -> bool:
     """Whether this is the run of `make test-frameworks`, in which a framework that is missing is a failure."""
     return config.inipath is not None and config.inipath.parent == HERE
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if has_frameworks(config):  # otherwise the tests of other folders would see these variables
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

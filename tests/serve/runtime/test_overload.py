@@ -105,16 +105,18 @@ def test_a_write_beyond_the_queue_is_429_with_retry_after(fabrics: Path, monkeyp
 def test_bodies_that_are_held_are_bounded_in_all(fabrics: Path) -> None:
     limits = Limits(max_held_bytes=100_000, body_timeout=30)
     with listening(config_of(fabrics, limits=limits)) as url:
-        go = threading.Event()
+        sent, go = threading.Event(), threading.Event()
 
         def slowly() -> Iterator[bytes]:
             yield b'{"filter": "' + b"x" * 90_000
+            sent.set()
             assert go.wait(60)
             yield b'"}'
 
         headers = {"content-type": "application/json"}
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(httpx.post, url + COUNT, content=slowly(), headers=headers, timeout=60)
+            assert sent.wait(60)  # before any other request, or that one would be held and this one refused
 
             def is_refused() -> bool:
                 answer = httpx.post(url + COUNT, content=b" " * 50_000 + b"{}", headers=headers, timeout=60)

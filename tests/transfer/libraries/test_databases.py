@@ -61,11 +61,11 @@ def test_a_local_qdrant_collection_loses_nothing(tmp_path: Path) -> None:
     assert multi is not None
     client = QdrantClient(path=str(tmp_path / "qdrant"))
     year = models.FieldCondition(key="year", range=models.Range(gte=2050))
-    found = client.query_points(
+    answer = client.query_points(
         "docs", query=multi[0].tolist(), using="multi", query_filter=models.Filter(must=[year]), limit=100
     )
     client.close()
-    assert {point.payload["id"] for point in found.points if point.payload} == {
+    assert {point.payload["id"] for point in answer.points if point.payload} == {
         f"d{number}" for number in range(50, 60)
     }
 
@@ -119,10 +119,12 @@ def test_faiss_files_of_this_version_rank_as_faiss_does(tmp_path: Path, factory:
         faiss.downcast_index(index).nprobe = 4
     stored = by_id(imported(tmp_path / "made.faiss", tmp_path / "new"), "dense")
     assert len(stored) == len(rows)
-    _, found = faiss.extract_index_ivf(index).search(rows[:1], 1) if "IDMap2" in factory else index.search(rows[:1], 1)
+    _, nearest = (
+        faiss.extract_index_ivf(index).search(rows[:1], 1) if "IDMap2" in factory else index.search(rows[:1], 1)
+    )
     scores = {id: float(rows[0] @ vector) for id, vector in stored.items()}
     best = max(scores, key=lambda id: scores[id])
-    expected = int(found[0, 0]) + (1000 if "IDMap2" in factory else 0)
+    expected = int(nearest[0, 0]) + (1000 if "IDMap2" in factory else 0)
     assert best == str(expected)
 
 

@@ -105,8 +105,10 @@ class IndexHost:
                         raise
                 return call(self._opened())  # the folder was replaced meanwhile, and the index opened again
 
-        if self._index is None:
-            await self.refresh()
+        now_at_path = catalog.signature(self.path)
+        is_replaced = catalog.inode(now_at_path) != catalog.inode(self._seen)
+        if self._index is None or (now_at_path != self._seen and not is_replaced):
+            await self.refresh()  # so that a client sees what it wrote, whichever worker confirmed the write
         while True:
             self._opened()  # before it waits
             try:
