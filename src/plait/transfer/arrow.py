@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, SourceError
-from plait.records import Hit
 from plait.transfer.fields import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, choose_field, row_of_fields
 from plait.transfer.flat import FIELDS, MARK, VECTOR_FIELDS, VERSION, flat_records, has_flat_records, row_from_record
 from plait.transfer.passages import PassageBatch, Passages
@@ -97,25 +96,6 @@ def arrow_reader(passages: Passages) -> Any:
     schema = schema_of(passages.spec, vectors=passages.vectors, model=passages.model)
     batches = (record_batch(batch, schema) for batch in passages.batches())
     return pyarrow_module().RecordBatchReader.from_batches(schema, batches)
-
-
-def hits_table(hits: Iterable[Hit]) -> Any:
-    """Hits as a `pyarrow.Table`, best first: id, rank, score, title, passage, the metadata as JSON, and the score of
-    each retriever."""
-    pa = pyarrow_module()
-    given = list(hits)
-    retrievers = sorted({name for hit in given for name in hit.scores})
-    columns = {
-        "id": pa.array([hit.id for hit in given], pa.string()),
-        "rank": pa.array(range(1, len(given) + 1), pa.int32()),
-        "score": pa.array([hit.score for hit in given], pa.float64()),
-        "title": pa.array([hit.title for hit in given], pa.string()),
-        "passage": pa.array([hit.passage for hit in given], pa.large_string()),
-        "metadata": pa.array([json.dumps(dict(hit.metadata), ensure_ascii=False) for hit in given], pa.string()),
-    }
-    for name in retrievers:
-        columns[f"{name}_score"] = pa.array([hit.scores.get(name) for hit in given], pa.float64())
-    return pa.table(columns)
 
 
 def write_parquet(passages: Passages, to: Path) -> int:
