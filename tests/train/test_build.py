@@ -10,9 +10,11 @@ import torch
 
 from plait.encode.load import find_model, open_tokenizer
 from plait.errors import ConfigError, InputError
-from plait.train.build import initialise_from, read_plan
+from plait.train.build import build, initialise_from, read_plan
 from plait.train.checkpoint import save
+from plait.train.corpora import corpus_batches
 from plait.train.idf import inverse_document_frequencies, stemmed_terms
+from plait.train.model import Model
 from plait.train.model_config import DenseHeadConfig, ModelConfig, MultiHeadConfig
 from plait.train.recipe import read_recipe
 from plait.train.tokenization import TextTokenizer
@@ -105,3 +107,31 @@ def test_a_projection_is_copied_and_its_bias_is_zero() -> None:
     weight = model.multi.project.weight.detach().numpy()
     assert np.linalg.norm(weight, axis=1).mean() == pytest.approx(1, abs=0.1)
     assert not model.multi.project.bias.detach().any()
+
+
+def test_the_projection_begins_with_the_principal_directions(tmp_path: Path) -> None:
+    corpus = str(RECIPES / "tiny-data")
+    changes = ["model.multi={dim = 12, bias = true}", f"model.projection_corpora=['{corpus}']", "run.seed=3"]
+    trained = build(read_recipe(RECIPES / "tiny.toml", changes), tmp_path)
+    model, rows = trained.model, []
+    texts = trained.texts
+    assert isinstance(model, Model)
+    assert isinstance(texts, TextTokenizer)
+    assert model.multi is not None
+    model.eval()
+    for batch in corpus_batches([corpus], limit=500, size=16, key="projection_corpora"):
+        tokens = texts.documents(batch)
+        rows.append(model.backbone(tokens)[tokens.rows].detach())
+    states = torch.cat(rows)
+    projected = model.multi.project(states).detach().double()
+    assert projected.mean(dim=0).abs().max() < 1e-3  # centred
+    largest = torch.linalg.svdvals(states.double() - states.double().mean(dim=0))[:12]
+    assert torch.allclose(torch.linalg.svdvals(projected), largest, rtol=1e-3)
+
+
+def test_a_projection_is_not_fitted_to_a_few_tokens(tmp_path: Path) -> None:
+    few = [f"model.projection_corpora=['{RECIPES / 'tiny-data'}']", "model.projection_limit=1"]
+    with pytest.raises(InputError, match=r"need at least \d+\. Name more corpora"):
+        build(read_recipe(RECIPES / "tiny.toml", few), tmp_path)
+    with pytest.raises(ConfigError, match="both give the projection"):
+        read_plan(read_recipe(RECIPES / "tiny.toml", ["model.projection_corpora=['a']", "model.init_from='b'"]))

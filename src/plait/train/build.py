@@ -32,6 +32,7 @@ from plait.train.loss import RetroMaeConfig, XtrConfig, make_loss, read_loss
 from plait.train.model import Model, SparseHead
 from plait.train.model_config import ModelConfig
 from plait.train.optimiser import parameter_groups
+from plait.train.principal import fit_multi_head
 from plait.train.recipe import Recipe, SectionLocation, read_section
 from plait.train.retromae import MaskedBatch, MaskingConfig, RetroMae, load_masked_lm, mask_batch, read_words
 from plait.train.search_modes import default_mode
@@ -57,6 +58,9 @@ class InitConfig:
     freeze: int = 0  # the number of lower layers that are not trained; embeddings are frozen with them. 0 trains all
     cache: str = ""  # float16 or float32: cache the states of frozen layers on disk; empty: compute them each time
     init_from: str = ""  # a trained model to continue from, or a model folder to copy the multi head's projection from
+    # BEIR folders: the multi head's projection begins as the principal directions of their token states
+    projection_corpora: tuple[str, ...] = ()
+    projection_limit: int = 500  # documents of each of these corpora; 0: all
     idf_corpora: tuple[str, ...] = ()  # BEIR folders to count document frequencies in, for a sparse head with idf
     idf_limit: int = 0  # documents to count in each corpus; 0: all
     graph: str = ""  # a model folder or bundled model whose ONNX graph computes the states if all layers are frozen
@@ -72,6 +76,8 @@ class InitConfig:
             )
         if self.dropout >= 1:
             raise ConfigError(f"dropout is {self.dropout}; it is the share of values that are dropped, below 1")
+        if self.projection_corpora and self.init_from:
+            raise ConfigError("projection_corpora and init_from both give the projection of the multi head; set one")
         if self.freeze < 0:
             raise ConfigError(f"freeze is {self.freeze}; it must be 0 or more")
 
@@ -151,7 +157,7 @@ def read_plan(recipe: Recipe, start: StartingModel | None = None) -> EncoderPlan
 
 def check_start_keys(values: Mapping[str, Any], init: Mapping[str, Any], location: SectionLocation) -> None:
     """ConfigError for keys that contradict `start`, which gives the backbone and the tokenizer."""
-    for key in ("backbone", "random", "tokenizer", "init_from"):
+    for key in ("backbone", "random", "tokenizer", "init_from", "projection_corpora"):
         if values.get(key) or init.get(key):
             raise ConfigError(
                 f"{location.where(key)}: {key} and start are both set; start takes over the backbone, the heads and "
@@ -207,6 +213,8 @@ def build(recipe: Recipe, folder: Path, start: StartingModel | None = None) -> T
         model.backbone.freeze(layers=plan.init.freeze)
     if plan.init.init_from:
         initialise_from(model, plan.init.init_from)
+    if plan.init.projection_corpora:
+        fit_multi_head(model, texts, plan.init.projection_corpora, limit=plan.init.projection_limit)
     if model.sparse is not None:
         _fill_sparse_tables(model.sparse, tokenizer, texts, plan)
     return Trainable(

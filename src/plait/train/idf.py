@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.encode.chunking import with_title
-from plait.errors import InputError
-from plait.evaluate.dataset_files import find_file
-from plait.readers import documents_from
 from plait.text.stemming import stem_word
+from plait.train.corpora import corpus_batches
 from plait.train.tokenization import TextTokenizer
 
 BATCH_TEXTS = 1000
@@ -35,11 +30,10 @@ def inverse_document_frequencies(
     """
     terms = np.arange(n_ids) if terms is None else terms
     counts, n_texts = np.zeros(n_ids, np.int64), 0
-    for folder in corpora:
-        for batch in _batches(_documents(folder, limit)):
-            n_texts += len(batch)
-            for ids in texts.read(batch, is_query=False):
-                counts[np.unique(terms[ids])] += 1
+    for batch in corpus_batches(corpora, limit=limit, size=BATCH_TEXTS, key="idf_corpora"):
+        n_texts += len(batch)
+        for ids in texts.read(batch, is_query=False):
+            counts[np.unique(terms[ids])] += 1
     idf = np.log((n_texts + 1) / (counts[terms] + 0.5))
     scaled: NDArray[np.float64] = idf / np.log((n_texts + 1) / 0.5)
     return np.asarray(np.sqrt(scaled.clip(0, 1)), np.float32)
@@ -58,17 +52,3 @@ def stemmed_terms(vocabulary: Mapping[str, int], n_ids: int, language: str) -> N
         if is_word and number < n_ids:
             terms[number] = shared.setdefault(stem_word(word, language), number)
     return terms
-
-
-def _documents(folder: str, limit: int) -> Iterable[str]:
-    corpus = find_file(Path(folder), "corpus.jsonl")
-    if corpus is None:
-        raise InputError(f"{folder} has no corpus.jsonl; idf_corpora must name BEIR folders")
-    texts = (with_title(document.title, document.text) for document in documents_from([corpus]))
-    return itertools.islice(texts, limit or None)
-
-
-def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    rest = iter(texts)
-    while batch := list(itertools.islice(rest, BATCH_TEXTS)):
-        yield batch
