@@ -1,0 +1,58 @@
+"""Averages trained weights with the weights that training began with, or with those of other runs.
+
+    python models/scripts/average_models.py recipes/encoder.toml --runs runs/encoder/final --share 0.5 --to averaged
+
+The result is (1 - share) * start + share * mean of the runs. Such a mean forgets less of what the base knew than the
+trained weights do (Wortsman et al., 2022). The sparse head begins with random weights, so it is taken from the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from plait.train import checkpoint
+from plait.train.build import build
+from plait.train.recipe import read_recipe
+
+Weights = Mapping[str, Tensor]
+NEW_HEAD = "sparse."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="trained models")
+    parser.add_argument("--share", type=float, default=0.5, help="share of the runs, from 0 to 1")
+    parser.add_argument("--set", dest="changes", action="append", default=[], help="changes of the recipe: key=value")
+    parser.add_argument("--to", type=Path, required=True)
+    options = parser.parse_args()
+    runs = [checkpoint.load(run) for run in options.runs]
+    model, tokenizer = runs[0]
+    with tempfile.TemporaryDirectory() as folder:
+        start = build(read_recipe(options.recipe, options.changes), Path(folder)).model.state_dict()
+    model.load_state_dict(averaged(start, [run.state_dict() for run, _ in runs], options.share))
+    checkpoint.save(model, tokenizer, options.to)
+
+
+def averaged(start: Weights, runs: Sequence[Weights], share: float) -> dict[str, Tensor]:
+    """The weights by name; whole numbers, such as the tables of the sparse head, are those of the first run."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"share is {share}; it must be from 0 to 1")
+    result: dict[str, Tensor] = {}
+    for name, first in runs[0].items():
+        if not first.is_floating_point():
+            result[name] = first
+            continue
+        mean = torch.stack([run[name] for run in runs]).mean(dim=0)
+        result[name] = mean if name.startswith(NEW_HEAD) else torch.lerp(start[name], mean, share)
+    return result
+
+
+if __name__ == "__main__":
+    main()
