@@ -86,7 +86,7 @@ def _centred(rows: MultiVectors, mean: Floats) -> list[States]:
 
 def _unit(rows: NDArray[np.floating]) -> Floats:
     values = np.asarray(rows, np.float32)
-    return values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), np.float32(1e-9))
+    return np.asarray(values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), 1e-9), np.float32)
 
 
 def _nearest(one: _Encoded, n: int) -> list[NDArray[np.int64]]:
@@ -106,7 +106,7 @@ def _maxsim(query: States, documents: Sequence[States]) -> Floats:
 
 def _standardised(column: NDArray[np.floating]) -> NDArray[np.float64]:
     values = np.asarray(column, np.float64)
-    return (values - values.mean()) / max(float(values.std()), 1e-6)
+    return np.asarray((values - values.mean()) / max(float(values.std()), 1e-6))
 
 
 def _bm25(

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from plait.codec.projection import DIMS_STEP, MAX_SAMPLE, Projection, fit_projection
-from plait.embeddings import Rows
 from plait.errors import ConfigError, InputError
 from plait.graphs.builder import Linear
 from plait.train.corpora import corpus_batches
@@ -48,9 +48,9 @@ def fit_multi_head(model: Model, texts: TextTokenizer, corpora: Sequence[str], *
     copy_linear(project, Linear(directions, None if bias is None else -fitted.mean @ directions))
 
 
-def _sample(model: Model, texts: TextTokenizer, corpora: Sequence[str], limit: int) -> Rows:
+def _sample(model: Model, texts: TextTokenizer, corpora: Sequence[str], limit: int) -> NDArray[np.float32]:
     """States of the tokens that give a row, spread evenly over all corpora."""
-    parts: list[Rows] = []
+    parts: list[NDArray[np.float32]] = []
     was_training = model.backbone.training
     model.backbone.eval()
     with torch.no_grad():
