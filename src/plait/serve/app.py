@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from plait.errors import PlaitError
 from plait.serve.auth import Authenticate, Authenticator
 from plait.serve.body import LimitBody
+from plait.serve.direct import DirectSearch
 from plait.serve.errors import INTERNAL, ApiError, PlainJson, api_error, error_response, request_id_of
 from plait.serve.guard import Guard
 from plait.serve.protocol import HttpConfig, Runtime
@@ -42,6 +43,7 @@ def create_app(config: HttpConfig, runtime: Runtime) -> FastAPI:
     config.check_exposure()
     authenticator = Authenticator(config.keys_file)
     mcp = _mcp_endpoint(runtime, authenticator) if config.mcp else None
+    parts = Parts(runtime, authenticator)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -68,9 +70,10 @@ def create_app(config: HttpConfig, runtime: Runtime) -> FastAPI:
             Middleware(Authenticate, authenticator=authenticator),
             Middleware(LimitBody, limits=config.limits),
             Middleware(_McpPath),
+            Middleware(DirectSearch, parts=parts),
         ],
     )
-    app.state.parts = Parts(runtime, authenticator)
+    app.state.parts = parts
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ApiError, _known_error)

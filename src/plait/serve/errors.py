@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from starlette.responses import JSONResponse
 from starlette.types import Scope
 
@@ -80,19 +81,20 @@ class PlainJson(JSONResponse):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return _text(content).encode("utf-8", "backslashreplace")
+        return _encoded(content)
 
 
-def _text(content: Any) -> str:
-    """Long lists are written item by item: `json.dumps` lets no other thread run until it has ended."""
+def _encoded(content: Any) -> bytes:
+    """Long lists are written item by item: an encoder lets no other thread run until it has ended."""
     if isinstance(content, dict) and any(isinstance(value, list) and len(value) > 20 for value in content.values()):
-        return "{" + ",".join(f"{json.dumps(str(name))}:{_text(value)}" for name, value in content.items()) + "}"
-    if isinstance(content, list) and len(content) > 20:
-        return "[" + ",".join(map(_text, content)) + "]"
+        return b"{" + b",".join(_encoded(str(name)) + b":" + _encoded(value) for name, value in content.items()) + b"}"
+    if isinstance(content, list) and len(content) > 20 and isinstance(content[0], dict | list):
+        return b"[" + b",".join(map(_encoded, content)) + b"]"
     try:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        return json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return orjson.dumps(content)  # NaN and infinity as null
+    except TypeError:  # half a surrogate pair, a number of more than 64 bits, a key that is not a string
+        text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _finite(value: Any) -> Any:

@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1/indexes/{name}", tags=["search"], responses=error
 @router.post("/search", response_model=answers.SearchResult, summary="Search an index")
 async def search(request: Request, parts: PartsOf, name: IndexName, body: SearchBody) -> PlainJson:
     """The best documents for a query, best first; for `queries`, `results` has the hits of each."""
-    return await _search(request, parts, name, body)
+    return await run_search(request, parts, name, body)
 
 
 @router.get("/search", response_model=answers.SearchResult, summary="Search an index, for simple calls")
@@ -72,10 +72,11 @@ async def search_get(
         "timeout": timeout,
     }
     body = SearchBody.model_validate(given)
-    return await _search(request, parts, name, body)
+    return await run_search(request, parts, name, body)
 
 
-async def _search(request: Request, parts: Parts, name: str, body: SearchBody) -> PlainJson:
+async def run_search(request: Request, parts: Parts, name: str, body: SearchBody) -> PlainJson:
+    """The answer to a search whose body is valid."""
     access, limits = parts.access(request, name), parts.limits
     queries = body.queries if body.queries is not None else [body.query or ""]
     check_texts("queries", queries, limits, most_chars=limits.max_query_chars)

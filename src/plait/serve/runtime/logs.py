@@ -24,6 +24,10 @@ def configure(telemetry: Telemetry, process: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     LOGGER.setLevel(telemetry.log_level.upper())
+    # Lines name neither the code nor the thread that wrote them; to find both takes as long as the rest of a line.
+    logging._srcfile = None  # the documentation of logging names this switch
+    logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined]
 
 
 def log(level: int, message: str, **fields: Any) -> None:
