@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ import pytest
 import uvicorn
 
 from plait.serve.limits import Limits
-from plait.serve.runtime.connections import timed_connections
+from plait.serve.runtime.connections import FairServer, timed_connections
 from serve.api.servers import config_of, with_keys
 from serve.listening import listening
 from serve.processes import wait_until
 
 SEARCH = "/v1/indexes/fabrics/search"
 DOCUMENTS = "/v1/indexes/fabrics/documents"
+COUNT = "/v1/indexes/fabrics/count"
 SHORT = Limits(header_timeout=2.0, body_timeout=0.5)
 
 
@@ -147,6 +148,88 @@ def test_a_length_and_chunks_are_refused(server: tuple[str, dict[str, str]]) -> 
         answer = received(client, b"never")
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1  # what came after it is not a request
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 200_000,  # without an end
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * 12_000 + b"\r\n",
+        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET http://localhost/health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n folded\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
+        b"POST /health HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx",
+    ],
+    ids=lambda given: given[-30:].decode("latin-1"),
+)
+def test_a_head_that_is_too_long_or_not_http_is_400(server: tuple[str, dict[str, str]], request_bytes: bytes) -> None:
+    with connected(server[0]) as client:
+        with suppress(ConnectionError):  # it may be cut off while it sends
+            client.sendall(request_bytes)
+        answer = received(client, b"never")
+    assert answer == b"" if len(request_bytes) > 100_000 and not answer else answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_headers_after_a_chunked_body_do_not_count(server: tuple[str, dict[str, str]]) -> None:
+    url, keys = server
+    body = b"2\r\n{}\r\n0\r\nauthorization: Bearer " + keys["writer"].encode() + b"\r\n\r\n"
+    with connected(url) as client:
+        client.sendall(head(COUNT, None) + body)
+        assert received(client, b"}}").startswith(b"HTTP/1.1 401 ")
+    with connected(url) as client:
+        client.sendall(head(COUNT, keys["writer"]) + body)
+        assert received(client).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_request_for_another_protocol_is_answered_and_is_the_last(server: tuple[str, dict[str, str]]) -> None:
+    with connected(server[0]) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        answer = received(client, b"never")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer.lower()
+
+
+def test_requests_that_are_sent_together_are_answered_in_order(server: tuple[str, dict[str, str]]) -> None:
+    one = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with connected(server[0]) as client:
+        client.sendall(one * 20 + b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert received(client, b"never").count(b"HTTP/1.1 200 ") == 21
+
+
+def test_workers_that_share_a_socket_share_the_connections() -> None:
+    """Two event loops, as of two workers, and many connections at once."""
+    shared = socket.create_server(("127.0.0.1", 0), backlog=200)
+    shared.setblocking(False)
+    address = shared.getsockname()
+    options = [
+        uvicorn.Config(_large, log_level="error", http=timed_connections(Limits()), lifespan="off") for _ in range(2)
+    ]
+    servers = [FairServer(one) for one in options]
+    threads = [
+        threading.Thread(target=lambda one=one: asyncio.run(one.serve(sockets=[shared.dup()]))) for one in servers
+    ]
+    for thread in threads:
+        thread.start()
+    clients: list[socket.socket] = []
+    try:
+        wait_until(lambda: all(one.started for one in servers), "the servers did not start")
+        clients += [socket.create_connection(address) for _ in range(120)]
+        counts = [one.server_state.connections for one in servers]
+        wait_until(lambda: sum(map(len, counts)) == 120, "a connection was not accepted")
+        assert min(map(len, counts)) >= 20
+    finally:
+        for client in clients:
+            client.close()
+        for one in servers:
+            one.should_exit = True
+        for thread in threads:
+            thread.join()
+        shared.close()
 
 
 # -- answers

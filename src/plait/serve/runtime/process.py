@@ -51,7 +51,7 @@ async def _worker(config: ServeConfig, folder: Path, name: str, lifeline: int, b
     import uvicorn
 
     from plait.serve.app import create_app
-    from plait.serve.runtime.connections import timed_connections
+    from plait.serve.runtime.connections import FairServer, timed_connections
 
     runtime = ServeRuntime(config, writes=RemoteWrites(folder / SOCKET), status=folder / STATUS_FILE, name=name)
     options = uvicorn.Config(
@@ -70,7 +70,7 @@ async def _worker(config: ServeConfig, folder: Path, name: str, lifeline: int, b
         ssl_certfile=config.tls_cert,
         ssl_keyfile=config.tls_key,
     )
-    server = uvicorn.Server(options)
+    server = FairServer(options)
 
     def stop() -> None:
         server.should_exit = True
@@ -125,7 +125,9 @@ def main(arguments: list[str]) -> None:
     if name == WRITER:
         asyncio.run(_writer(config, folder, lifeline, beat))
     else:
-        asyncio.run(_worker(config, folder, name, lifeline, beat, listening[0]))
+        import uvloop
+
+        uvloop.run(_worker(config, folder, name, lifeline, beat, listening[0]))
 
 
 if __name__ == "__main__":
