@@ -14,14 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
-from plait.deadline import Deadline, deadline_scope
+from plait.deadline import Deadline
 from plait.errors import SearchTimeoutError
 from plait.index import Index
 from plait.serve.config import Queues
 from plait.serve.limits import Limits
 from plait.serve.protocol import CURRENT_OWNER, OverloadedError
 from plait.serve.runtime.admission import Admission
-from plait.serve.runtime.batching import EXTRA_SLOTS, ComputeSlots
+from plait.serve.runtime.batching import EXTRA_SLOTS, ComputeSlots, Job
 from plait.serve.runtime.fair_queue import FairQueue, share
 from plait.serve.runtime.metrics import Metrics
 from plait.serve.runtime.models import SHORT_CHARACTERS
@@ -240,56 +240,61 @@ def test_an_owner_that_fills_its_share_of_the_queue_is_refused_and_another_is_no
 
 
 class Computing:
-    """Threads that compute until they are let go."""
+    """Searches that compute until they are let go."""
 
-    def __init__(self, slots: ComputeSlots) -> None:
-        self._slots, self._go = slots, threading.Event()
+    def __init__(self, slots: ComputeSlots, pool: ThreadPoolExecutor) -> None:
+        self._slots, self._pool, self._go = slots, pool, threading.Event()
         self.owners: list[str] = []
 
-    def run(self, owner: str, seconds: float = 60) -> threading.Thread:
+    def run(self, owner: str) -> None:
         def compute() -> None:
-            with deadline_scope(seconds), self._slots.use():
-                self.owners.append(owner)
-                assert self._go.wait(60)
+            self.owners.append(owner)
+            assert self._go.wait(60)
 
-        thread = threading.Thread(target=as_owner, args=(owner, compute))
-        thread.start()
-        return thread
+        self._slots.submit(self._pool, Job(owner, compute))
 
-    def end(self, threads: Sequence[threading.Thread]) -> None:
+    def end(self) -> None:
         self._go.set()
-        for thread in threads:
-            thread.join(60)
 
 
 def test_an_owner_without_a_slot_computes_beside_those_that_have_all() -> None:
     slots = ComputeSlots(2)
-    computing = Computing(slots)
-    threads = [computing.run("a") for _ in range(4)]
-    wait_until(lambda: computing.owners == ["a"] * 2 and slots.n_waiting == 2, "two of four compute")
-    threads += [computing.run(f"b{number}") for number in range(EXTRA_SLOTS + 1)]
-    wait_until(lambda: len(computing.owners) == 2 + EXTRA_SLOTS, "others compute at once")
-    assert slots.n_waiting == 3  # two of a, and one beyond the further slots
-    computing.end(threads)
+    with ThreadPoolExecutor(20) as pool:
+        computing = Computing(slots, pool)
+        for _ in range(4):
+            computing.run("a")
+        wait_until(lambda: computing.owners == ["a"] * 2 and slots.n_waiting == 2, "two of four compute")
+        for number in range(EXTRA_SLOTS + 1):
+            computing.run(f"b{number}")
+        wait_until(lambda: len(computing.owners) == 2 + EXTRA_SLOTS, "others compute at once")
+        assert slots.n_waiting == 3  # two of a, and one beyond the further slots
+        computing.end()
+        wait_until(lambda: not slots.n_taken, "a search did not run")
     assert sorted(computing.owners) == ["a"] * 4 + [f"b{number}" for number in range(EXTRA_SLOTS + 1)]
     assert (slots.n_taken, slots.n_waiting) == (0, 0)
 
 
-def test_a_thread_whose_deadline_passes_waits_for_no_slot() -> None:
-    slots = ComputeSlots(1)
-    computing = Computing(slots)
-    thread = computing.run("a")
-    wait_until(lambda: computing.owners == ["a"], "it computes")
+def test_a_search_whose_deadline_passes_waits_for_no_slot(fabrics: Path) -> None:
+    async def main() -> None:
+        runtime = ServeRuntime(config_of(fabrics, queues=Queues(computing=1)))
+        await runtime.start()
+        go, ran = threading.Event(), list[str]()
+        first = asyncio.create_task(runtime.in_slot(lambda: go.wait(60), Deadline(60)))
+        await asyncio.sleep(0)
+        with pytest.raises(SearchTimeoutError):
+            await runtime.in_slot(lambda: ran.append("late"), Deadline(0.05))
+        gone = asyncio.create_task(runtime.in_slot(lambda: ran.append("gone"), Deadline(60)))
+        await asyncio.sleep(0.01)
+        gone.cancel()  # its client has gone
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert (runtime.slots.n_waiting, runtime.admission.running) == (0, 1)
+        go.set()
+        assert await first
+        await runtime.stop()
+        assert (ran, runtime.slots.n_taken) == ([], 0)
 
-    def use() -> None:
-        with deadline_scope(0.05), slots.use():
-            raise AssertionError
-
-    with pytest.raises(SearchTimeoutError):
-        as_owner("a", use)
-    assert slots.n_waiting == 0
-    computing.end([thread])
-    assert slots.n_taken == 0
+    asyncio.run(main())
 
 
 def test_a_short_query_does_not_wait_for_a_long_text(fabrics: Path) -> None:

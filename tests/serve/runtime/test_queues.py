@@ -6,15 +6,16 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from plait.deadline import Deadline, deadline_scope
+from plait.deadline import Deadline
 from plait.errors import SearchTimeoutError
 from plait.serve.config import Queues
 from plait.serve.protocol import OverloadedError, UnavailableError
 from plait.serve.runtime.admission import Admission
-from plait.serve.runtime.batching import Batcher, ComputeSlots
+from plait.serve.runtime.batching import Batcher, ComputeSlots, Job
 from plait.serve.runtime.metrics import Metrics
 from serve.processes import wait_until
 
@@ -175,40 +176,49 @@ def test_texts_beyond_the_queue_of_a_model_are_refused() -> None:
 
 
 def test_slots_go_to_searches_that_have_begun_and_then_in_order() -> None:
-    slots, order = ComputeSlots(1), list[str]()
-    begun, go = threading.Event(), threading.Event()
+    slots, order, threads = ComputeSlots(1), list[str](), list[int]()
+    begun, go, end = threading.Event(), threading.Event(), threading.Event()
 
-    def search(name: str, *, waits_for_a_model: bool = False) -> None:
-        with slots.use():
-            if waits_for_a_model:
-                with slots.released():
-                    begun.set()
-                    assert go.wait(30)
-            order.append(name)
+    def first() -> None:
+        with slots.released():
+            begun.set()
+            assert go.wait(30)
+        order.append("begun")
+
+    def hold() -> None:
+        assert end.wait(30)
+        threads.append(threading.get_ident())
+
+    def search(name: str) -> None:
+        order.append(name)
+        threads.append(threading.get_ident())
 
     with ThreadPoolExecutor(8) as pool:
-        done = [pool.submit(search, "begun", waits_for_a_model=True)]
+        slots.submit(pool, Job("", first))
         assert begun.wait(30)
-        with slots.use():
-            for at in range(3):
-                done.append(pool.submit(search, f"new {at}"))
-                wait_until(lambda at=at: len(slots._new) == at + 1, "a search does not wait")  # type: ignore[misc]
-            go.set()
-            wait_until(lambda: len(slots._begun) == 1, "the first search does not wait for a slot")
-        for one in done:
-            one.result()
+        slots.submit(pool, Job("", hold))
+        for at in range(3):
+            slots.submit(pool, Job("", partial(search, f"new {at}")))
+        assert len(slots._new) == 3
+        go.set()
+        wait_until(lambda: len(slots._begun) == 1, "the first search does not wait for a slot")
+        end.set()
+        wait_until(lambda: len(order) == 4, "a search did not run")
     assert order == ["begun", "new 0", "new 1", "new 2"]
+    assert len(set(threads[1:])) == 1  # the thread that has a slot goes on with the next search
     assert slots.n_taken == 0
 
 
 def test_a_search_that_stops_waiting_for_a_slot_does_not_keep_it() -> None:
-    slots = ComputeSlots(1)
-
-    def search() -> None:
-        with deadline_scope(0.01), slots.use():
-            raise AssertionError("it had a slot")
-
-    with ThreadPoolExecutor(1) as pool, slots.use(), pytest.raises(SearchTimeoutError):
-        pool.submit(search).result()
+    slots, go, ran = ComputeSlots(1), threading.Event(), list[str]()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = Job("", lambda: ran.append(f"first {go.wait(30)}")), Job("", lambda: ran.append("second"))
+        slots.submit(pool, first)
+        slots.submit(pool, second)
+        assert slots.give_up(second)
+        assert not slots.give_up(second)
+        assert not slots.give_up(first)
+        assert not slots.n_waiting
+        go.set()
+    assert ran == ["first True"]
     assert slots.n_taken == 0
-    assert not slots.n_waiting

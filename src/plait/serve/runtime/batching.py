@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,15 @@ EXTRA_SLOTS = 4  # for owners that have none
 Item = TypeVar("Item")
 
 
+class Job:
+    """A search that waits for a slot, or runs in one. The thread with the slot calls `begin`, which raises nothing."""
+
+    __slots__ = ("begin", "has_begun", "owner")
+
+    def __init__(self, owner: str, begin: Callable[[], None]) -> None:
+        self.owner, self.begin, self.has_begun = owner, begin, False
+
+
 class ComputeSlots:
     """How many threads of searches compute at the same time. A thread that waits for a model gives its slot back.
 
@@ -34,6 +44,9 @@ class ComputeSlots:
     model go before those that have not begun: a search that is half done is finished first. An owner that has no slot
     gets one although all are taken, up to a few more: its search then shares the processors with the long search of
     somebody else, and does not wait for its end.
+
+    A search that has not begun has no thread. The thread whose search has ended goes on with the next one: to wake
+    another thread for each search would take as long as a short search does.
     """
 
     def __init__(self, n_slots: int) -> None:
@@ -41,7 +54,7 @@ class ComputeSlots:
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
         self._begun: FairQueue[threading.Event] = FairQueue()
-        self._new: FairQueue[threading.Event] = FairQueue()
+        self._new: FairQueue[Job] = FairQueue()
         self._thread = threading.local()
 
     @property
@@ -52,17 +65,23 @@ class ComputeSlots:
     def n_waiting(self) -> int:
         return len(self._begun) + len(self._new)
 
-    @contextmanager
-    def use(self) -> Iterator[None]:
-        """Runs the block in a slot; waits for one until the deadline of this thread."""
-        owner = CURRENT_OWNER.get()
-        self._acquire(self._new, owner, current_deadline())
-        self._thread.owner = owner
-        try:
-            yield
-        finally:
-            self._thread.owner = None
-            self._release(owner)
+    def submit(self, pool: Executor, job: Job) -> None:
+        """Runs a job in a thread of the pool, as soon as there is a slot for it."""
+        with self._lock:
+            if not self._may_go_first(job.owner):
+                self._new.append(job.owner, job)
+                return
+            self._begin(job)
+        pool.submit(self._run, pool, job)
+
+    def give_up(self, job: Job) -> bool:
+        """Takes a job back; False if it has begun."""
+        with self._lock:
+            if job.has_begun:
+                return False
+            self._new.remove(job.owner, job)
+            job.has_begun = True
+            return True
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -71,44 +90,68 @@ class ComputeSlots:
         if owner is None:
             yield
             return
-        self._release(owner)
+        pool: Executor = self._thread.pool
+        with self._lock:
+            self._release(owner)
+            following = self._next_jobs()
+        for job in following:
+            pool.submit(self._run, pool, job)
         try:
             yield
         finally:
-            # Without a deadline: `use` releases it again, also if the search has to end now.
-            self._acquire(self._begun, owner, None)
+            self._take_again(owner)
 
-    def _acquire(self, queue: FairQueue[threading.Event], owner: str, deadline: Deadline | None) -> None:
+    def _run(self, pool: Executor, first: Job) -> None:
+        """Runs a job, and those that follow it in its slot."""
+        job: Job | None = first
+        self._thread.pool = pool
+        while job is not None:
+            self._thread.owner = job.owner
+            job.begin()
+            self._thread.owner = None
+            with self._lock:
+                self._release(job.owner)
+                following = self._next_jobs()
+            job = following.pop(0) if following else None
+            for other in following:
+                pool.submit(self._run, pool, other)
+
+    def _take_again(self, owner: str) -> None:
+        """Waits without a deadline: the slot is released at the end, also if the search has to end now."""
         with self._lock:
-            if not self._begun.count(owner) and not self._new.count(owner) and self._may_take(owner):
+            if self._may_go_first(owner):
                 self._taken[owner] += 1
                 return
             turn = threading.Event()
-            queue.append(owner, turn)
-        while not turn.wait(CANCEL_SECONDS if deadline is not None else None):
-            assert deadline is not None
-            if deadline.is_over():
-                self._give_up(queue, owner, turn)
-                raise deadline.error()
+            self._begun.append(owner, turn)
+        turn.wait()
 
-    def _give_up(self, queue: FairQueue[threading.Event], owner: str, turn: threading.Event) -> None:
-        with self._lock:
-            if not turn.is_set():
-                queue.remove(owner, turn)
-                return
-        self._release(owner)  # its turn came at the same moment
+    # -- with the lock
+
+    def _begin(self, job: Job) -> None:
+        self._taken[job.owner] += 1
+        job.has_begun = True
 
     def _release(self, owner: str) -> None:
-        with self._lock:
-            self._taken[owner] -= 1
-            if not self._taken[owner]:
-                del self._taken[owner]
-            for queue in (self._begun, self._new):
-                while (waits := queue.next(self._may_take)) is not None:
-                    following, turn = waits
-                    queue.pop(following)
-                    self._taken[following] += 1
-                    turn.set()
+        self._taken[owner] -= 1
+        if not self._taken[owner]:
+            del self._taken[owner]
+        while (waits := self._begun.next(self._may_take)) is not None:
+            following, turn = waits
+            self._begun.pop(following)
+            self._taken[following] += 1
+            turn.set()
+
+    def _next_jobs(self) -> list[Job]:
+        """The jobs that have a slot now."""
+        jobs = []
+        while (waits := self._new.next(self._may_take)) is not None:
+            jobs.append(self._new.pop(waits[0]))
+            self._begin(jobs[-1])
+        return jobs
+
+    def _may_go_first(self, owner: str) -> bool:
+        return not self._begun.count(owner) and not self._new.count(owner) and self._may_take(owner)
 
     def _may_take(self, owner: str) -> bool:
         n_taken = self._taken.total()

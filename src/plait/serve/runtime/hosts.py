@@ -96,7 +96,7 @@ class IndexHost:
         """See the protocol."""
 
         def run() -> T:
-            with deadline_scope(deadline), self._runtime.slots.use():
+            with deadline_scope(deadline):
                 index = self._opened()
                 try:
                     return call(index)
@@ -112,7 +112,7 @@ class IndexHost:
         while True:
             self._opened()  # before it waits
             try:
-                return await self._runtime.in_thread(run, deadline)
+                return await self._runtime.in_slot(run, deadline)
             except PlaitError as error:
                 now_at_path = catalog.signature(self.path)
                 if now_at_path is None and self._entry not in self._runtime.config.indexes:

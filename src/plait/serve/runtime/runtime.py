@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from plait.encode.load import available_cpus
 from plait.errors import SearchCancelledError, SearchTimeoutError
 from plait.serve.config import ServeConfig
 from plait.serve.protocol import (
+    CURRENT_OWNER,
     CreateOptions,
     EncodeAnswer,
     JobStatus,
@@ -30,7 +31,7 @@ from plait.serve.protocol import (
 )
 from plait.serve.runtime import catalog
 from plait.serve.runtime.admission import Admission
-from plait.serve.runtime.batching import ComputeSlots
+from plait.serve.runtime.batching import ComputeSlots, Job
 from plait.serve.runtime.hosts import IndexHost
 from plait.serve.runtime.jobs import read_job
 from plait.serve.runtime.loaded import LoadedModels
@@ -44,6 +45,12 @@ T = TypeVar("T")
 LATE_SECONDS = 1.0  # after its deadline a call that does not end is given up, though its thread goes on
 STUCK_SECONDS = 60.0  # after its deadline a thread that has not ended counts as stuck
 STATUS_FILE = "status.json"  # the supervisor writes it: process ids and restarts
+
+
+async def _is_done(running: asyncio.Future[T], seconds: float) -> bool:
+    """Waits for a call, which goes on if this ends."""
+    finished, _ = await asyncio.wait({running}, timeout=None if seconds == float("inf") else seconds)
+    return bool(finished)
 
 
 class ServeRuntime:
@@ -202,9 +209,34 @@ class ServeRuntime:
         """Waits for a turn and runs a call in a thread. A caller that goes away cancels the deadline; the turn ends
         when the thread does."""
         await self.admission.enter(deadline)
-        began = time.monotonic()
         context = contextvars.copy_context()
         running = asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
+        return await self._ended(running, deadline)
+
+    async def in_slot(self, call: Callable[[], T], deadline: Deadline) -> T:
+        """The same for a call that computes: it also waits for a slot."""
+        await self.admission.enter(deadline)
+        running: Future[T] = Future()
+        context = contextvars.copy_context()
+
+        def begin() -> None:
+            if not running.set_running_or_notify_cancel():
+                return
+            try:
+                deadline.check()
+                result = context.run(call)
+            except BaseException as error:
+                running.set_exception(error)
+            else:
+                running.set_result(result)
+
+        job = Job(CURRENT_OWNER.get(), begin)
+        self.slots.submit(self._pool, job)
+        return await self._ended(asyncio.wrap_future(running), deadline, job)
+
+    async def _ended(self, running: asyncio.Future[T], deadline: Deadline, job: Job | None = None) -> T:
+        """The result of a call that was given to a thread."""
+        began = time.monotonic()
         self._running[id(running)] = (deadline, began + deadline.remaining())
 
         def leave(done: asyncio.Future[T]) -> None:
@@ -215,14 +247,17 @@ class ServeRuntime:
 
         running.add_done_callback(leave)
         try:
-            seconds = deadline.remaining()
-            limit = None if seconds == float("inf") else seconds + LATE_SECONDS
-            finished, _ = await asyncio.wait({running}, timeout=limit)
-            if not finished:
+            if not await _is_done(running, deadline.remaining()):
+                if job is not None and self.slots.give_up(job):
+                    running.cancel()
+                elif await _is_done(running, LATE_SECONDS):
+                    return running.result()
                 raise deadline.error()
             return running.result()
         except asyncio.CancelledError:
             deadline.cancel()
+            if job is not None and self.slots.give_up(job):
+                running.cancel()
             self.metrics.cancelled.inc()
             raise
         except SearchTimeoutError:
