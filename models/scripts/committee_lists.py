@@ -95,15 +95,15 @@ def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict
     """The queries, and by id the passages that they are searched in. A passage gives one query at most."""
     rng = random.Random(f"{SEED} {source.name}")
     n_passages = int(share * source.n_passages)
-    held = held_out(folder)
+    reserved = held_out(folder)
     free = {
-        id: passage for id, passage in corpus(folder, source.n_words) if id not in held and is_free(id, folder.name)
+        id: passage for id, passage in corpus(folder, source.n_words) if id not in reserved and is_free(id, folder.name)
     }
     queries = questions(folder, free, int(share * source.n_queries.get("questions", 0)), rng)
     asked = list(dict.fromkeys(query.answer for query in queries))[:n_passages]
-    kept = set(asked)
-    queries = [query for query in queries if query.answer in kept]
-    others = [id for id in rng.sample(sorted(free), len(free)) if id not in kept]
+    answers = set(asked)
+    queries = [query for query in queries if query.answer in answers]
+    others = [id for id in rng.sample(sorted(free), len(free)) if id not in answers]
     passages = {id: free[id] for id in [*asked, *others[: n_passages - len(asked)]]}
     frequencies = Counter(word for passage in passages.values() for word in set(words(passage.text)))
     givers = iter(rng.sample(list(passages), len(passages)))
@@ -193,8 +193,8 @@ def scored(
 ) -> Iterator[dict[str, object]]:
     """A list for each query whose answer is a candidate of the committee."""
     rng, ids, texts = random.Random(SEED), list(passages), list(passages.values())
-    found = candidates_of([query.text for query in queries], texts, models, n_threads=n_threads)
-    for query, candidates in zip(queries, found, strict=True):
+    retrieved = candidates_of([query.text for query in queries], texts, models, n_threads=n_threads)
+    for query, candidates in zip(queries, retrieved, strict=True):
         scores = {ids[number]: score for number, score in zip(candidates.numbers, candidates.scores, strict=True)}
         order = [id for id in scores if id not in query.without]
         answer = query.answer or order[0]

@@ -82,10 +82,10 @@ def test_a_title_leaves_its_passage_and_one_word_is_no_query() -> None:
 
 
 def test_a_list_has_the_scores_of_the_committee(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(queries: Sequence[str], *_: Any, **__: Any) -> list[Candidates]:
+    def retrieve(queries: Sequence[str], *_: Any, **__: Any) -> list[Candidates]:
         return [Candidates(np.array([2, 0, 1]), np.array([0.9, 0.5, 0.1])) for _ in queries]
 
-    monkeypatch.setattr("committee_lists.candidates_of", found)
+    monkeypatch.setattr("committee_lists.candidates_of", retrieve)
     passages = {"a": "text a", "b": "text b", "c": "text c", "d": "text d"}
     lists = scored([Query("x", "a"), Query("y"), Query("z", without=frozenset("c")), Query("w", "d")], passages, [], 1)
     rows: list[dict[str, Any]] = list(lists)
