@@ -30,6 +30,14 @@ class SimilarQuery:
     exclude: int | None = None  # the number of the document itself; then the embeddings are those of the index
 
 
+def similar_request(request: SearchRequest, spec: EmbeddingSpec) -> tuple[SearchRequest, list[str], bool]:
+    """The search for similar documents, the kinds of embeddings that it reads, and whether it reads text."""
+    if request.rerank:
+        raise ConfigError("similar does not rerank: a cross-encoder compares a query with a document; leave out rerank")
+    request = _without_words(request, spec)
+    return request, _kinds(request, spec), "bm25" in find_mode(request.mode).needs
+
+
 def similar_query(
     snapshot: Snapshot,
     source: LazyEncoder,
@@ -40,30 +48,50 @@ def similar_query(
     embeddings: Embeddings | None,
 ) -> SimilarQuery:
     """The query for documents similar to one of these three."""
-    if request.rerank:
-        raise ConfigError("similar does not rerank: a cross-encoder compares a query with a document; leave out rerank")
-    request = _without_words(request, snapshot.spec)
-    kinds = _kinds(request, snapshot.spec)
-    reads_text = "bm25" in find_mode(request.mode).needs
+    request, kinds, reads_text = similar_request(request, snapshot.spec)
+    if id is None:
+        return given_query(source, request, kinds, reads_text=reads_text, text=text, embeddings=embeddings)
+    check_type("the id of a document", id, str, "text", DocumentError)
+    made = document_query(snapshot, id, kinds)
+    if made is None:
+        raise unknown_document(id)
+    number, stored, words = made
+    return SimilarQuery(stored, [words] if reads_text else None, request, exclude=number)
+
+
+def given_query(
+    source: LazyEncoder,
+    request: SearchRequest,
+    kinds: Sequence[str],
+    *,
+    reads_text: bool,
+    text: str | None,
+    embeddings: Embeddings | None,
+) -> SimilarQuery:
+    """The query for documents similar to a text or to embeddings."""
     if embeddings is not None:
         check_type("embeddings", embeddings, Embeddings, "plait.Embeddings of one document", InputError)
         if len(embeddings) != 1:
             raise InputError(f"similar takes the embeddings of one document; got those of {len(embeddings)}")
         return SimilarQuery(embeddings, None, request)
-    if text is not None:
-        check_query(text)
-        made = source.get().encode_documents([text]) if kinds else Embeddings()
-        return SimilarQuery(made, [text[:MAX_CHARACTERS]] if reads_text else None, request)
-    check_type("the id of a document", id, str, "text", DocumentError)
-    assert id is not None
+    assert text is not None
+    check_query(text)
+    made = source.get().encode_documents([text]) if kinds else Embeddings()
+    return SimilarQuery(made, [text[:MAX_CHARACTERS]] if reads_text else None, request)
+
+
+def document_query(snapshot: Snapshot, id: str, kinds: Sequence[str]) -> tuple[int, Embeddings, str] | None:
+    """The number of a document, its stored embeddings and its words; None if the index does not have it."""
     number = snapshot.lookup([id]).get(id)
     if number is None:
-        raise DocumentError(f"there is no document {shown(id)} in this index; check the id, or give a text")
+        return None
     (stored,) = snapshot.fetch([number])
     words = with_title(stored.title, stored.text)[:MAX_CHARACTERS]
-    return SimilarQuery(
-        stored_embeddings(snapshot, stored, kinds), [words] if reads_text else None, request, exclude=number
-    )
+    return number, stored_embeddings(snapshot, stored, kinds), words
+
+
+def unknown_document(id: str) -> DocumentError:
+    return DocumentError(f"there is no document {shown(id)} in this index; check the id, or give a text")
 
 
 def _without_words(request: SearchRequest, spec: EmbeddingSpec) -> SearchRequest:

@@ -121,8 +121,18 @@ def test_writes_are_durable_and_found(served: tuple[TestClient, ClusterRuntime])
     assert client.get("/v1/indexes/big/documents/new").status_code == 404
 
 
+def test_similar_documents_and_facets_are_served(served: tuple[TestClient, ClusterRuntime]) -> None:
+    client, runtime = served
+    similar = client.post("/v1/indexes/big/similar", json={"id": "doc-1", "k": 5})
+    assert similar.status_code == 200
+    assert [hit["id"] for hit in similar.json()["hits"]] == [hit.id for hit in runtime.index.similar("doc-1", 5)]
+    facets = client.post("/v1/indexes/big/facets", json={"field": "kind"})
+    assert facets.status_code == 200
+    assert sum(one["count"] for one in facets.json()["counts"]) == 90
+
+
 def test_calls_of_a_single_index_are_refused(served: tuple[TestClient, ClusterRuntime]) -> None:
     client, _ = served
-    refused = client.post("/v1/indexes/big/similar", json={"id": "doc-1"})
+    refused = client.post("/v1/indexes/big/explain", json={"id": "doc-1", "query": "balor"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_allowed")
     assert "not for sharded collections" in refused.json()["error"]["message"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,15 @@ from numpy.typing import NDArray
 import plait
 from cluster.collections import N_DOCUMENTS, make_encoder, make_pair
 from plait.cluster.sharded_index import ShardedIndex, open_cluster
-from plait.errors import ConfigError, QueryError
+from plait.errors import ConfigError, DocumentError, QueryError
 from plait.records import Hit
 from plait.search.dense import DenseParams
 from plait.search.hybrid import HybridParams
+from plait.search.multivector.colxtr import ColXtrParams
+from plait.search.multivector.plaid import PlaidParams
 from plait.search.multivector.probe import ProbeParams
+from plait.search.multivector.warp import WarpParams
+from plait.search.multivector.xtr import XtrParams
 
 QUERIES = [
     "balor bemant givex",
@@ -76,7 +82,21 @@ def _ids_by_score(hits: list[Hit]) -> list[set[str]]:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize(
-    "mode", ["hybrid", "dense", "sparse", "multi", "bm25", "exhaustive", "m3-dense-sparse", "m3-all"]
+    "mode",
+    [
+        "hybrid",
+        "dense",
+        "sparse",
+        "multi",
+        "bm25",
+        "exhaustive",
+        "m3-dense-sparse",
+        "m3-all",
+        "plaid",
+        "xtr",
+        "colxtr",
+        "warp",
+    ],
 )
 def test_hits_and_scores_are_those_of_one_index(both: tuple[ShardedIndex, plait.Index], mode: str, query: str) -> None:
     sharded, index = both
@@ -108,6 +128,19 @@ def test_hits_and_scores_are_those_of_one_index(both: tuple[ShardedIndex, plait.
         {"params": HybridParams(bm25=0.0, dense=0.0, sparse=0.0)},
         {"mode": "bm25", "filter": "year >= 2010"},
         {"mode": "sparse", "filter": "kind = 'note'"},
+        {"mode": "plaid", "filter": "year >= 2010"},
+        {"mode": "plaid", "params": PlaidParams(n_probe=2, n_docs=40)},
+        {"mode": "plaid", "offset": 120},
+        {"mode": "xtr", "filter": "kind = 'map' and year < 1993"},
+        {"mode": "xtr", "params": XtrParams(n_tokens=7)},
+        {"mode": "xtr", "offset": 60, "params": XtrParams(n_tokens=20)},
+        {"mode": "xtr", "candidates": ["doc-3", "doc-4", "doc-100"]},
+        {"mode": "colxtr", "filter": "year >= 2010"},
+        {"mode": "colxtr", "params": ColXtrParams(n_cells=1, n_tokens=30)},
+        {"mode": "colxtr", "params": ColXtrParams(n_cells=4, n_tokens=30, rerank=40)},
+        {"mode": "warp", "filter": "kind = 'map' and year < 1993"},
+        {"mode": "warp", "params": WarpParams(n_probe=1, t_prime=40)},
+        {"mode": "warp", "offset": 30, "group_by": "kind"},
     ],
     ids=str,
 )
@@ -197,11 +230,100 @@ def test_documents_are_found_by_id_and_counted(both: tuple[ShardedIndex, plait.I
 def test_modes_of_one_index_and_unknown_candidates_are_errors(both: tuple[ShardedIndex, plait.Index]) -> None:
     sharded, _ = both
     with pytest.raises(ConfigError, match="not for sharded collections; choose one of hybrid"):
-        sharded.search("balor", mode="xtr")
+        sharded.search("balor", mode="dense-then-multi")
     with pytest.raises(ConfigError, match="there is no mode"):
         sharded.search("balor", mode="hybird")
     with pytest.raises(QueryError, match="'nowhere'"):
         sharded.search("balor", candidates=["nowhere"])
+
+
+@pytest.mark.parametrize("mode", ["xtr", "colxtr", "warp"])
+def test_explanations_show_the_scores_that_all_shards_impute(both: tuple[ShardedIndex, plait.Index], mode: str) -> None:
+    sharded, index = both
+    query, params = "balor bemant givex kust", {"xtr": XtrParams(n_tokens=9)}.get(mode)
+    hits = sharded.search(query, 5, mode=mode, params=params, explain=True)
+    wanted = {hit.id: hit for hit in index.search(query, 5, mode=mode, params=params, explain=True)}
+    for hit in hits:
+        one, other = hit.explanation, wanted[hit.id].explanation
+        assert one is not None
+        assert other is not None
+        assert one.multi is not None
+        assert other.multi is not None
+        assert [match.imputed for match in one.multi.matches] == [match.imputed for match in other.multi.matches]
+        similarities = [match.similarity for match in other.multi.matches]
+        assert [match.similarity for match in one.multi.matches] == pytest.approx(similarities, abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["plaid", "xtr", "colxtr", "warp"])
+def test_queries_at_once_run_in_steps_of_their_own(both: tuple[ShardedIndex, plait.Index], mode: str) -> None:
+    sharded, index = both
+    queries = [*QUERIES, "kind:map balor", "balor -bemant"]
+    for hits, query in zip(sharded.search_many(queries, 5, mode=mode), queries, strict=True):
+        assert_same(hits, index.search(query, 5, mode=mode))
+
+
+@pytest.mark.parametrize("mode", ["plaid", "xtr"])
+def test_documents_added_since_are_found_or_must_be_compacted(tmp_path: Path, mode: str) -> None:
+    collection, one = make_pair(tmp_path)
+    added = [{"id": f"new-{number}", "text": f"balor bemant kust new{number}"} for number in range(3)]
+    with open_cluster(collection, encoder=make_encoder(), read_only=False) as sharded:
+        sharded.add(added)
+        if mode == "xtr":
+            with pytest.raises(ConfigError, match="needs all multi vectors compressed"):
+                sharded.search("balor", mode="xtr")
+            sharded.compact()
+            assert {hit.id for hit in sharded.search("new1 new2", 2, mode="xtr")} == {"new-1", "new-2"}
+            return
+        with plait.open(one, encoder=make_encoder()) as index:
+            index.add(added)
+            wanted = index.search("new1 balor", 10, mode="plaid")
+        assert_same(sharded.search("new1 balor", 10, mode="plaid"), wanted)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [{}, {"mode": "bm25"}, {"mode": "xtr"}, {"mode": "dense", "filter": "year >= 2010"}, {"params": HybridParams()}],
+    ids=str,
+)
+def test_similar_documents_are_the_same(both: tuple[ShardedIndex, plait.Index], keywords: dict[str, Any]) -> None:
+    sharded, index = both
+    for id in ("doc-7", "doc-35", "doc-400"):
+        hits = sharded.similar(id, 10, **keywords)
+        assert id not in {hit.id for hit in hits}
+        assert_same(hits, index.similar(id, 10, **keywords))
+    assert_same(sharded.similar(text="balor kust", **keywords), index.similar(text="balor kust", **keywords))
+    if keywords.get("mode") != "bm25":
+        vectors = make_encoder().encode_documents(["balor kust"])
+        assert_same(sharded.similar(embeddings=vectors, **keywords), index.similar(embeddings=vectors, **keywords))
+
+
+def test_similar_refuses_unknown_documents(both: tuple[ShardedIndex, plait.Index]) -> None:
+    with pytest.raises(DocumentError, match="there is no document 'absent'"):
+        both[0].similar("absent")
+    with pytest.raises(ConfigError, match="one of the three"):
+        both[0].similar("doc-1", text="balor")
+    with pytest.raises(ConfigError, match="does not rerank"):
+        both[0].similar("doc-1", rerank=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "keywords"),
+    [
+        (None, {}),
+        (None, {"filter": "year >= 2010"}),
+        ("balor kust", {"window": 40}),
+        ("balor kust", {"mode": "xtr", "window": 25, "filter": "year >= 2000"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("field", ["year", "kind", "absent"])
+def test_facets_are_those_of_one_index(
+    both: tuple[ShardedIndex, plait.Index], field: str, query: str | None, keywords: dict[str, Any]
+) -> None:
+    sharded, index = both
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert sharded.facets(field, query, k=7, **keywords) == index.facets(field, query, k=7, **keywords)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +332,8 @@ def test_modes_of_one_index_and_unknown_candidates_are_errors(both: tuple[Sharde
         ("dense", "balor", ["retrieve", "fetch"]),
         ("bm25", "balor", ["survey", "retrieve", "fetch"]),
         ("hybrid", "balor bemant", ["survey", "retrieve", "rescore", "fetch"]),
+        ("xtr", "balor", ["method_sizes", "method_steps", "method_steps", "fetch"]),
+        ("warp", "balor", ["method_sizes", "method_steps", "method_steps", "fetch"]),
     ],
 )
 def test_a_search_asks_shards_in_few_rounds(

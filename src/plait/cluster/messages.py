@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from plait.embeddings import Embeddings
 from plait.errors import StoreError
 from plait.search.fusion import Bounds
+from plait.search.multivector.steps import Sizes, SteppedMethod
 from plait.search.params import Params
 from plait.search.ranking import Ranking
 from plait.search.text_query import TextQuery
@@ -99,3 +101,42 @@ class SpellingQuestion:
     words: Sequence[str] = ()
     variants: Sequence[str] = ()
     known: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodSizes:
+    """What a shard has for a method that runs in steps, for one query."""
+
+    sizes: Sizes | None  # of its compressed segment; None if it has none with documents that may be found
+    n_documents: int  # of that segment, that may be found
+    rest: Ranking  # the best documents of segments that are not compressed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodStep:
+    """The next step of a method for one query: see `plait.search.multivector.steps`."""
+
+    number: int  # of the query
+    method: SteppedMethod
+    n_wanted: int  # passages
+    sizes: Sizes  # of all shards
+    answers: Sequence[Any]  # to the parts that this shard gave so far
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """The passages that a method found in a shard, best first."""
+
+    docs: Docs
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    imputed: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredQuery:
+    """A document of a shard as a query for similar ones."""
+
+    doc: int
+    embeddings: Embeddings
+    words: str

@@ -62,7 +62,21 @@ class Failed:
     error: PlaitError
 
 
-ASKED = ("facts", "refresh", "spelling", "survey", "retrieve", "rescore", "fetch", "get", "count")
+ASKED = (
+    "facts",
+    "refresh",
+    "spelling",
+    "survey",
+    "retrieve",
+    "rescore",
+    "method_sizes",
+    "method_steps",
+    "fetch",
+    "stored_query",
+    "facets",
+    "get",
+    "count",
+)
 
 
 class _Root:

@@ -302,7 +302,7 @@ class _Readable:
         self._index = index
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("get", "count", "search", "search_many", "search_embeddings"):
+        if name in ("get", "count", "search", "search_many", "search_embeddings", "similar", "facets"):
             return getattr(self._index, name)
         raise NotAllowedError(f"{name!r} is not for sharded collections; ask a single index")
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plait.checks import as_list
 from plait.cluster.fan_out import FanOut, ShardUnavailableError
-from plait.cluster.hashing import owned
+from plait.cluster.hashing import owned, owner
 from plait.cluster.manifest import Manifest
 from plait.cluster.messages import (
     Docs,
@@ -30,8 +30,10 @@ from plait.cluster.messages import (
     ShardScores,
     SpellingQuestion,
     StaleShardError,
+    StoredQuery,
     Survey,
 )
+from plait.cluster.method_search import search_in_steps
 from plait.cluster.shard import shard_plan
 from plait.deadline import current_deadline, deadline_scope
 from plait.embeddings import Embeddings
@@ -42,8 +44,10 @@ from plait.errors import ConfigError, QueryError
 from plait.records import Group, Hit
 from plait.search.fusion import BoundedSum, bounds_of
 from plait.search.modes import PlanContext, find_mode
+from plait.search.multivector.method import MethodRetriever
+from plait.search.multivector.steps import SteppedMethod
 from plait.search.names import WITHIN, lift
-from plait.search.paging import concatenate, join, levels, take
+from plait.search.paging import concatenate, join, levels, take, without
 from plait.search.plan import Plan, union, vector_lengths
 from plait.search.ranking import UNKNOWN_ROW, Ranking, best_first
 from plait.search.scores import at_least, resolve_min_score, with_confidence
@@ -52,16 +56,32 @@ from plait.search.trace import Trace
 from plait.search.word_statistics import WordStatistics
 from plait.search_run import best_of_groups, sort_positions
 from plait.searcher import SearchRequest, check_query
+from plait.storage.fields import Facets
 from plait.text.analyser import Analyser, QueryTerm
 from plait.text.query_syntax import parse_query
 
 if TYPE_CHECKING:
     from plait.rerank.reranker import Reranker
 
+T = TypeVar("T")
+
 SHIFT = 40  # bits of a number within its shard
 MASK = (1 << SHIFT) - 1
-# Other modes cut a list within each shard, or estimate missing scores from what a shard found.
-MODES = ("hybrid", "dense", "sparse", "multi", "bm25", "exhaustive", "m3-dense-sparse", "m3-all")
+# The other modes rescore a list with a model or a budget that each shard would cut for itself.
+MODES = (
+    "hybrid",
+    "dense",
+    "sparse",
+    "multi",
+    "bm25",
+    "exhaustive",
+    "m3-dense-sparse",
+    "m3-all",
+    "plaid",
+    "xtr",
+    "colxtr",
+    "warp",
+)
 MAX_STALE = 2  # searches that are begun again because a shard was refreshed meanwhile
 
 
@@ -114,15 +134,55 @@ class ShardedSearcher:
         """The same for queries that are encoded already; without texts, stages that read text are left out."""
         return self._answer(None if texts is None else list(texts), embeddings, request)
 
+    def search_stored(
+        self, id: str, kinds: Sequence[str], request: SearchRequest, *, reads_text: bool
+    ) -> ShardedAnswer | None:
+        """The documents similar to the document of an id, by its stored embeddings; None if it does not exist."""
+
+        def run() -> ShardedAnswer | None:
+            shard, facts = owner(self._manifest.starts, id), self.facts
+            shards = _Shards(self._fan_out, partial=False)
+            known = shards.call("stored_query", {shard: (facts[shard].commit, id, kinds)} if shard in facts else {})
+            if shard not in known:
+                raise ShardUnavailableError(f"shard {shard}, which has the document, did not answer; try again")
+            stored: StoredQuery | None = known[shard]
+            if stored is None:
+                return None
+            texts = [stored.words] if reads_text else None
+            return _Run(self, request, texts, stored.embeddings, exclude=(shard << SHIFT) + stored.doc).answer()
+
+        return self._again(request, run)
+
+    def facets(self, field: str, query: str | None, request: SearchRequest) -> dict[int, Facets]:
+        """All values of a field, by shard: in the `window` best documents of a query, or in all that a filter
+        accepts."""
+
+        def run() -> dict[int, Facets]:
+            facts, shards = self.facts, _Shards(self._fan_out, partial=False)
+            if len(facts) < self._fan_out.n_shards:
+                raise ShardUnavailableError("not all shards have answered; try again")
+            docs: dict[int, Docs | None] = dict.fromkeys(facts)
+            if query is not None:
+                best = replace(request, k=request.window, offset=0, sort=None, group_by=None)
+                (ranking,) = _Run(self, best, [query], None).rankings()
+                ordered = np.sort(ranking.docs)
+                docs = {shard: _of_shard(ordered, shard) for shard in facts}
+            return shards.call("facets", {n: (facts[n].commit, field, request.filter, docs[n]) for n in facts})
+
+        return self._again(request, run)
+
     def _answer(
         self, queries: Sequence[str] | None, embeddings: Embeddings | None, request: SearchRequest
     ) -> ShardedAnswer:
+        return self._again(request, lambda: _Run(self, request, queries, embeddings).answer())
+
+    def _again(self, request: SearchRequest, run: Callable[[], T]) -> T:
+        """Runs a search, and again if a shard was refreshed meanwhile."""
         _check_mode(request)
         with deadline_scope(request.timeout):
             for attempt in range(MAX_STALE + 1):
                 try:
-                    run = _Run(self, request, queries, embeddings)
-                    return run.answer()
+                    return run()
                 except StaleShardError:
                     if attempt == MAX_STALE:
                         raise
@@ -160,7 +220,11 @@ class _Run:
         request: SearchRequest,
         queries: Sequence[str] | None,
         embeddings: Embeddings | None,
+        *,
+        exclude: int | None = None,
     ) -> None:
+        """`exclude` is the number of a document that is not to be found."""
+        self._exclude = exclude
         self._searcher, self._request, self._manifest = searcher, request, searcher._manifest
         self._given, self._embeddings = queries, embeddings
         self._facts = searcher.facts
@@ -208,6 +272,11 @@ class _Run:
         rankings = self._rankings(n_ranked)
         hits = self._pages(rankings, reranker)
         return ShardedAnswer(hits, tuple(sorted(self._shards.missing)), self._trace)
+
+    def rankings(self) -> list[Ranking]:
+        """The documents of each query, without reranking."""
+        self._read_queries()
+        return self._rankings(self._request.n_ranked or self.plan.k)
 
     # -- reading queries
 
@@ -277,9 +346,12 @@ class _Run:
     def _rankings(self, n_ranked: int) -> list[Ranking]:
         """The best documents of each query, by the levels that one index has: see `plait.search.paging`."""
         queries = self._shard_queries()
-        ends = levels(self.plan, n_ranked, self._query.n_passages)
+        n_wanted = n_ranked + (self._exclude is not None)
+        ends = levels(self.plan, n_wanted, self._query.n_passages)
         runs = [self._run_plan(end, queries) for end in ends]
-        joined = [join([run[number] for run in runs], ends, n_ranked) for number in range(len(self._texts))]
+        joined = [join([run[number] for run in runs], ends, n_wanted) for number in range(len(self._texts))]
+        if self._exclude is not None:
+            joined = [without(ranking, self._exclude).top(n_ranked) for ranking in joined]
         min_score = resolve_min_score(self._request.min_score, self.plan, self._calibration)
         return [at_least(ranking, min_score) for ranking in joined]
 
@@ -312,6 +384,9 @@ class _Run:
     def _run_plan(self, k: int, queries: Mapping[int, ShardQuery]) -> list[Ranking]:
         """The k best documents of each query."""
         plan = self._make_plan(k)
+        first = plan.retrievers[0]
+        if isinstance(first, MethodRetriever) and isinstance(first.method, SteppedMethod):
+            return self._run_method(first.name, first.method, k, queries)
         with self._trace.stage("retrieve"):
             retrieved: dict[int, ShardLists] = self._shards.call(
                 "retrieve", {n: (query, k) for n, query in queries.items()}
@@ -345,6 +420,13 @@ class _Run:
                     fused = plan.smooth(fused, _Vectors(scored, number).of)
                 rankings.append(plan.lift_fused(fused, self._names(number)))
             return rankings
+
+    def _run_method(self, name: str, method: SteppedMethod, k: int, queries: Mapping[int, ShardQuery]) -> list[Ranking]:
+        n_documents = sum(facts.n_documents for facts in self._facts.values())
+        n_first = k if self._query.n_passages == n_documents else 2 * k
+        with self._trace.stage("retrieve"):
+            rankings = search_in_steps(self._shards.call, queries, method, k, n_first, _numbered)
+        return [replace(ranking, parts={name: ranking.scores}) for ranking in rankings]
 
     def _merge_alone(self, plan: Plan, retrieved: Mapping[int, ShardLists], number: int) -> Ranking:
         name = plan.retrievers[0].name

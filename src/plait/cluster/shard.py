@@ -14,33 +14,47 @@ from numpy.typing import NDArray
 from plait.cluster.messages import (
     Docs,
     FetchOptions,
+    FoundRows,
+    MethodSizes,
+    MethodStep,
     ShardFacts,
     ShardLists,
     ShardQuery,
     ShardScores,
     SpellingQuestion,
     StaleShardError,
+    StoredQuery,
     Survey,
 )
 from plait.codec.residual import ResidualCodec
 from plait.deadline import deadline_scope
+from plait.errors import ConfigError
 from plait.locks import ForkSafeLock, OnceDict
 from plait.records import Document, Hit
 from plait.search.bm25 import bm25_statistics
-from plait.search.filtering import DocFilter, filter_candidates, filter_documents
+from plait.search.filtering import DocFilter, SegmentRows, filter_candidates, filter_documents, or_everything
 from plait.search.hits import fetch_documents, make_hits
 from plait.search.modes import PlanContext, resolve
+from plait.search.multivector.method import FoundItems, MethodRetriever, check_one_segment
+from plait.search.multivector.passages import score_passages
+from plait.search.multivector.query import MultiVectorQuery
+from plait.search.multivector.steps import Part, Sizes, SteppedMethod, replay
 from plait.search.names import find_names
 from plait.search.plan import Plan
-from plait.search.query import QueryBatch, sparse_queries
-from plait.search.ranking import UNKNOWN_ROW, Ranking
+from plait.search.query import QueryBatch, multi_queries, sparse_queries
+from plait.search.ranking import UNKNOWN_ROW, Ranking, merge
+from plait.search.retriever import rank_segment
 from plait.search.smoothing import dense_vectors
 from plait.search.sparse import sparse_peaks
 from plait.search.text_query import SnapshotFacts, restrict
 from plait.search.trace import Trace
+from plait.similar import document_query
+from plait.storage.fields import Facets, count_values, count_values_of
+from plait.storage.segment import segment_errors
 from plait.storage.snapshot import Snapshot
 from plait.storage.store import Store
 
+ALL_VALUES = 1 << 40  # of a field
 MAX_SNAPSHOTS = 4  # commits that stay open for searches that began with them
 
 
@@ -137,6 +151,38 @@ class LocalShard:
         empty = np.zeros((0, snapshot.spec.dense or 0), np.float32)
         return ShardScores(lists=lists, rows=rows, vectors=[empty if one is None else one for one in vectors])
 
+    def method_sizes(self, query: ShardQuery, k: int) -> list[MethodSizes]:
+        """For each query, what the method of the plan has to search here."""
+        snapshot, plan, batch = self._prepared(query, k)
+        method = _stepped(plan)
+        rows, answers = multi_queries(snapshot, batch), []
+        with deadline_scope(query.seconds):
+            for number, within in enumerate(self._filters(snapshot, query, batch)):
+                coded, others = _method_parts(snapshot, plan.retrievers[0].name, method, within)
+                floats = [
+                    rank_segment(part, score_passages(part.segment, part.rows, rows[number], 1, Trace()), k)
+                    for part in others
+                ]
+                sizes = None
+                if coded is not None:
+                    assert coded.segment.coded is not None
+                    sizes = Sizes.of(coded.segment.coded, coded.item_filter)
+                n_documents = 0 if coded is None else coded.n_documents
+                answers.append(MethodSizes(sizes=sizes, n_documents=n_documents, rest=merge(floats, k)))
+        return answers
+
+    def method_steps(self, query: ShardQuery, k: int, steps: Sequence[MethodStep]) -> list[Part | FoundRows]:
+        """The next part of each of these queries, or the passages that were found."""
+        snapshot, plan, batch = self._prepared(query, k)
+        rows, filters = multi_queries(snapshot, batch), self._filters(snapshot, query, batch)
+        answers: list[Part | FoundRows] = []
+        with deadline_scope(query.seconds):
+            for step in steps:
+                part, _ = _method_parts(snapshot, plan.retrievers[0].name, step.method, filters[step.number])
+                assert part is not None
+                answers.append(_method_step(part, rows[step.number], step, self._n_threads))
+        return answers
+
     def fetch(self, query: ShardQuery, rankings: Sequence[Ranking], options: FetchOptions) -> list[list[Hit]]:
         """The hits of documents of this shard, in the order of their rankings."""
         snapshot, batch = self._snapshot(query.commit), _batch(query)
@@ -159,6 +205,18 @@ class LocalShard:
     def count(self, filter: str | None) -> int:
         snapshot = self._newest()
         return snapshot.n_documents if filter is None else len(snapshot.filtered(filter))
+
+    def stored_query(self, commit: int, id: str, kinds: Sequence[str]) -> StoredQuery | None:
+        """A document as a query for similar ones; None if the shard does not have it."""
+        made = document_query(self._snapshot(commit), id, kinds)
+        return None if made is None else StoredQuery(doc=made[0], embeddings=made[1], words=made[2])
+
+    def facets(self, commit: int, field: str, filter: str | None, docs: Docs | None) -> Facets:
+        """All values of a field, in these documents or in all that a filter accepts."""
+        catalogue = self._snapshot(commit).catalogue
+        if docs is None:
+            return count_values(catalogue, field, filter, ALL_VALUES)
+        return count_values_of(catalogue, field, docs.tolist(), ALL_VALUES)
 
     def unknown_filter_fields(self, filter: str) -> str:
         return self._newest().unknown_filter_fields(filter)
@@ -191,15 +249,24 @@ class LocalShard:
         self, snapshot: Snapshot, query: ShardQuery, batch: QueryBatch
     ) -> list[tuple[QueryBatch, DocFilter | None]]:
         """The queries with the documents that they may find: together, or one by one if they have conditions."""
-        within = None if query.filter is None else filter_documents(snapshot, query.filter)
-        if query.candidates is not None:
-            within = filter_candidates(snapshot, query.candidates, within)
+        within = self._within(snapshot, query)
         if not any(asked.has_conditions for asked in batch.asked):
             return [(batch, within)]
         return [
             (batch.part(number, number + 1), restrict(snapshot, asked, within))
             for number, asked in enumerate(batch.asked)
         ]
+
+    def _filters(self, snapshot: Snapshot, query: ShardQuery, batch: QueryBatch) -> list[DocFilter | None]:
+        """For each query, the documents that it may find."""
+        within = self._within(snapshot, query)
+        if not any(asked.has_conditions for asked in batch.asked):
+            return [within] * len(batch)
+        return [restrict(snapshot, asked, within) for asked in batch.asked]
+
+    def _within(self, snapshot: Snapshot, query: ShardQuery) -> DocFilter | None:
+        within = None if query.filter is None else filter_documents(snapshot, query.filter)
+        return within if query.candidates is None else filter_candidates(snapshot, query.candidates, within)
 
 
 def shard_plan(query: ShardQuery, k: int | None, context: PlanContext) -> Plan:
@@ -237,6 +304,42 @@ def codec_digest(codec: ResidualCodec) -> str:
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _stepped(plan: Plan) -> SteppedMethod:
+    (retriever,) = plan.retrievers
+    assert isinstance(retriever, MethodRetriever)
+    assert isinstance(retriever.method, SteppedMethod)
+    return retriever.method
+
+
+def _method_parts(
+    snapshot: Snapshot, name: str, method: SteppedMethod, within: DocFilter | None
+) -> tuple[SegmentRows | None, list[SegmentRows]]:
+    """The compressed segment that a method searches, if it has documents that may be found, and the segments that are
+    not compressed."""
+    if not method.comparable:
+        check_one_segment(name, snapshot)
+    parts = or_everything(snapshot, within).segment_rows
+    coded = [part for part in parts if part.segment.coded is not None]
+    if len(coded) > 1:
+        raise ConfigError(
+            f"mode {name!r} needs one compressed segment in each shard, and {snapshot.path} has {len(coded)}; compact "
+            f"the collection: open_cluster(path, read_only=False).compact()"
+        )
+    return coded[0] if coded else None, [part for part in parts if part.segment.coded is None]
+
+
+def _method_step(part: SegmentRows, rows: NDArray[np.float32], step: MethodStep, n_threads: int) -> Part | FoundRows:
+    segment = part.segment
+    assert segment.coded is not None
+    with segment_errors(segment):
+        asked = MultiVectorQuery(rows, segment.coded)
+        steps = step.method.steps(asked, step.n_wanted, part.item_filter, step.sizes, n_threads=n_threads)
+        result = replay(steps, step.answers)
+    if not isinstance(result, FoundItems):
+        return result
+    return FoundRows(segment.docs[result.items], part.base + result.items, result.scores, result.imputed)
 
 
 def _batch(query: ShardQuery) -> QueryBatch:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from uuid import uuid4
 
-from plait.checks import as_list, as_path, check_flag
+from plait.checks import as_list, as_path, check_count, check_flag, check_type
 from plait.cluster.fan_out import FanOut, LocalFanOut, ShardUnavailableError
 from plait.cluster.hashing import N_HASHES, hash_id, owned, owner
 from plait.cluster.manifest import LOCK, Manifest, ShardRecord, check_shards, publish, read_manifest
@@ -23,7 +23,14 @@ from plait.codec.train import FittedCodec
 from plait.embeddings import Embeddings
 from plait.encode.load import EXTERNAL, LazyEncoder, check_encoder
 from plait.encode.protocol import Encoder
-from plait.errors import ConfigError, CorruptIndexError, EncoderMismatchError, QueryError, ReadOnlyError
+from plait.errors import (
+    ConfigError,
+    CorruptIndexError,
+    DocumentError,
+    EncoderMismatchError,
+    QueryError,
+    ReadOnlyError,
+)
 from plait.index import Index
 from plait.ingest import AddReport, as_document
 from plait.records import Document, Hit
@@ -31,6 +38,7 @@ from plait.searcher import SearchKeywords, SearchRequest
 from plait.serve.protocol import UnavailableError
 from plait.storage.backup import backup
 from plait.storage.compaction import CompactionReport, fitted_codec
+from plait.storage.fields import Facets, merge_facets
 from plait.storage.info import info
 from plait.storage.lock import WriterLock
 from plait.storage.merge import live_parts
@@ -141,6 +149,37 @@ class ShardedIndex:
     ) -> list[list[Hit]]:
         """As `Index.search_embeddings`."""
         return self.searcher.search_embeddings(embeddings, texts, SearchRequest(k=k, **keywords)).hits
+
+    def similar(
+        self,
+        id: str | None = None,
+        k: int = 10,
+        *,
+        text: str | None = None,
+        embeddings: Embeddings | None = None,
+        **keywords: Unpack[SearchKeywords],
+    ) -> list[Hit]:
+        """As `Index.similar`."""
+        from plait.similar import given_query, similar_request, unknown_document
+
+        if sum(given is not None for given in (id, text, embeddings)) != 1:
+            raise ConfigError("similar takes an id, a text or embeddings: one of the three")
+        request, kinds, reads_text = similar_request(SearchRequest(k=k, **keywords), self.manifest.spec)
+        if id is None:
+            query = given_query(self._source, request, kinds, reads_text=reads_text, text=text, embeddings=embeddings)
+            return self.searcher.search_embeddings(query.embeddings, query.texts, request).hits[0]
+        check_type("the id of a document", id, str, "text", DocumentError)
+        answer = self.searcher.search_stored(id, kinds, request, reads_text=reads_text)
+        if answer is None:
+            raise unknown_document(id)
+        return answer.hits[0]
+
+    def facets(
+        self, field: str, query: str | None = None, *, k: int = 10, **keywords: Unpack[SearchKeywords]
+    ) -> Facets:
+        """As `Index.facets`."""
+        check_count("k", k)
+        return merge_facets(field, list(self.searcher.facets(field, query, SearchRequest(**keywords)).values()), k)
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """The documents of these ids; None for an id that the collection does not have."""

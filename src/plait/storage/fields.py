@@ -125,6 +125,33 @@ def count_values_of(view: ReadTransaction, field: str, docs: Sequence[int], n_va
     return Facets(field, counts, len(sums), len(docs))
 
 
+def merge_facets(field: str, parts: Sequence[Facets], n_values: int) -> Facets:
+    """The values of a field in several indexes, each of which gives all its values."""
+    sums: dict[tuple[str, str], tuple[Any, int]] = {}
+    for part in parts:
+        for one in part.counts:
+            kind = _kind(one.value)
+            # 1 and 1.0 are the same value, and 1 and true are not.
+            key = kind, repr(one.value if kind != "number" or not float(one.value).is_integer() else int(one.value))
+            sums[key] = one.value, one.count + sums.get(key, (None, 0))[1]
+    ordered = sorted(sums.values(), key=lambda item: (-item[1], _kind(item[0]), *_facet_order(item[0])))
+    counts = tuple(FacetCount(value, n) for value, n in ordered[:n_values])
+    return Facets(field, counts, len(sums), sum(part.n_documents for part in parts))
+
+
+def _kind(value: object) -> str:
+    """The kind that `_grouped` gives to a value."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def _facet_order(value: object) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str | int | float) else (repr(value),)
+
+
 def sorted_documents(view: ReadTransaction, sort: Sort, filter: str | None) -> list[int]:
     """The numbers of all documents that a filter accepts, in the order of a field; equal values by number."""
     columns = read_columns(view)

@@ -19,6 +19,7 @@ from plait.search.modes import register
 from plait.search.multivector.item_filter import ItemFilter
 from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery, bytes_of_row
+from plait.search.multivector.steps import BestScores, InSteps, Sizes, Steps
 from plait.search.multivector.xtr import retrieve_tokens
 from plait.search.params import check_counts, check_types
 
@@ -42,46 +43,49 @@ class ColXtrParams:
 
 
 @dataclass(frozen=True, slots=True)
-class ColXtr:
+class ColXtr(InSteps):
     params: ColXtrParams = ColXtrParams()
 
     comparable: ClassVar[bool] = False
 
-    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
+    def steps(
+        self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, sizes: Sizes, *, n_threads: int = 1
+    ) -> Steps:
         rerank = self.params.rerank
         with query.trace.stage("tokens") as stage:
-            cells, _ = select_cells(query.table, len(query.query), item_filter.n_cells(self.params.n_cells))
+            cells, _ = select_cells(query.table, len(query.query), sizes.n_cells(self.params.n_cells))
             union = np.unique(cells)
             rows, _, _ = item_filter.row_postings.of_cells(union)
             kernel_query, coded = query.kernel_arguments(use_8bit=False)
             stage.counts.update(cells=len(union), postings=len(rows), rows=len(rows))
             stage.counts.update(bytes=len(rows) * (bytes_of_row(coded) + rows.itemsize))
-            if not len(rows):
+            if not len(rows) and sizes.n_shards == 1:
                 return NOTHING
-            n_tokens = self._n_tokens(query)
-            tokens = retrieve_tokens(kernel_query, coded, rows, query.items.owners, n_tokens, n_threads=n_threads)
+            tokens = yield from retrieve_tokens(
+                kernel_query, coded, rows, query.items.owners, self._n_tokens(sizes), n_threads=n_threads
+            )
         with query.trace.stage("impute") as stage:
             items, scores, n_met = query.items.item_tally.best_items(tokens, max(k, rerank))
             stage.counts.update(tokens=len(tokens.items), items=n_met)
         if not rerank:
             return FoundItems(items, scores, tokens.missing)
-        items = np.sort(items)
+        n_kept: int = yield BestScores(scores, max(k, rerank))
+        items = np.sort(items[:n_kept])
         scores = query.scores(items, n_threads=n_threads)
         best = top_k(scores, k)
         return FoundItems(items[best], scores[best], tokens.missing)
 
-    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> Self | None:
+    def wider_than(self, sizes: Sizes, k: int) -> Self | None:
         del k
-        params, n_tokens = self.params, self._n_tokens(query)
-        if item_filter.n_cells(params.n_cells) < len(query.table):
+        params, n_tokens = self.params, self._n_tokens(sizes)
+        if sizes.n_cells(params.n_cells) < sizes.n_centroids:
             return replace(self, params=replace(params, n_cells=2 * params.n_cells))
-        if n_tokens >= len(item_filter.row_postings.rows):
+        if n_tokens >= sizes.n_accepted_rows:
             return None
         return replace(self, params=replace(params, n_tokens=2 * n_tokens))
 
-    def _n_tokens(self, query: MultiVectorQuery) -> int:
-        n_rows = len(query.items.rows.codes)
-        return self.params.n_tokens or (SMALL_TOKENS if n_rows < MIN_LARGE else LARGE_TOKENS)
+    def _n_tokens(self, sizes: Sizes) -> int:
+        return self.params.n_tokens or (SMALL_TOKENS if sizes.n_rows < MIN_LARGE else LARGE_TOKENS)
 
 
 register(

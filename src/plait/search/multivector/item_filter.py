@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,11 +40,6 @@ class ItemFilter:
         """All rows of the accepted items, ascending."""
         n_rows = len(self._items.rows.codes)
         return np.arange(n_rows) if self.numbers is None else np.flatnonzero(self._accepted[self._items.owners])
-
-    def n_cells(self, n_probe: int) -> int:
-        """How many cells to read where an index of only these items would read `n_probe`."""
-        share = len(self) / max(len(self._items), 1)
-        return max(1, min(len(self._items.codec.codebook), math.ceil(n_probe / max(share, 1e-9))))
 
     @property
     def _accepted(self) -> NDArray[np.bool_]:

@@ -74,7 +74,7 @@ class MethodRetriever:
     ) -> list[Ranking]:
         queries, within = multi_queries(snapshot, batch), Trace()
         if not self.method.comparable:
-            _check_one_segment(self.name, snapshot)
+            check_one_segment(self.name, snapshot)
         rankings: list[list[Ranking]] = [[] for _ in queries]
         n_first = passages_for(k, snapshot)
         for part in or_everything(snapshot, doc_filter).segment_rows:
@@ -109,7 +109,7 @@ class MethodRetriever:
                 method = wider
 
 
-def _check_one_segment(name: str, snapshot: Snapshot) -> None:
+def check_one_segment(name: str, snapshot: Snapshot) -> None:
     """Imputed scores depend on what else a segment holds, so those of two segments cannot be compared."""
     segments = [segment for segment in snapshot.segments if segment.n_live]
     uncompressed = [str(segment.number) for segment in segments if segment.residual_file is None]

@@ -10,8 +10,9 @@ Centroid scores are compared in 254 steps over their whole range: centroids are 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from plait.search.modes import register
 from plait.search.multivector.item_filter import ItemFilter
 from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery
+from plait.search.multivector.steps import BestScores, InSteps, Sizes, Steps
 from plait.search.params import check_counts, check_types
 
 MAX_PROBING_ROWS = 32  # query rows that read cells
@@ -57,25 +59,27 @@ class PlaidParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Plaid:
+class Plaid(InSteps):
     params: PlaidParams = PlaidParams()
 
     comparable: ClassVar[bool] = True
 
-    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
-        if not len(item_filter):
+    def steps(
+        self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, sizes: Sizes, *, n_threads: int = 1
+    ) -> Steps:
+        if not sizes.n_accepted:
             return NOTHING
         n_probe, t_cs, n_docs = self.params.settled(k)
-        items = _candidates(query, item_filter.n_cells(n_probe), item_filter)
-        items = _prune(query, items, max(n_docs, k), "pruned centroids", t_cs)
-        items = _prune(query, items, max(n_docs // 4, k), "centroids of items", None)
+        items = _candidates(query, sizes.n_cells(n_probe), item_filter)
+        items = yield from _prune(query, items, max(n_docs, k), "pruned centroids", t_cs, sizes)
+        items = yield from _prune(query, items, max(n_docs // 4, k), "centroids of items", None, sizes)
         scores = query.scores(items, n_threads=n_threads)
         best = top_k_floats(scores, k)
         return FoundItems(items[best], scores[best])
 
-    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> Self | None:
+    def wider_than(self, sizes: Sizes, k: int) -> Self | None:
         n_probe, _, _ = self.params.settled(k)
-        if item_filter.n_cells(n_probe) >= len(query.table):
+        if sizes.n_cells(n_probe) >= sizes.n_centroids:
             return None
         return replace(self, params=replace(self.params, n_probe=2 * n_probe))
 
@@ -102,10 +106,10 @@ def _candidates(query: MultiVectorQuery, n_cells: int, item_filter: ItemFilter) 
 
 
 def _prune(
-    query: MultiVectorQuery, items: NDArray[np.int64], n_keep: int, name: str, t_cs: float | None
-) -> NDArray[np.int64]:
-    """The `n_keep` best items by MaxSim over centroids, ascending; no work if there are no more."""
-    if len(items) <= n_keep:
+    query: MultiVectorQuery, items: NDArray[np.int64], n_keep: int, name: str, t_cs: float | None, sizes: Sizes
+) -> Generator[BestScores, Any, NDArray[np.int64]]:
+    """The `n_keep` best items of all shards by MaxSim over centroids, ascending; no work if there are no more."""
+    if (len(items) if sizes.n_shards == 1 else sizes.n_accepted) <= n_keep:
         return items
     with query.trace.stage(name) as stage:
         cells = query.items.rows.cells
@@ -117,7 +121,10 @@ def _prune(
         begins, ends = query.items.bounds(items)
         n_rows = int((ends - begins).sum())
         stage.counts.update(items=len(items), rows=n_rows, bytes=n_rows * cells.itemsize)
-        return items[np.sort(top_k(centroid_maxsim(narrow, cells, begins, ends), n_keep))]
+        scores = centroid_maxsim(narrow, cells, begins, ends)
+        best = top_k(scores, n_keep)
+        n_kept: int = yield BestScores(scores[best], n_keep)
+        return items[np.sort(best[:n_kept])]
 
 
 def _levels(table: NDArray[np.int16]) -> NDArray[np.uint8]:

@@ -23,6 +23,7 @@ from plait.search.modes import register
 from plait.search.multivector.item_filter import ItemFilter
 from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery
+from plait.search.multivector.steps import Counts, InSteps, Sizes, Steps
 from plait.search.params import check_counts, check_types
 
 MANY_CELLS = 1 << 16  # above which the paper has fixed values of t'
@@ -43,23 +44,26 @@ class WarpParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Warp:
+class Warp(InSteps):
     params: WarpParams = WarpParams()
 
     comparable: ClassVar[bool] = False
 
-    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
+    def steps(
+        self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, sizes: Sizes, *, n_threads: int = 1
+    ) -> Steps:
         nonzero = np.flatnonzero(query.query.any(axis=1))  # masked tokens are rows of zeros and add nothing
-        if not len(item_filter) or not len(nonzero):
+        if not sizes.n_accepted or not len(nonzero):
             return NOTHING
         postings = item_filter.row_postings
         with query.trace.stage("cells") as stage:
-            n_read = item_filter.n_cells(self.params.n_probe)
-            n_cells = max(n_read, item_filter.n_cells(self.params.bound))
+            n_read = sizes.n_cells(self.params.n_probe)
+            n_cells = max(n_read, sizes.n_cells(self.params.bound))
             cells, levels = select_cells(query.table, len(query.query), n_cells)
             cells, scores = cells[nonzero], levels[nonzero] * np.float32(query.scale)
-            t_prime = self.params.t_prime or t_prime_for(len(postings.rows), len(query.table), k)
-            missing = _imputed_scores(postings.sizes[cells], scores, t_prime)
+            t_prime = self.params.t_prime or t_prime_for(sizes.n_accepted_rows, len(query.table), k)
+            cell_sizes: NDArray[np.int64] = yield Counts(postings.sizes[cells])
+            missing = _imputed_scores(cell_sizes, scores, t_prime)
             imputed = np.zeros(len(query.query), np.float32)
             imputed[nonzero] = missing
             stage.counts["cells"] = len(nonzero) * n_read
@@ -74,10 +78,10 @@ class Warp:
             stage.counts.update(tokens=n_rows, items=n_met)
         return FoundItems(items, sums, imputed)
 
-    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> Self | None:
+    def wider_than(self, sizes: Sizes, k: int) -> Self | None:
         del k
         n_probe = self.params.n_probe
-        if item_filter.n_cells(n_probe) >= len(query.table):
+        if sizes.n_cells(n_probe) >= sizes.n_centroids:
             return None
         return replace(self, params=replace(self.params, n_probe=2 * n_probe))
 

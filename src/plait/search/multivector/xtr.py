@@ -10,10 +10,11 @@ do not depend on their order. Mode `xtr`; ColXTR uses `retrieve_tokens` too.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from plait.search.modes import register
 from plait.search.multivector.item_filter import ItemFilter
 from plait.search.multivector.method import NOTHING, FoundItems, method_mode
 from plait.search.multivector.query import MultiVectorQuery, bytes_of_row
+from plait.search.multivector.steps import InSteps, Sizes, Steps, TokenScores
 from plait.search.params import check_counts, check_types
 
 # With one row in 10,000, small sets lost up to 0.06 nDCG@10 to imputation; with these numbers a hundredth at most.
@@ -43,34 +45,38 @@ class XtrParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Xtr:
+class Xtr(InSteps):
     params: XtrParams = XtrParams()
 
     comparable: ClassVar[bool] = False
 
-    def search(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, *, n_threads: int = 1) -> FoundItems:
-        rows = item_filter.rows
-        if not len(rows):
+    def steps(
+        self, query: MultiVectorQuery, k: int, item_filter: ItemFilter, sizes: Sizes, *, n_threads: int = 1
+    ) -> Steps:
+        if not sizes.n_accepted_rows:
             return NOTHING
+        rows = item_filter.rows
         with query.trace.stage("tokens") as stage:
             kernel_query, coded = query.kernel_arguments(use_8bit=query.items.codes_8bit is not None)
-            n_tokens = self._n_tokens(item_filter)
-            tokens = retrieve_tokens(kernel_query, coded, rows, query.items.owners, n_tokens, n_threads=n_threads)
+            n_tokens = self._n_tokens(sizes)
+            tokens = yield from retrieve_tokens(
+                kernel_query, coded, rows, query.items.owners, n_tokens, n_threads=n_threads
+            )
             stage.counts.update(rows=len(rows), tokens=len(tokens.items), bytes=len(rows) * bytes_of_row(coded))
         with query.trace.stage("impute") as stage:
             items, scores, n_met = query.items.item_tally.best_items(tokens, k)
             stage.counts.update(tokens=len(tokens.items), items=n_met)
         return FoundItems(items, scores / np.float32(len(query.query)), tokens.missing)
 
-    def wider(self, query: MultiVectorQuery, k: int, item_filter: ItemFilter) -> Self | None:
-        del query, k
-        n_tokens = self._n_tokens(item_filter)
-        if n_tokens >= len(item_filter.rows):
+    def wider_than(self, sizes: Sizes, k: int) -> Self | None:
+        del k
+        n_tokens = self._n_tokens(sizes)
+        if n_tokens >= sizes.n_accepted_rows:
             return None
         return replace(self, params=replace(self.params, n_tokens=2 * n_tokens))
 
-    def _n_tokens(self, item_filter: ItemFilter) -> int:
-        return self.params.n_tokens or min(max(len(item_filter.rows) // ONE_IN, MIN_TOKENS), MAX_TOKENS)
+    def _n_tokens(self, sizes: Sizes) -> int:
+        return self.params.n_tokens or min(max(sizes.n_accepted_rows // ONE_IN, MIN_TOKENS), MAX_TOKENS)
 
 
 class _BestRows:
@@ -127,8 +133,9 @@ def retrieve_tokens(
     n_tokens: int,
     *,
     n_threads: int = 1,
-) -> RetrievedRows:
-    """The `n_tokens` best of `rows`, which are one or more, for each query row; the same for any `n_threads`.
+) -> Generator[TokenScores, Any, RetrievedRows]:
+    """The `n_tokens` best of `rows`, or of the rows of all shards, for each query row; the same for any `n_threads`. A
+    step of methods: see `plait.search.multivector.steps`.
 
     `owners` has the item of each coded row. What a query row did not retrieve counts as its last score.
     """
@@ -142,6 +149,10 @@ def retrieve_tokens(
 
     starts = np.arange(0, len(rows), BLOCK)
     shares = [part for part in np.array_split(starts, n_threads) if len(part)]
+    if not shares:
+        none = np.zeros(query.n_query + 1, np.int64)
+        missing = yield TokenScores(np.zeros(0, np.float32), none, n_tokens)
+        return RetrievedRows(owners[:0], np.zeros(0, np.float32), none, missing)
     if len(shares) == 1:
         best = best_of(shares[0])
     else:
@@ -150,7 +161,12 @@ def retrieve_tokens(
         for other in others:
             best.take(other)
     retrieved, scores, begins = best.tighten()
-    missing = np.minimum.reduceat(scores, begins[:-1])
+    missing = yield TokenScores(scores, begins, n_tokens)
+    lanes = np.repeat(np.arange(query.n_query), np.diff(begins))
+    high = scores >= missing[lanes]
+    if not high.all():  # other shards have better rows
+        retrieved, scores = retrieved[high], scores[high]
+        begins = np.searchsorted(lanes[high], np.arange(query.n_query + 1)).astype(np.int64)
     return RetrievedRows(owners[retrieved], scores, begins, missing)
 
 
