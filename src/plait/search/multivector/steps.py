@@ -133,8 +133,8 @@ def run_alone(steps: Steps) -> FoundItems:
             answers = merge_parts([part])
             part = steps.send(answers[0])
     except StopIteration as end:
-        found: FoundItems = end.value
-        return found
+        result: FoundItems = end.value
+        return result
 
 
 def replay(steps: Steps, answers: Sequence[Any]) -> Part | FoundItems:
@@ -145,8 +145,8 @@ def replay(steps: Steps, answers: Sequence[Any]) -> Part | FoundItems:
             part = steps.send(answer)
         return part
     except StopIteration as end:
-        found: FoundItems = end.value
-        return found
+        result: FoundItems = end.value
+        return result
     finally:
         steps.close()
 
