@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import plait
 from plait.cli.app import app
-from plait.codec.codebook import CentroidQuery, Codebook
+from plait.codec.codebook import CentroidQuery
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, QueryError
@@ -160,9 +160,9 @@ def test_hybrid_scores_centroids_once_for_a_query(
     counted: list[int] = []
     table = CentroidQuery.table
 
-    def counting(asked: CentroidQuery, codebook: Codebook) -> NDArray[np.int16]:
+    def counting(asked: CentroidQuery, centroids: NDArray[np.uint8]) -> NDArray[np.int16]:
         counted.append(1)
-        return table(asked, codebook)
+        return table(asked, centroids)
 
     monkeypatch.setattr(CentroidQuery, "table", counting)
     few = asked()

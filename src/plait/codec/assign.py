@@ -83,7 +83,7 @@ class NearestCentroids:
     def _near_groups(self, rows: NDArray[np.float32]) -> NDArray[np.uint16]:
         """The nearest group of every row, then the second nearest of every row, and so on: (N_NEAR_GROUPS * rows,)."""
         assert self._groups is not None
-        table = CentroidQuery.of(rows, self._groups).table(self._groups)
+        table = CentroidQuery.of(rows, self._groups).table(self._groups.centroids)
         near, _ = select_cells(table, len(rows), min(N_NEAR_GROUPS, len(self._groups)))
         return near.T.astype(np.uint16).ravel()
 

@@ -20,6 +20,7 @@ MIDDLE = 64  # the byte that stands for 0
 MAX_MAGNITUDE = 63  # of a centroid value, in units of the scale
 MAX_QUERY_VALUE = 127
 MAX_TABLE = 32_767
+REMAINDER_BITS = 7  # what is lost by rounding a query to integers, at most a half, as integers of this many bits
 
 T = TypeVar("T", bound=np.generic)
 
@@ -57,10 +58,12 @@ class Codebook:
 class CentroidQuery:
     """Query rows as int8, to be scored against centroids: score = (dot product - bias) >> shift, in units of `scale`.
 
-    All rows share one scale, because the scores of different query rows are added.
+    All rows share one scale, because the scores of different query rows are added. Fine scores also have the product
+    with what rounding the query to integers lost.
     """
 
     integers: NDArray[np.int32]  # (n_query, dim)
+    remainder: NDArray[np.float32]  # (n_query, dim) in units of the integers
     packed: NDArray[np.int8]  # (dim / 4, lanes, 4)
     bias: NDArray[np.int32]  # (lanes,)
     shift: int
@@ -69,15 +72,24 @@ class CentroidQuery:
     @classmethod
     def of(cls, query: NDArray[np.float32], codebook: Codebook) -> CentroidQuery:
         integers, scale = to_integers(query, MAX_QUERY_VALUE)
+        remainder = query / np.float32(scale) - integers
         # A score is at most the product of the two norms; the shift makes that fit in the 16 bits of the table.
-        largest = float(np.linalg.norm(integers, axis=1).max(initial=1.0)) * codebook.longest
+        norm = float(np.linalg.norm(integers, axis=1).max(initial=1.0))
+        largest = (norm + float(np.linalg.norm(remainder, axis=1).max(initial=0.0))) * codebook.longest
         shift = max(0, math.ceil(math.log2(largest / MAX_TABLE)))
         bias = pad_lanes(MIDDLE * integers.sum(axis=1, dtype=np.int32))
-        return cls(integers, pack_int8(integers), bias, shift, scale * codebook.scale * 2**shift)
+        return cls(integers, remainder, pack_int8(integers), bias, shift, scale * codebook.scale * 2**shift)
 
-    def table(self, codebook: Codebook) -> NDArray[np.int16]:
-        """(cells, lanes): the score of every centroid with every query row."""
-        return score_centroids(self.packed, codebook.centroids, self.bias, self.shift)
+    def table(self, centroids: NDArray[np.uint8], *, fine: bool = False) -> NDArray[np.int16]:
+        """(cells, lanes): the scores of centroids of the codebook with every query row."""
+        table = score_centroids(self.packed, centroids, self.bias, self.shift)
+        return self.finer(table, centroids) if fine else table
+
+    def finer(self, table: NDArray[np.int16], centroids: NDArray[np.uint8]) -> NDArray[np.int16]:
+        """The fine scores of centroids whose scores are in `table`."""
+        integers = np.rint(self.remainder * 2**REMAINDER_BITS).astype(np.int32)
+        bias = pad_lanes(MIDDLE * integers.sum(axis=1, dtype=np.int32))
+        return table + score_centroids(pack_int8(integers), centroids, bias, self.shift + REMAINDER_BITS)
 
 
 def to_integers(query: NDArray[np.float32], largest: int) -> tuple[NDArray[np.int32], float]:

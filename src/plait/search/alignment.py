@@ -19,7 +19,7 @@ from plait.encode.protocol import TokenReader
 from plait.errors import InputError
 from plait.records import Span
 from plait.scoring.maxsim import align
-from plait.scoring.residual import residual_scores, score_centroids
+from plait.scoring.residual import residual_scores
 from plait.storage.snapshot import StoredDocument
 
 NO_ROW = -1
@@ -86,7 +86,7 @@ def _align_coded(
     if used_cells.max() >= len(centroids):
         raise InputError(f"item {passage.item} has a row in cell {used_cells.max()}; there are {len(centroids)} cells")
     cells = CentroidQuery.of(query, items.codec.codebook)
-    table = score_centroids(cells.packed, centroids[used_cells], cells.bias, cells.shift)
+    table = cells.table(centroids[used_cells], fine=items.codes_8bit is not None)
     positions = np.arange(end - begin)
     within = slice(begin, end)
     passage_rows = replace(

@@ -85,7 +85,8 @@ def _stored_vectors(parts: Sequence[LiveRows], sample: NDArray[np.int64]) -> Mul
 def _code_scores(query: NDArray[np.float32], items: CodedItems, sample: NDArray[np.int64]) -> NDArray[np.float32]:
     codec, rows = items.codes_8bit or (items.codec, items.rows)
     centroids = CentroidQuery.of(query, codec.codebook)
-    coded_query = residual_query(query, codec, centroids.table(codec.codebook), centroids.scale)
+    table = centroids.table(codec.codebook.centroids, fine=items.codes_8bit is not None)
+    coded_query = residual_query(query, codec, table, centroids.scale)
     return residual_maxsim(coded_query, rows, *items.bounds(sample))
 
 

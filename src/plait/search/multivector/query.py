@@ -37,10 +37,10 @@ class CentroidScores:
 
     def __init__(self, query: NDArray[np.float32], codebook: Codebook, trace: Trace) -> None:
         with trace.stage("centroids") as stage:
-            cells = CentroidQuery.of(query, codebook)
+            self._cells, self._codebook = CentroidQuery.of(query, codebook), codebook
             self.query = query
-            self.table = cells.table(codebook)  # (cells, lanes), in units of `scale`
-            self.scale = cells.scale
+            self.table = self._cells.table(codebook.centroids)  # (cells, lanes), in units of `scale`
+            self.scale = self._cells.scale
             stage.counts.update(centroids=len(codebook), bytes=codebook.centroids.nbytes)
         self._best: NDArray[np.int16] | None = None  # (n_query,) the score of each query row's best centroid
 
@@ -49,6 +49,11 @@ class CentroidScores:
         cells, scores = select_cells(self.table, len(self.query), n_cells)
         self._best = scores[:, 0]
         return cells, scores
+
+    @cached_property
+    def fine_table(self) -> NDArray[np.int16]:
+        """The table for 8-bit codes, without the error of a query in 8 bits."""
+        return self._cells.finer(self.table, self._codebook.centroids)
 
     @cached_property
     def narrow(self) -> tuple[NDArray[np.uint8], float]:
@@ -91,8 +96,10 @@ class MultiVectorQuery:
 
     def kernel_arguments(self, *, use_8bit: bool) -> tuple[ResidualQuery, CodedRows]:
         """The query and the rows as the residual kernels take them."""
-        codec, rows = (self.items.codec, self.items.rows) if not use_8bit else self._codes_8bit()
-        return residual_query(self.query, codec, self.table, self.scale), rows
+        if not use_8bit:
+            return residual_query(self.query, self.items.codec, self.table, self.scale), self.items.rows
+        codec, rows = self._codes_8bit()
+        return residual_query(self.query, codec, self.centroids.fine_table, self.scale), rows
 
     def scores(self, items: NDArray[np.int64] | None = None, *, n_threads: int = 1) -> NDArray[np.float32]:
         """MaxSim of every item, or of these, by the finest codes there are; the same for any `n_threads`."""

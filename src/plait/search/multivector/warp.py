@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.codec.coded_items import RowPostings
-from plait.scoring.residual import select_cells
+from plait.scoring.residual import CodedRows, select_cells
 from plait.scoring.warp import score_probed_rows
 from plait.scoring.xtr import RetrievedRows
 from plait.search.modes import register
@@ -68,9 +68,10 @@ class Warp(InSteps):
             imputed[nonzero] = missing
             stage.counts["cells"] = len(nonzero) * n_read
         with query.trace.stage("codes") as stage:
-            rows = query.query[nonzero] * query.items.codec.steps
-            retrieved = _score(query, rows, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
-            n_rows, coded = len(retrieved.items), query.items.rows
+            codec, coded = query.items.codes_8bit or (query.items.codec, query.items.rows)
+            rows = query.query[nonzero] * codec.steps
+            retrieved = _score(coded, rows, cells[:, :n_read], scores[:, :n_read], missing, postings, n_threads)
+            n_rows = len(retrieved.items)
             n_bytes = n_rows * (coded.codes.shape[1] + postings.rows.itemsize + postings.items.itemsize)
             stage.counts.update(postings=n_rows, rows=n_rows, bytes=n_bytes)
         with query.trace.stage("impute") as stage:
@@ -103,7 +104,7 @@ def _imputed_scores(sizes: NDArray[np.int64], scores: NDArray[np.float32], t_pri
 
 
 def _score(
-    query: MultiVectorQuery,
+    coded: CodedRows,
     query_rows: NDArray[np.float32],
     cells: NDArray[np.int32],
     scores: NDArray[np.float32],
@@ -116,7 +117,7 @@ def _score(
     def score(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
         return score_probed_rows(
             query_rows[numbers],
-            query.items.rows,
+            coded,
             np.ascontiguousarray(cells[numbers]),
             np.ascontiguousarray(scores[numbers]),
             postings.offsets,
