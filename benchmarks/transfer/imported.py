@@ -3,11 +3,11 @@
     python -m benchmarks.embed --data wikipassages --cache cache --passages 5000
     python -m benchmarks.transfer.imported --cache cache --passages 5000 --to work --engine fast-plaid=PYTHON
 
-`--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid or
-warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
+`--engine NAME=PYTHON`, which may be repeated, names the interpreter of an environment with that engine: fast-plaid,
+plaid (colbert-ai) or warp (xtr-warp-rs). Engines get the same vectors and queries; each search is one query on one
 thread, and the two engines take turns, a block of queries each. Printed are how often the best ten are the same, as a
-set and in order, the time of a query, and the ratio of the two. An index that exists is used again. plait is
-searched in mode multi, which is no like for like with WARP: WARP imputes the scores of cells that it does not read.
+set and in order, the time of a query, and the ratio of the two. An index that exists is used again. fast-plaid is
+compared with plait's modes plaid, which has the same stages, and multi; PLAID with mode plaid, WARP with mode warp.
 """
 
 from __future__ import annotations
@@ -30,26 +30,51 @@ K = 10
 BLOCK = 10  # queries of a turn
 N_WARM = 5
 LIMIT = 3600.0  # seconds of a request
+T_CS = 0.4  # PLAID leaves centroids below this out of its first pruning
+BOUND = 128  # cells among which WARP looks for the score that it imputes
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """An engine to import from: its module, and its settings for `probe` cells a query vector and `full` candidates."""
+    """An engine to import from: its module, the bits of its codes, and the modes of plait that it is compared with."""
 
     module: str
     bits: int
+    modes: tuple[str, ...]
 
-    def settings(self, probe: int, full: int) -> dict[str, Any]:
+    def settings(self, options: argparse.Namespace) -> dict[str, Any]:
         if self.module == "fast_plaid":
-            return {"n_ivf_probe": probe, "n_full_scores": full}
-        return {"nprobe": probe}
+            return {"n_ivf_probe": options.probe, "n_full_scores": options.full}
+        if self.module == "colbert_plaid":
+            return {"ncells": options.probe, "ndocs": options.full, "centroid_score_threshold": T_CS}
+        return {"nprobe": options.probe, "t_prime": options.t_prime, "bound": BOUND}
 
 
-RIVALS = {"fast-plaid": Rival("fast_plaid", 4), "warp": Rival("xtr_warp", 4)}
+RIVALS = {
+    "fast-plaid": Rival("fast_plaid", 4, ("plaid", "multi")),
+    "plaid": Rival("colbert_plaid", 4, ("plaid",)),
+    "warp": Rival("xtr_warp", 4, ("warp",)),
+}
 
 
-def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Builds, imports and searches; the record has agreement and times."""
+def our_settings(mode: str, rival: Rival, options: argparse.Namespace) -> dict[str, Any]:
+    """The same settings in the words of plait."""
+    if mode == "plaid":
+        t_cs = T_CS if rival.module == "colbert_plaid" else -1.0  # fast-plaid leaves no centroid out
+        return {"level": "plaid", "n_probe": options.probe, "n_docs": options.full, "t_cs": t_cs}
+    if mode == "warp":
+        return {"level": "warp", "n_probe": options.probe, "t_prime": options.t_prime, "bound": BOUND}
+    return {
+        "level": "engine",
+        "n_probe": options.probe,
+        "n_candidates": options.full,
+        "n_code_scored": options.full,
+        "n_rescored": max(options.full // 4, K),
+    }
+
+
+def compare(name: str, python: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Builds, imports and searches; the records, one for each mode of plait, have agreement and times."""
     rival, corpus = RIVALS[name], Corpus(options.cache, options.passages)
     theirs, ours = options.to / name, options.to / f"{name}-imported"
     bits = options.bits or rival.bits
@@ -64,33 +89,39 @@ def compare(name: str, python: str, options: argparse.Namespace) -> dict[str, An
         opened = {"threads": 1}
         facts = origin.ask({"do": "open", **about, "index": str(theirs), "options": opened}, limit=LIMIT)
         here.ask({"do": "open", **about, "index": str(ours), "options": opened}, limit=LIMIT)
-        mine = {
-            "level": "engine",
-            "n_probe": options.probe,
-            "n_candidates": options.full,
-            "n_code_scored": options.full,
-            "n_rescored": max(options.full // 4, K),
-        }
-        workers = [(origin, rival.settings(options.probe, options.full)), (here, mine)]
-        (their_ids, their_seconds), (our_ids, our_seconds) = in_turns(workers, corpus, options)
+        workers = [
+            (origin, rival.settings(options)),
+            *((here, our_settings(mode, rival, options)) for mode in rival.modes),
+        ]
+        theirs_found, *ours_found = in_turns(workers, corpus, options)
     finally:
         origin.close()
         here.close()
-    same = [set(one) == set(other) for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
-    overlap = [len(set(one) & set(other)) / K for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
-    return {
+    record = {
         "engine": name,
         "versions": facts["versions"],
         "passages": corpus.n_passages,
-        "queries": len(same),
         "bits": bits,
         "probe": options.probe,
         "full": options.full,
         "import": imported,
-        "same_top10": float(np.mean(same)),
+    }
+    return [
+        {**record, "mode": mode, **agreement(*theirs_found, *results)}
+        for mode, results in zip(rival.modes, ours_found, strict=True)
+    ]
+
+
+def agreement(
+    their_ids: NDArray[np.int64], their_seconds: list[float], our_ids: NDArray[np.int64], our_seconds: list[float]
+) -> dict[str, Any]:
+    common = [len(set(one) & set(other)) for one, other in zip(their_ids.tolist(), our_ids.tolist(), strict=True)]
+    return {
+        "queries": len(common),
+        "same_top10": float(np.mean([n == K for n in common])),
         "same_order": float(np.mean(np.all(their_ids == our_ids, axis=1))),
-        "overlap": float(np.mean(overlap)),
-        "first_differs": [int(number) for number in np.flatnonzero(~np.array(same))[:10]],
+        "overlap": float(np.mean(common)) / K,
+        "first_differs": [number for number, n in enumerate(common) if n < K][:10],
         "their_ms": 1000 * float(np.median(their_seconds)),
         "plait_ms": 1000 * float(np.median(our_seconds)),
         "ratio": float(np.median(their_seconds) / np.median(our_seconds)),
@@ -131,7 +162,7 @@ def describe(record: dict[str, Any]) -> str:
     imported = record["import"]
     return (
         f"{record['engine']} ({versions}), {record['passages']:,} passages, {record['bits']} bits, probe "
-        f"{record['probe']}, {record['full']} candidates\n"
+        f"{record['probe']}, {record['full']} candidates; plait in mode {record['mode']}\n"
         f"  import: mean cosine {imported['mean_cosine']:.5f}, top 10 by codes {imported['top10_agreement']}\n"
         f"  same best 10: {record['same_top10']:.1%} of {record['queries']} queries; "
         f"same order {record['same_order']:.1%}; overlap {record['overlap']:.2%}\n"
@@ -148,6 +179,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--probe", type=int, default=8, help="cells of a query vector")
     parser.add_argument("--full", type=int, default=4096, help="candidates that are scored")
+    parser.add_argument("--t-prime", type=int, default=2000, help="vectors at which WARP takes the score it imputes")
     parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes; by default 4")
     parser.add_argument("--threads", type=int, default=2, help="of the builder")
     parser.add_argument("--quick", action="store_true", help="write their index files without their builder")
@@ -158,8 +190,9 @@ def main() -> None:
         name, _, python = given.partition("=")
         if name not in RIVALS or not python:
             parser.error(f"--engine {given}: give NAME=PYTHON, with a name of {', '.join(RIVALS)}")
-        records.append(compare(name, python, options))
-        print(describe(records[-1]), flush=True)
+        for record in compare(name, python, options):
+            records.append(record)
+            print(describe(record), flush=True)
     (options.to / "imported.json").write_text(json.dumps(records, indent=2) + "\n")
 
 

@@ -1,15 +1,15 @@
 """plait, through an index on disk. Settings:
 
 level     "engine" ranks passages, as the other engines do; "call" also loads documents from the catalogue, as
-          `Index.search_embeddings` does; "exact" scores every passage by its codes
-n_probe, n_candidates, n_code_scored, n_rescored   those of `ProbeParams`
+          `Index.search_embeddings` does; "exact" scores every passage by its codes; "plaid" and "warp" are modes
+n_probe, n_candidates, n_code_scored, n_rescored   those of `ProbeParams`; for a mode, those of its parameters
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +23,23 @@ from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.protocol import EmbeddingSpec
 from plait.scoring.cpu import available_targets, current_target, force_target
 from plait.search.hits import load_hits
+from plait.search.multivector.method import Method, MethodRetriever
 from plait.search.multivector.passages import ExactMulti
+from plait.search.multivector.plaid import Plaid, PlaidParams
 from plait.search.multivector.plait import ProbedMulti
 from plait.search.multivector.probe import ProbeParams, resolve_probe
+from plait.search.multivector.warp import Warp, WarpParams
 from plait.search.plan import Plan
 from plait.search.query import QueryBatch
 from plait.search.ranking import Ranking
 from plait.search.retriever import Retriever
 from plait.storage.snapshot import Snapshot
 from plait.storage.store import Store
+
+METHODS: dict[str, Callable[[Options], Method]] = {
+    "plaid": lambda given: Plaid(PlaidParams(**given)),
+    "warp": lambda given: Warp(WarpParams(**given)),
+}
 
 
 class Plait:
@@ -75,11 +83,13 @@ class Plait:
 
     def _plan(self, settings: Options, k: int) -> Plan:
         retriever: Retriever
-        if settings["level"] == "exact":
+        level, given = settings["level"], {name: value for name, value in settings.items() if name != "level"}
+        if level == "exact":
             retriever = ExactMulti(n_threads=self._n_threads)
+        elif level in METHODS:
+            retriever = MethodRetriever(METHODS[level](given), level, n_threads=self._n_threads)
         else:
-            params = ProbeParams(**{name: value for name, value in settings.items() if name != "level"})
-            probe = resolve_probe(params, n_passages=self._snapshot.n_rows, k=k)
+            probe = resolve_probe(ProbeParams(**given), n_passages=self._snapshot.n_rows, k=k)
             retriever = ProbedMulti(probe, exhaustive_below=0, n_threads=self._n_threads)
         return Plan((retriever,), k)
 

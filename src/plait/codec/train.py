@@ -72,23 +72,28 @@ def fit(
     n_threads: int = 1,
     seed: int = 0,
     centroids: NDArray[np.float32] | None = None,
+    cells: NDArray[np.integer] | None = None,
 ) -> FittedCodec:
     """A codec for the corpus that `sample` (rows, dim) was drawn from; the same for any number of threads. With
-    `centroids` (cells, dim), which another codec of the corpus has, none are trained."""
+    `centroids` (cells, dim), which another codec of the corpus has, none are trained. `cells` (rows,) are the cells
+    that this codec gave the sample; by default a row is in the cell of its nearest centroid."""
     if len(sample) < 2:
         raise InputError(f"a codec needs at least 2 rows to be fitted; got {len(sample)}")
     order = np.random.default_rng(seed).permutation(len(sample))
     n_held_out = min(max(int(HELD_OUT * len(sample)), MIN_HELD_OUT), MAX_HELD_OUT, max(len(sample) // 4, 1))
     held_out = sample[order[:n_held_out]].astype(np.float32)
+    held_out_cells = None if cells is None else cells[order[:n_held_out]]
     rest = sample[np.sort(order[n_held_out:])]
     del sample, order  # it may be half a gigabyte, and the caller need not keep it either
     if centroids is None:
         centroids = kmeans.train(rest, n_cells, seed=seed, n_threads=n_threads)
     codebook = Codebook.rounded(centroids)
-    cells = NearestCentroids.from_codebook(codebook).assign(held_out, n_threads=n_threads)
-    codec = ResidualCodec.fit(codebook, bits, held_out, cells)
-    error = squared_error(held_out, codec.decode(codec.encode(held_out, cells))) / n_held_out
-    return FittedCodec(codec, ResidualCodec.fit(codebook, 8, held_out, cells) if keep_8bit else None, error)
+    if held_out_cells is None:
+        held_out_cells = NearestCentroids.from_codebook(codebook).assign(held_out, n_threads=n_threads)
+    codec = ResidualCodec.fit(codebook, bits, held_out, held_out_cells)
+    codec_8bit = ResidualCodec.fit(codebook, 8, held_out, held_out_cells) if keep_8bit else None
+    error = squared_error(held_out, codec.decode(codec.encode(held_out, held_out_cells))) / n_held_out
+    return FittedCodec(codec, codec_8bit, error)
 
 
 def squared_error(rows: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:

@@ -88,6 +88,7 @@ class CompactionRequest:
     codec_source: Segment | None = None  # for a merge: the segment whose codec the index uses
     analysis_rules: str = ""  # of the full text; see plait.text.fts_table
     centroids: NDArray[np.float32] | None = None  # for a codec to be fitted: those of another codec of these vectors
+    centroid_ids: NDArray[np.integer] | None = None  # which of `centroids` that codec gave each vector, in their order
     # The projection to fit if there are enough vectors; None for vectors that are not whole, but projected already.
     projection: Projection | None = None
     projection_number: int | None = None  # of the projection that the vectors have passed; None if they are whole
@@ -102,6 +103,8 @@ class CompactionRequest:
         check_flag("retrain", self.retrain)
         if self.centroids is not None and (self.centroids.ndim != 2 or not np.all(np.isfinite(self.centroids))):
             raise InputError(f"centroids must be finite numbers of (cells, dim); their shape is {self.centroids.shape}")
+        if self.centroid_ids is not None:
+            _check_centroid_ids(self.centroid_ids, self.centroids)
         if self.pooling is not None:
             check_type("pooling", self.pooling, Pooling, "a plait.Pooling, such as Pooling(fixed=32)", ConfigError)
 
@@ -165,6 +168,9 @@ class Compaction:
             raise InputError(
                 f"the centroids have {self._centroids.shape[1]} dimensions, the multi vectors {spec.multi}"
             )
+        self._centroid_ids = request.centroid_ids
+        if self._centroid_ids is not None:
+            self._check_one_for_each_vector(self._centroid_ids)
         self._why_not_projected = self._reason_not_to_project(request)
         self.notes: list[str] = [self._why_not_projected] if self._why_not_projected and self._coded else []
         self._is_merge, self._rules = request.is_merge, request.analysis_rules
@@ -380,6 +386,12 @@ class Compaction:
                 f"{self._spec.multi}; fit a codec to vectors of the same model"
             )
 
+    def _check_one_for_each_vector(self, centroid_ids: NDArray[np.integer]) -> None:
+        if self.new_pooling is not None or self.new_projection is not None:
+            raise ConfigError("vectors that are pooled or projected have no centroids yet; leave centroid_ids out")
+        if len(centroid_ids) != self.n_vectors:
+            raise InputError(f"there are {len(centroid_ids):,} centroid_ids for {self.n_vectors:,} multi vectors")
+
     def _codec_still_fits(self, saved_drift: Drift | None) -> bool:
         """Whether the codec also fits the vectors that came since it was fitted."""
         new_parts = [part for part in self.parts if part.segment.coded is None]
@@ -413,8 +425,9 @@ class Compaction:
             n_threads=n_threads,
             seed=SEED,
             centroids=self._centroids,
+            cells=None if self._centroid_ids is None else self._centroid_ids[positions],
         )
-        return Coding(fitted, fixed=self._fixed, projection=self._projection_number)
+        return Coding(fitted, fixed=self._fixed, projection=self._projection_number, centroid_ids=self._centroid_ids)
 
     def _checked_parts(self) -> list[LiveRows]:
         try:
@@ -439,6 +452,16 @@ def _verify_sources(segments: Sequence[Segment], codec_source: Segment | None) -
             verify_again(file)
     if codec_source is not None and codec_source not in segments:
         codec_source.files[RESIDUAL].verify(*CODEC_ARRAYS)
+
+
+def _check_centroid_ids(ids: NDArray[np.integer], centroids: NDArray[np.float32] | None) -> None:
+    if centroids is None:
+        raise InputError("centroid_ids are numbers of centroids; give centroids as well")
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise InputError(f"centroid_ids must be one integer for each vector; got {ids.dtype} of shape {ids.shape}")
+    if len(ids) and not (ids.min() >= 0 and ids.max() < len(centroids)):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(f"centroid_ids has {wrong}; there are {len(centroids)} centroids, numbered from 0")
 
 
 def _new_pooling(current: Pooling | None, requested: Pooling | None, spec: EmbeddingSpec) -> Pooling | None:

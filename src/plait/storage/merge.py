@@ -86,6 +86,7 @@ class VectorBlock:
     offsets: NDArray[np.int64]  # row i of the block owns vectors[offsets[i]:offsets[i + 1]]
     pooling: Pooling | None
     projection: FittedProjection | None = None
+    first: int = 0  # the position of its first vector among all vectors before pooling
 
     def __len__(self) -> int:
         if self.pooling is None:
@@ -153,6 +154,7 @@ def vector_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
 
 
 def _split_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
+    first = 0
     for part in parts:
         ends = np.cumsum(part.ends - part.begins)
         start = 0
@@ -162,7 +164,8 @@ def _split_blocks(parts: Sequence[LiveRows]) -> Iterator[VectorBlock]:
             vectors = _joined_ranges(part.begins[start:stop], part.ends[start:stop])
             if len(vectors):
                 offsets = np.concatenate([np.zeros(1, np.int64), ends[start:stop] - before])
-                yield VectorBlock(part.segment, vectors, offsets, part.pooling, part.projection)
+                yield VectorBlock(part.segment, vectors, offsets, part.pooling, part.projection, first)
+                first += len(vectors)
             start = stop
 
 
@@ -248,6 +251,7 @@ class Coding:
     is_new: bool = True  # the codec was fitted to these vectors
     fixed: int | None = None  # the number of vectors of every row, if there is one; then no offsets are written
     projection: int | None = None  # the number of the projection that the vectors have passed, if there is one
+    centroid_ids: NDArray[np.integer] | None = None  # of all vectors, if they are given; else the nearest ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,7 @@ def write_residual(
     codec, codec_8bit = coding.fitted.codec, coding.fitted.codec_8bit
     offsets = vector_offsets(parts)
     n_vectors, total_error, n_coded = int(offsets[-1]), 0.0, 0
-    nearest = NearestCentroids.from_codebook(codec.codebook)
+    nearest = NearestCentroids.from_codebook(codec.codebook) if coding.centroid_ids is None else None
     columns: list[tuple[str, str, int | None]] = [
         ("centroid_ids", centroid_id_type(len(codec.codebook)), None),
         ("codes", "|u1", row_bytes(codec.dim, codec.bits)),
@@ -292,7 +296,7 @@ def write_residual(
         def code(block: VectorBlock) -> tuple[dict[str, NDArray[Any]], float, int]:
             if block.segment.number in coding.reused:
                 return _copied_codes(block, coding)
-            return _new_codes(block, coding.fitted, nearest)
+            return _new_codes(block, coding, nearest)
 
         for pieces, block_error, n_block in map_in_order(code, vector_blocks(parts), n_threads=n_threads):
             for name, piece in pieces.items():
@@ -340,10 +344,16 @@ def _write_postings(
 
 
 def _new_codes(
-    block: VectorBlock, fitted: FittedCodec, nearest: NearestCentroids
+    block: VectorBlock, coding: Coding, nearest: NearestCentroids | None
 ) -> tuple[dict[str, NDArray[Any]], float, int]:
-    vectors = block.floats()
-    centroid_ids = nearest.assign(vectors)
+    """`nearest` is None if the centroids of the vectors are given."""
+    vectors, fitted = block.floats(), coding.fitted
+    centroid_ids: NDArray[np.integer]
+    if nearest is not None:
+        centroid_ids = nearest.assign(vectors)
+    else:
+        assert coding.centroid_ids is not None
+        centroid_ids = coding.centroid_ids[block.first : block.first + len(vectors)]
     coded = fitted.codec.encode(vectors, centroid_ids)
     assert coded.cells is not None
     arrays = {"centroid_ids": coded.cells, **_code_arrays(coded)}

@@ -367,6 +367,7 @@ class Writer:
         retrain: bool = False,
         pooling: Pooling | None = None,
         centroids: NDArray[np.float32] | None = None,
+        centroid_ids: NDArray[np.integer] | None = None,
         projection: Projection | Literal[False] | None = None,
         encode: Encode | None = None,
         codec: FittedCodec | None = None,
@@ -380,7 +381,8 @@ class Writer:
         the old codes are decoded for it, which loses a little, because the float vectors are gone.
 
         With `pooling`, an index without pooling is pooled, and so is everything that is added later. A new codec takes
-        `centroids` (cells, dim) instead of training some, and `codec` is used instead of one that is kept or
+        `centroids` (cells, dim) instead of training some, and with `centroid_ids` each vector, in the order of the
+        documents, has the centroid of this number and not the nearest. `codec` is used instead of one that is kept or
         fitted, so that the shards of a cluster share one.
 
         `projection` is fitted to the vectors as soon as there are enough, and everything that is added later is
@@ -410,6 +412,7 @@ class Writer:
                 pooling,
                 analysis_rules=rules,
                 centroids=centroids,
+                centroid_ids=centroid_ids,
                 codec=codec,
                 projection=wanted if is_whole else None,
                 projection_number=None if is_whole else self._projection_number,

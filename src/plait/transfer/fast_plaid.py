@@ -49,14 +49,15 @@ def open_source(path: str, options: ImportOptions) -> Source:
         while start < len(lengths):
             stop = max(int(np.searchsorted(offsets, offsets[start] + DECODED_AT_ONCE, side="right")) - 1, start + 1)
             begin, end = int(offsets[start]), int(offsets[stop])
-            vectors = codec.decode(folder, cells.read(begin, end), residuals.read(begin, end), normalize=True)
-            vectors16 = vectors.astype(np.float16)
+            cells_read = cells.read(begin, end)
+            vectors = codec.decode(folder, cells_read, residuals.read(begin, end), normalize=True).astype(np.float16)
             for number in range(start, stop):
-                item = vectors16[offsets[number] - begin : offsets[number + 1] - begin]
+                part = slice(offsets[number] - begin, offsets[number + 1] - begin)
                 id = None if ids is None else ids.get(number)
                 if ids is not None and id is None:
                     continue  # PyLate leaves out what its map does not have
-                yield row_of_fields(fields.get(number, {}), options, position=number, id=id, multi=item)
+                item = {"multi": vectors[part], "cells": cells_read[part]}
+                yield row_of_fields(fields.get(number, {}), options, position=number, id=id, **item)
             start = stop
 
     form = "fast-plaid (PyLate)" if is_pylate else "fast-plaid"

@@ -1,10 +1,10 @@
 """`import_index`: an index of another library becomes a plait index.
 
 The index is built in a folder beside its target and renamed at the end, so that a source that turns out to be damaged
-leaves nothing behind. Vectors stay as they are. Those that the source had compressed are decoded, because plait's codes
-have even steps and those of the others have not. Then they are coded again around the same centroids with the same
-number of bits, and with 8 bits for the last stage of a search, which scores as the source did. The report says what
-that lost.
+leaves nothing behind. Vectors stay as they are. Those that the source had compressed keep their centroids and which
+centroid each vector has, so that a search reads the same passages. Their residuals are decoded, because plait's codes
+have even steps and those of the others have not, and coded again with the same number of bits, and with 8 bits for the
+last stage of a search, which scores as the source did. The report says what that lost.
 """
 
 from __future__ import annotations
@@ -199,7 +199,11 @@ def _build(
                 before = _sample(next(read_passages(snapshot)))
             with store.writer() as writer:
                 done = writer.compact(
-                    bits=coding.bits, keep_8bit=coding.keep_8bit, centroids=coding.centroids, n_threads=n_threads
+                    bits=coding.bits,
+                    keep_8bit=coding.keep_8bit,
+                    centroids=coding.centroids,
+                    centroid_ids=None if coding.centroids is None else loading.cells(),
+                    n_threads=n_threads,
                 )
             with store.snapshot() as snapshot:
                 after = _sample(next(read_passages(snapshot)))
@@ -289,6 +293,7 @@ class _Loading:
         self._source, self._texts, self._on_progress = source, texts, on_progress
         self.n_documents = self.n_passages = self.n_without_text = 0
         self._ids: set[str] = set()
+        self._cells: list[NDArray[np.int32]] = []  # four bytes for each vector of a source that compressed them
 
     def batches(self) -> Iterator[PassageBatch]:
         groups = self._documents()
@@ -296,6 +301,10 @@ class _Loading:
             yield self._batch(group)
             if self._on_progress is not None:
                 self._on_progress(self.n_passages, self._source.n_rows)
+
+    def cells(self) -> NDArray[np.int32] | None:
+        """The centroids of all vectors in the order of the documents; None if the source has none."""
+        return np.concatenate(self._cells) if self._cells else None
 
     def notes(self) -> list[str]:
         notes = []
@@ -336,6 +345,8 @@ class _Loading:
         self.n_documents += len(groups)
         rows = [row for group in groups for row in group]
         self.n_passages += len(rows)
+        cells = [row.cells.astype(np.int32) for row in rows if row.cells is not None]
+        self._cells += [np.concatenate(cells)] if cells else []
         return PassageBatch(documents, spans, _embeddings(rows, self._source.spec))
 
     def _document(self, row: Row, number: int) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def open_source(path: str, options: ImportOptions) -> Source:
             end = 0
             for length in chunk_lengths:
                 begin, end = end, end + length
-                yield texts.row(passage, vectors[begin:end].astype(np.float16))
+                yield replace(texts.row(passage), multi=vectors[begin:end].astype(np.float16), cells=cells[begin:end])
                 passage += 1
 
     spec = EmbeddingSpec(multi=codec.dim)
@@ -69,12 +70,12 @@ class _Ragatouille:
         self._before: str | None = None
         self._number = 0
 
-    def row(self, passage: int, vectors: Any) -> Row:
-        """A passage. Those of one document stay documents of their own, DOC#1, DOC#2 and so on: RAGatouille does not
-        store how they made up its text."""
+    def row(self, passage: int) -> Row:
+        """A passage without its vectors. Passages of one document stay documents of their own, DOC#1, DOC#2 and so on:
+        RAGatouille does not store how they made up its text."""
         text = str(self._texts[passage]) if isinstance(self._texts, list) else ""
         if not isinstance(self._owners, dict):
-            return Row(str(passage), text, multi=vectors)
+            return Row(str(passage), text)
         owner = str(self._owners.get(str(passage), passage))
         self._number = self._number + 1 if owner == self._before else 0
         self._before = owner
@@ -83,7 +84,7 @@ class _Ragatouille:
             metadata = plain_value(given)
         if self._number:
             metadata = {**metadata, "document_id": owner}
-        return Row(f"{owner}#{self._number}" if self._number else owner, text, "", metadata, multi=vectors)
+        return Row(f"{owner}#{self._number}" if self._number else owner, text, "", metadata)
 
 
 def _read(file: Path) -> Any:

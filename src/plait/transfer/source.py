@@ -38,6 +38,7 @@ class Row:
     dense: NDArray[np.float32] | None = None  # (dim,)
     sparse: Mapping[int, float] | None = None
     multi: Vectors | None = None  # (vectors, dim)
+    cells: NDArray[np.integer] | None = None  # (vectors,): the centroids of the source, if it compressed them
 
 
 @dataclass(frozen=True, slots=True, eq=False)

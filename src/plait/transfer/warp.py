@@ -50,9 +50,10 @@ def open_source(path: str, options: ImportOptions) -> Source:
             chosen = order[begin : ends[stop - 1]]
             vectors = codec.decode(folder, cells[chosen], residuals[np.sort(chosen)][_ranks(chosen)], normalize=False)
             for number in range(first, stop):
-                item = vectors[starts[number] - begin : ends[number] - begin].astype(np.float16)
+                part = slice(starts[number] - begin, ends[number] - begin)
                 passage = int(numbers[number])
-                yield Row(str(passage) if ids is None else ids.get(passage, str(passage)), multi=item)
+                id = str(passage) if ids is None else ids.get(passage, str(passage))
+                yield Row(id, multi=vectors[part].astype(np.float16), cells=cells[chosen[part]])
             first = stop
 
     notes = ("WARP imputes scores of centroids that it does not visit; plait computes them",)
