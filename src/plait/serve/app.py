@@ -18,6 +18,7 @@ from plait.errors import PlaitError
 from plait.serve.auth import Authenticate, Authenticator
 from plait.serve.body import LimitBody
 from plait.serve.direct import DirectSearch
+from plait.serve.error_pace import ErrorPace
 from plait.serve.errors import INTERNAL, ApiError, PlainJson, api_error, error_response, request_id_of
 from plait.serve.guard import Guard
 from plait.serve.protocol import HttpConfig, Runtime
@@ -44,6 +45,7 @@ def create_app(config: HttpConfig, runtime: Runtime) -> FastAPI:
     authenticator = Authenticator(config.keys_file)
     mcp = _mcp_endpoint(runtime, authenticator) if config.mcp else None
     parts = Parts(runtime, authenticator)
+    paced = [Middleware(ErrorPace, per_second=config.limits.max_errors_per_second)] if authenticator.has_keys else []
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,6 +68,7 @@ def create_app(config: HttpConfig, runtime: Runtime) -> FastAPI:
         redirect_slashes=False,
         middleware=[  # the first is the outermost
             Middleware(Requests, runtime=runtime),
+            *paced,
             Middleware(Guard, config=config),
             Middleware(Authenticate, authenticator=authenticator),
             Middleware(LimitBody, limits=config.limits),

@@ -32,6 +32,7 @@ class Limits:
     max_candidates: int = 10_000
     max_filter_chars: int = 20_000
     max_page: int = 1_000  # documents on a page of a scroll
+    max_errors_per_second: int = 20  # of a key or address, by each worker; answers to more wrong ones are delayed
     max_timeout: float = 60.0  # seconds that a request may ask for
     default_timeout: float = 30.0  # seconds of a request that does not say
     header_timeout: float = 10.0  # seconds to send the headers of a request

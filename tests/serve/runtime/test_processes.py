@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import plait
 from plait.cli.app import app
+from plait.serve.keys import new_key_file, write_keys
 from serve.processes import Server, server, wait_until
 from serve.runtime.samples import make_index
 
@@ -146,6 +147,21 @@ def test_a_stop_finishes_the_write_that_runs(tmp_path: Path) -> None:
         assert list(running.folder.glob("plait-serve-*")) == []
     with plait.open(index, read_only=True) as opened:
         assert opened.count() == 104
+
+
+def test_a_stop_answers_wrong_requests_that_wait(tmp_path: Path) -> None:
+    keys, config = tmp_path / "keys.json", tmp_path / "plait.toml"
+    write_keys(keys, new_key_file())
+    config.write_text(
+        f"keys_file = {str(keys)!r}\n[indexes.fabrics]\npath = {str(make_index(tmp_path / 'fabrics'))!r}\n"
+        "[limits]\nmax_errors_per_second = 1\n"
+    )
+    with server("--config", str(config)) as running, ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(httpx.get, running.url + "/v1/indexes", timeout=60) for _ in range(8)]
+        wait_until(lambda: sum(one.done() for one in answers) >= 2, "no wrong request was answered")
+        running.process.send_signal(signal.SIGTERM)
+        assert [one.result().status_code for one in answers] == [401] * 8
+        assert running.process.wait(60) == 0
 
 
 def test_another_address_without_keys_is_refused(served: Path) -> None:
