@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 
 import plait
 from plait.errors import PlaitError, SourceError
-from plait.transfer import ImportOptions, export_index, import_index, sparse_jsonl
+from plait.transfer import FORMATS, ImportOptions, export_index, import_index, sparse_jsonl
 from plait.transfer.pickles import Record, read_pickle, read_torch
 from transfer.conftest import FIXTURES
 from transfer.same import imported
@@ -161,6 +162,12 @@ def huge_header(folder: Path) -> None:
     (folder / "centroids.npy").write_bytes(header.getvalue())
 
 
+def unfinished_header(folder: Path) -> None:
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (16L, 32), ".ljust(117) + b"\n"
+    header = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+    (folder / "centroids.npy").write_bytes(header + bytes(64))
+
+
 def overflowing_header(folder: Path) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 62, 32)})
@@ -189,6 +196,7 @@ def overflowing_header(folder: Path) -> None:
         edit_file("metadata.db", "no database"),
         huge_header,
         overflowing_header,
+        unfinished_header,
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's own, about a size that overflows
@@ -279,6 +287,67 @@ def test_a_table_that_is_cut_is_refused(index: plait.Index, tmp_path: Path, form
         with pytest.raises(SourceError):
             import_index(tmp_path / f"cut.{form}", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "sparse",
+    [
+        {"indices": None, "values": None},
+        {"indices": [None], "values": [1.0]},
+        {"indices": [1], "values": [None]},
+        {"indices": [1, 2], "values": [1.0]},
+    ],
+)
+def test_a_column_of_sparse_vectors_with_gaps_is_refused(tmp_path: Path, sparse: dict[str, Any]) -> None:
+    kind = pa.struct({"indices": pa.list_(pa.int64()), "values": pa.list_(pa.float32())})
+    pa.parquet.write_table(pa.table({"terms": pa.array([sparse], kind)}), tmp_path / "in.parquet")
+    with pytest.raises(SourceError, match=r"in\.parquet is damaged"):
+        import_index(tmp_path / "in.parquet", tmp_path / "new")
+
+
+@pytest.mark.parametrize("mark", ["[]", "{}", '{"spec": 3}', '{"spec": {"dense": "x"}}', "[" * 100_000])
+def test_a_table_that_claims_to_be_an_export_is_checked(index: plait.Index, tmp_path: Path, mark: str) -> None:
+    export_index(index, tmp_path / "out.parquet")
+    table = pa.parquet.read_table(tmp_path / "out.parquet").replace_schema_metadata({"plait": mark})
+    pa.parquet.write_table(table, tmp_path / "out.parquet")
+    with pytest.raises(SourceError, match=r"out\.parquet is damaged or incomplete: its schema"):
+        import_index(tmp_path / "out.parquet", tmp_path / "new")
+
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "fast-plaid": {"id_field": "name"},
+    "fast-plaid-small": {},
+    "plaid": {},
+    "warp": {},
+    "qdrant": {"collection": "mixed"},
+    "chroma": {"collection": "written"},
+}
+
+
+def changed(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A file that is cut, or has other bytes at a few places."""
+    if rng.random() < 0.3:
+        return raw[: rng.integers(len(raw) + 1)]
+    copy = bytearray(raw)
+    for byte in rng.integers(0, min(len(raw), rng.choice([150, 1 << 30])), rng.integers(1, 4)) if raw else []:
+        copy[byte] = rng.integers(256)
+    return bytes(copy)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's own, about numbers that overflow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # numpy's own, about headers of Python 2
+def test_a_changed_file_raises_no_other_error(tmp_path: Path, name: str) -> None:
+    rng, form = np.random.default_rng(len(name)), next(form for form in FORMATS if form.is_one(str(FIXTURES / name)))
+    shutil.copytree(FIXTURES / name, tmp_path / "bad")
+    files = sorted(file for file in (tmp_path / "bad").rglob("*") if file.is_file())
+    for file in files * 12:
+        raw = file.read_bytes()
+        file.write_bytes(changed(raw, rng))
+        with suppress(PlaitError):
+            for _ in form.open(str(tmp_path / "bad"), ImportOptions(**SOURCES[name])).rows():
+                pass
+        file.write_bytes(raw)
 
 
 def test_an_import_that_was_killed_is_made_again(tmp_path: Path) -> None:

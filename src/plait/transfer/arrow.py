@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.checks import parse_json
 from plait.encode.protocol import EmbeddingSpec
 from plait.errors import ConfigError, SourceError
 from plait.transfer.fields import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, choose_field, row_of_fields
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plait.index import Index
 
 BATCH_ROWS = 1024
+KINDS = ("dense", "sparse", "multi")
 
 
 def pyarrow_module() -> Any:
@@ -243,12 +245,15 @@ class _Table:
     def _spec(self, schema: Any, first: Any) -> EmbeddingSpec:
         mark = (schema.metadata or {}).get(MARK.encode())
         if self.is_flat and mark is not None:
-            saved = json.loads(mark)
-            self.model = str(saved.get("model", ""))
-            sizes = {kind: int(size) for kind, size in saved["spec"].items() if kind in ("dense", "sparse", "multi")}
+            try:
+                saved = parse_json(mark)
+                sizes = {kind: int(size) for kind, size in saved["spec"].items() if kind in KINDS}
+                self.model, fixed = str(saved.get("model", "")), saved.get("fixed")
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise damaged(self._path, f"its schema: {error!r}") from None
             if {_kind_of_flat(name) for name in self._columns} != set(sizes):
                 raise SourceError(f"{self._path} was exported without its vectors; to index its texts, use plait index")
-            return EmbeddingSpec(**sizes, fixed=saved.get("fixed"))
+            return EmbeddingSpec(**sizes, fixed=fixed)
         vectors = self._vectors(first)
         sizes = {kind: int(values[0].shape[-1]) for kind, values in vectors.items() if kind != "sparse"}
         if "sparse" in vectors:
@@ -317,4 +322,7 @@ def _sparse(pa: Any, column: Any, batch: Any) -> list[dict[int, float]]:
         pairs = [(one["indices"], one["values"]) for one in column.to_pylist()]
     else:
         pairs = list(zip(column.to_pylist(), batch.column("sparse_weights").to_pylist(), strict=True))
-    return [dict(zip(terms, weights, strict=True)) for terms, weights in pairs]
+    try:
+        return [{int(term): float(weight) for term, weight in zip(*pair, strict=True)} for pair in pairs]
+    except TypeError:
+        raise ValueError("a sparse vector has values that are missing") from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from plait.errors import SourceError, StoreError
+from plait.errors import PlaitError, SourceError, StoreError
 from plait.transfer.arrow import arrow_reader, source_of_batches
 from plait.transfer.passages import Passages
 from plait.transfer.source import ImportOptions, Source, choose_collection, damaged, missing_library
@@ -22,19 +23,27 @@ def open_source(path: str, options: ImportOptions) -> Source:
         folder, wanted = folder.absolute().parent, folder.absolute().name.removesuffix(".lance")
     names = sorted(entry.name.removesuffix(".lance") for entry in folder.glob("*.lance"))
     name = choose_collection(names, wanted, "table", path)
-    try:
+    with _damage(path):
         table = lancedb.connect(str(folder)).open_table(name)
         schema, n_rows = table.schema, int(table.count_rows())
 
         def batches() -> Iterator[Any]:
-            try:
+            with _damage(path):
                 for start in range(0, n_rows, ROWS_AT_ONCE):
                     yield from table.search().limit(ROWS_AT_ONCE).offset(start).to_arrow().to_batches()
-            except (OSError, RuntimeError, ValueError) as error:
-                raise damaged(path, error) from None
 
         return source_of_batches(schema, batches, "lancedb", path, options, n_rows)
-    except (OSError, RuntimeError, ValueError) as error:
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Errors of LanceDB as a `SourceError`. Its classes are many: damage may even end a thread of its Rust code, whose
+    error is of no public class."""
+    try:
+        yield
+    except PlaitError:
+        raise
+    except Exception as error:
         raise damaged(path, error) from None
 
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,7 @@ def load_array(file: Path, kinds: str, shape: tuple[int | None, ...]) -> NDArray
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise damaged(file, "the file is missing") from None
-    except (OSError, ValueError, EOFError, SyntaxError, OverflowError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, OverflowError, TokenError) as error:
         raise damaged(file, error) from None
     sizes = [expected in (None, size) for expected, size in zip(shape, array.shape, strict=False)]
     if array.dtype.kind not in kinds or array.ndim != len(shape) or not all(sizes):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import struct
 from pathlib import Path
 
 import chromadb
@@ -46,6 +48,18 @@ def test_a_lancedb_table_of_its_own_has_dense_and_multi_vectors(tmp_path: Path) 
     assert batch.documents[0].metadata == {"year": 1990}
     table = imported(FIXTURES / "lancedb" / "passages.lance", tmp_path / "table")
     assert table.documents == batch.documents
+
+
+def test_a_damaged_lancedb_table_is_refused(tmp_path: Path) -> None:
+    """One that ends a thread of LanceDB's own code, and others."""
+    shutil.copytree(FIXTURES / "lancedb", tmp_path / "lance")
+    (manifest,) = (tmp_path / "lance").rglob("*.manifest")
+    raw = manifest.read_bytes()
+    for change in (struct.pack("<I", 303_762_283) + raw[4:], raw[: len(raw) // 2], b"", raw[:-16] + bytes(16)):
+        manifest.write_bytes(change)
+        with pytest.raises(SourceError, match="damaged"):
+            import_index(tmp_path / "lance", tmp_path / "new")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["lance"]
 
 
 def test_a_local_qdrant_collection_loses_nothing(tmp_path: Path) -> None:
