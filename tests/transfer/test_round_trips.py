@@ -32,6 +32,18 @@ def test_a_file_export_loses_nothing(index: plait.Index, tmp_path: Path, form: s
         assert_same(index, again)
 
 
+@pytest.mark.parametrize("form", FILES)
+def test_a_passage_without_multi_vectors_stays_one(tmp_path: Path, form: str) -> None:
+    """Also where a batch has no other passage."""
+    empty = plait.Embeddings(multi=plait.MultiVectors.from_items([np.zeros((0, 4), np.float32)], dim=4))
+    with plait.open(tmp_path / "index", create=True, spec=plait.EmbeddingSpec(multi=4)) as index:
+        index.add_embeddings([{"id": "a", "text": "b"}], empty)
+        export_index(index, tmp_path / "out", form=form)
+        import_index(tmp_path / "out", tmp_path / "again", form=form)
+        with plait.open(tmp_path / "again") as again:
+            assert_same(index, again, kinds=("multi",))
+
+
 def test_learned_sparse_lines_keep_documents_and_weights(index: plait.Index, tmp_path: Path) -> None:
     encoder, before = index.encoder, passages(index).embeddings.sparse
     assert isinstance(encoder, WordEncoder)

@@ -210,7 +210,7 @@ class _Table:
     def rows(self, batches: Iterable[Any]) -> Iterator[Row]:
         position = 0
         for batch in batches:
-            vectors = self._vectors(batch)
+            vectors = self._vectors(batch, self.spec.multi)
             plain = batch.select([name for name in batch.schema.names if name not in self._columns])
             for number, record in enumerate(plain.to_pylist()):
                 given = {kind: values[number] for kind, values in vectors.items()}
@@ -261,7 +261,8 @@ class _Table:
             sizes["sparse"] = max(sizes["sparse"], 1 << 18)  # later rows may have terms that the first ones lack
         return EmbeddingSpec(**sizes)
 
-    def _vectors(self, batch: Any) -> dict[str, list[Any]]:
+    def _vectors(self, batch: Any, multi_dim: int | None = None) -> dict[str, list[Any]]:
+        """The vectors of each row by kind. `multi_dim` is for a batch in which no row has a multi vector."""
         vectors: dict[str, list[Any]] = {}
         for name, kind in self._columns.items():
             column = batch.column(name)
@@ -270,7 +271,7 @@ class _Table:
             if kind == "dense":
                 vectors[kind] = list(_matrix(column))
             elif kind == "multi":
-                vectors[kind] = _multi(column)
+                vectors[kind] = _multi(column, multi_dim or 0)
             elif name != "sparse_weights":
                 vectors[kind] = _sparse(self._pa, column, batch)
         return vectors
@@ -308,12 +309,12 @@ def _matrix(column: Any) -> NDArray[np.float32]:
     return np.asarray(flat.reshape(len(column), dim), np.float32)
 
 
-def _multi(column: Any) -> list[NDArray[np.float32]]:
+def _multi(column: Any, dim: int) -> list[NDArray[np.float32]]:
     if hasattr(column, "offsets"):
         offsets = column.offsets.to_numpy()
     else:  # a list of one size for all rows
         offsets = np.arange(len(column) + 1) * column.type.list_size
-    rows = _matrix(column.flatten()) if offsets[-1] > offsets[0] else np.zeros((0, 0), np.float32)
+    rows = _matrix(column.flatten()) if offsets[-1] > offsets[0] else np.zeros((0, dim), np.float32)
     return [rows[start:end] for start, end in zip(offsets[:-1] - offsets[0], offsets[1:] - offsets[0], strict=True)]
 
 
