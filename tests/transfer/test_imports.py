@@ -8,11 +8,14 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 
 import plait
-from plait.errors import ConfigError, SourceError
+from plait.encode.load import load_model
+from plait.errors import ConfigError, EncoderMismatchError, SourceError
 from plait.transfer import ImportOptions, import_index
 from transfer.conftest import FIXTURES
 from transfer.make_fixtures.corpus import QUERIES, dense_vector, documents, multi_vectors, sparse_vector
@@ -146,6 +149,42 @@ def test_a_qdrant_folder_has_all_kinds_of_vectors(tmp_path: Path) -> None:
     assert {document.metadata["year"] for document in batch.documents} == set(range(1990, 2002))
     with pytest.raises(ConfigError, match="2 collections"):
         import_index(FIXTURES / "qdrant", tmp_path / "other")
+
+
+def sparse_table(file: Path, items: list[dict[int, float]], texts: list[str]) -> None:
+    kind = pa.struct({"indices": pa.list_(pa.int64()), "values": pa.list_(pa.float32())})
+    vectors = [{"indices": list(item), "values": list(item.values())} for item in items]
+    pa.parquet.write_table(pa.table({"text": texts, "terms": pa.array(vectors, kind)}), file)
+
+
+def test_hashed_terms_may_have_any_number(tmp_path: Path) -> None:
+    """BM25 of fastembed, which Qdrant's users have, makes terms of 31 bits."""
+    items = [{7: 1.0, 2**31 - 2: 0.5}, {1_500_000_000: 1.0}]
+    sparse_table(tmp_path / "in.parquet", items, ["a", "b"])
+    lines = [json.dumps({"id": str(n), "vector": item}) + "\n" for n, item in enumerate(items)]
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    for source in ("in.parquet", "in.jsonl"):
+        import_index(tmp_path / source, tmp_path / f"{source}-index")
+        with plait.open(tmp_path / f"{source}-index") as index:
+            query = plait.Embeddings(sparse=plait.SparseVectors.from_items([{2**31 - 2: 1.0}]))
+            assert [hit.id for hit in index.search_embeddings(query, mode="sparse")[0]] == ["0"]
+
+
+def test_a_model_is_compared_with_sparse_vectors_and_names_their_vocabulary(tmp_path: Path) -> None:
+    texts = [str(one["text"]) for one in CORPUS[:8]]
+    encoder = load_model("plait-small")
+    vectors = encoder.encode_documents(texts).sparse
+    assert vectors is not None
+    items = [dict(zip(*(part.tolist() for part in vectors[item]), strict=True)) for item in range(len(texts))]
+    sparse_table(tmp_path / "right.parquet", items, texts)
+    report = import_index(tmp_path / "right.parquet", tmp_path / "new", model="plait-small")
+    assert report.model_cosine == pytest.approx(1, abs=1e-3)
+    with plait.open(tmp_path / "new") as index:
+        assert index.spec.sparse == encoder.spec.sparse
+        assert index.search(texts[5], k=1, mode="sparse")[0].id == "5"
+    sparse_table(tmp_path / "wrong.parquet", items[::-1], texts)
+    with pytest.raises(EncoderMismatchError, match="plait-small did not make these vectors"):
+        import_index(tmp_path / "wrong.parquet", tmp_path / "other", model="plait-small")
 
 
 def test_a_chroma_collection_is_read_from_the_queue(tmp_path: Path) -> None:

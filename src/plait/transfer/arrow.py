@@ -17,7 +17,7 @@ from plait.errors import ConfigError, SourceError
 from plait.transfer.fields import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, choose_field, row_of_fields
 from plait.transfer.flat import FIELDS, MARK, VECTOR_FIELDS, VERSION, flat_records, has_flat_records, row_from_record
 from plait.transfer.passages import PassageBatch, Passages
-from plait.transfer.source import ImportOptions, Row, Source, damaged, missing_library
+from plait.transfer.source import UNKNOWN_VOCABULARY, ImportOptions, Row, Source, damaged, missing_library
 
 if TYPE_CHECKING:
     from plait.index import Index
@@ -257,8 +257,7 @@ class _Table:
         vectors = self._vectors(first)
         sizes = {kind: int(values[0].shape[-1]) for kind, values in vectors.items() if kind != "sparse"}
         if "sparse" in vectors:
-            sizes["sparse"] = 1 + max((max(item, default=0) for item in vectors["sparse"]), default=0)
-            sizes["sparse"] = max(sizes["sparse"], 1 << 18)  # later rows may have terms that the first ones lack
+            sizes["sparse"] = UNKNOWN_VOCABULARY
         return EmbeddingSpec(**sizes)
 
     def _vectors(self, batch: Any, multi_dim: int | None = None) -> dict[str, list[Any]]:

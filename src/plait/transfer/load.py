@@ -9,11 +9,12 @@ last stage of a search, which scores as the source did. The report says what tha
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from plait.storage.fsync import storage_errors, sync_folder
 from plait.storage.store import FILE_NAMES, IMPORTED, Store
 from plait.transfer.formats import open_source
 from plait.transfer.passages import PassageBatch, read_passages
-from plait.transfer.source import ImportOptions, OriginalCodec, Row, Source, damaged
+from plait.transfer.source import UNKNOWN_VOCABULARY, ImportOptions, OriginalCodec, Row, Source, damaged
 from plait.transfer.texts import Texts
 
 COMMIT_EVERY = 2000  # documents
@@ -108,6 +109,7 @@ def import_index(
     opened = open_source(source, form, options or ImportOptions())
     encoder = None if model is None else LazyEncoder(model, None, precision=None, n_threads=threads)
     if encoder is not None:
+        opened = _with_vocabulary(opened, encoder.spec())
         _check_kinds(opened.spec, encoder.spec(), str(model))
     partial = target.absolute().with_name(f".{target.name}.part")
     with storage_errors(target):
@@ -135,6 +137,13 @@ def _check_target(to: Path) -> None:
             raise StoreError(f"{to} exists already and is not empty; an import makes a new index. Choose another")
         if not to.absolute().parent.is_dir():
             raise StoreError(f"{to.absolute().parent} is not a folder; create it first, or choose another folder")
+
+
+def _with_vocabulary(source: Source, encoded: EmbeddingSpec) -> Source:
+    """The source with as many sparse terms as the model has, if it does not say how many."""
+    if source.spec.sparse != UNKNOWN_VOCABULARY or encoded.sparse is None:
+        return source
+    return replace(source, spec=replace(source.spec, sparse=encoded.sparse))
 
 
 def _check_kinds(stored: EmbeddingSpec, encoded: EmbeddingSpec, model: str) -> None:
@@ -263,14 +272,31 @@ def _compare_model(store: Store, encoder: LazyEncoder, notes: list[str]) -> floa
 
 
 def _cosine(made: Embeddings, stored: Embeddings, items: list[int]) -> float | None:
-    """The mean cosine of vectors that a model made and the stored ones of `items`; the least of dense and multi."""
+    """The mean cosine of vectors that a model made and the stored ones of `items`; the least of all kinds."""
     cosines = []
     if stored.dense is not None and made.dense is not None:
         cosines.append(mean_cosine(stored.dense[items], made.dense))
+    if stored.sparse is not None and made.sparse is not None:
+        terms = [(_weights(stored.sparse, item), _weights(made.sparse, number)) for number, item in enumerate(items)]
+        cosines.append(float(np.mean([_sparse_cosine(*pair) for pair in terms])))
     if stored.multi is not None and made.multi is not None:
         pairs = [(stored.multi[item], made.multi[number]) for number, item in enumerate(items)]
         cosines.append(float(np.mean([_best_matches(*pair) for pair in pairs])))
     return min(cosines, default=None)
+
+
+def _weights(vectors: SparseVectors, item: int) -> dict[int, float]:
+    """The weights of an item by term."""
+    terms, weights = vectors[item]
+    return dict(zip(terms.tolist(), weights.tolist(), strict=True))
+
+
+def _sparse_cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """The cosine of two sparse vectors; 1 if both are empty."""
+    if not one and not other:
+        return 1.0
+    product = sum(weight * other.get(term, 0.0) for term, weight in one.items())
+    return product / max(math.hypot(*one.values()) * math.hypot(*other.values()), 1e-12)
 
 
 def _best_matches(stored: NDArray[np.floating], made: NDArray[np.floating]) -> float:

@@ -29,6 +29,7 @@ from plait.transfer.numpy_folder import read_json
 from plait.transfer.passages import PassageBatch, Passages
 from plait.transfer.pickles import Record, read_pickle
 from plait.transfer.source import (
+    UNKNOWN_VOCABULARY,
     ImportOptions,
     Row,
     Source,
@@ -40,7 +41,6 @@ from plait.transfer.source import (
 )
 
 POINTS_AT_ONCE = 256
-DEFAULT_VOCABULARY = 1 << 18  # Qdrant knows no number of terms; larger than the vocabularies of known models
 MARK = "_plait"  # the key of the payload under which plait's exports have the span and the text
 _MODELS = "qdrant_client.http.models.models"
 # What a pickled point may name; ids may be UUIDs.
@@ -92,7 +92,7 @@ def _kinds(config: Mapping[str, Any], options: ImportOptions) -> dict[str, tuple
             kind = "multi" if one.get("multivector_config") else "dense"
             kinds[name] = (kind, int(one["size"]), str(one.get("distance", "")))
         for name in config.get("sparse_vectors") or {}:
-            kinds[name] = ("sparse", DEFAULT_VOCABULARY, "dot")
+            kinds[name] = ("sparse", UNKNOWN_VOCABULARY, "dot")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SourceError(f"the configuration of the collection is not that of Qdrant: {error!r:.200}") from None
     for name in options.vector_fields:

@@ -19,6 +19,7 @@ from plait.errors import ConfigError, SourceError
 from plait.records import FileOrigin, Section, Span
 
 MAX_LENGTH_RATIO = 1.002  # of the longest vector to the shortest, if all count as equally long
+UNKNOWN_VOCABULARY = 2**31 - 1  # sparse terms, if the source does not say: hashed ones may have any number
 
 Vectors = NDArray[np.float16] | NDArray[np.float32]
 

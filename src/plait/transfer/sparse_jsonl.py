@@ -20,14 +20,13 @@ from plait.errors import ConfigError, PlaitError, SourceError
 from plait.transfer.fields import row_of_fields
 from plait.transfer.flat import MARK, flat_records, row_from_record
 from plait.transfer.passages import Passages
-from plait.transfer.source import ImportOptions, Row, Source, damaged
+from plait.transfer.source import UNKNOWN_VOCABULARY, ImportOptions, Row, Source, damaged
 
 if TYPE_CHECKING:
     from plait.index import Index
 
 VECTOR = "vector"
-DEFAULT_VOCABULARY = 1 << 18  # terms, if the tokens are ids: larger than the vocabularies of known models
-MAX_TERM = 2**31 - 2
+MAX_TERM = UNKNOWN_VOCABULARY - 1
 MAX_LINE = 1 << 26  # characters; a compressed file may have one line without end
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 Tokens = Callable[[str], int | None]
@@ -83,7 +82,7 @@ def open_source(path: str, options: ImportOptions) -> Source:
     if options.vocabulary is not None:
         size, number_of = read_vocabulary(options.vocabulary)
     elif all(token.isdecimal() for token in vector):
-        size, number_of = DEFAULT_VOCABULARY, _number
+        size, number_of = UNKNOWN_VOCABULARY, _number
     else:
         token = next(token for token in vector if not token.isdecimal())
         raise ConfigError(
