@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from plait.errors import ConfigError, DocumentError, QueryError
 from plait.records import Hit
 from plait.search.dense import DenseParams
 from plait.search.hybrid import HybridParams
+from plait.search.modes import find_mode, register, unregister
 from plait.search.multivector.colxtr import ColXtrParams
 from plait.search.multivector.plaid import PlaidParams
 from plait.search.multivector.probe import ProbeParams
 from plait.search.multivector.warp import WarpParams
 from plait.search.multivector.xtr import XtrParams
+from plait.search.rescoring import RescoreParams
 
 QUERIES = [
     "balor bemant givex",
@@ -96,6 +99,8 @@ def _ids_by_score(hits: list[Hit]) -> list[set[str]]:
         "xtr",
         "colxtr",
         "warp",
+        "dense-then-multi",
+        "bm25-then-multi",
     ],
 )
 def test_hits_and_scores_are_those_of_one_index(both: tuple[ShardedIndex, plait.Index], mode: str, query: str) -> None:
@@ -141,6 +146,11 @@ def test_hits_and_scores_are_those_of_one_index(both: tuple[ShardedIndex, plait.
         {"mode": "warp", "filter": "kind = 'map' and year < 1993"},
         {"mode": "warp", "params": WarpParams(n_probe=1, t_prime=40)},
         {"mode": "warp", "offset": 30, "group_by": "kind"},
+        {"mode": "dense-then-multi", "params": RescoreParams(n_candidates=12)},
+        {"mode": "dense-then-multi", "params": RescoreParams(n_candidates=20), "offset": 30},
+        {"mode": "dense-then-multi", "filter": "kind = 'map' and year < 1993", "explain": True},
+        {"mode": "bm25-then-multi", "params": RescoreParams(n_candidates=11), "filter": "year >= 2010"},
+        {"mode": "bm25-then-multi", "candidates": ["doc-3", "doc-4", "doc-100"], "passages": 2},
     ],
     ids=str,
 )
@@ -229,8 +239,14 @@ def test_documents_are_found_by_id_and_counted(both: tuple[ShardedIndex, plait.I
 
 def test_modes_of_one_index_and_unknown_candidates_are_errors(both: tuple[ShardedIndex, plait.Index]) -> None:
     sharded, _ = both
-    with pytest.raises(ConfigError, match="not for sharded collections; choose one of hybrid"):
-        sharded.search("balor", mode="dense-then-multi")
+    with pytest.raises(ConfigError, match=r"step by step in a single index.*search with rerank instead, or choose one"):
+        sharded.search("balor", mode="adacur")
+    register(replace(find_mode("dense"), name="homemade"))
+    try:
+        with pytest.raises(ConfigError, match=r"'homemade' depends on what a single index found.*choose one of hybrid"):
+            sharded.search("balor", mode="homemade")
+    finally:
+        unregister("homemade")
     with pytest.raises(ConfigError, match="there is no mode"):
         sharded.search("balor", mode="hybird")
     with pytest.raises(QueryError, match="'nowhere'"):
@@ -334,6 +350,8 @@ def test_facets_are_those_of_one_index(
         ("hybrid", "balor bemant", ["survey", "retrieve", "rescore", "fetch"]),
         ("xtr", "balor", ["method_sizes", "method_steps", "method_steps", "fetch"]),
         ("warp", "balor", ["method_sizes", "method_steps", "method_steps", "fetch"]),
+        ("dense-then-multi", "balor", ["candidates", "score_candidates", "fetch"]),
+        ("bm25-then-multi", "balor", ["survey", "candidates", "score_candidates", "fetch"]),
     ],
 )
 def test_a_search_asks_shards_in_few_rounds(

@@ -69,6 +69,8 @@ ASKED = (
     "survey",
     "retrieve",
     "rescore",
+    "candidates",
+    "score_candidates",
     "method_sizes",
     "method_steps",
     "fetch",

@@ -50,6 +50,7 @@ from plait.search.names import WITHIN, lift
 from plait.search.paging import concatenate, join, levels, take, without
 from plait.search.plan import Plan, union, vector_lengths
 from plait.search.ranking import UNKNOWN_ROW, Ranking, best_first
+from plait.search.rescoring import RescoredMulti
 from plait.search.scores import at_least, resolve_min_score, with_confidence
 from plait.search.text_query import NO_NAMES, TextQuery, understand
 from plait.search.trace import Trace
@@ -67,7 +68,7 @@ T = TypeVar("T")
 
 SHIFT = 40  # bits of a number within its shard
 MASK = (1 << SHIFT) - 1
-# The other modes rescore a list with a model or a budget that each shard would cut for itself.
+# The modes with a budget of calls to a cross-encoder choose each document by the scores of those before it.
 MODES = (
     "hybrid",
     "dense",
@@ -81,6 +82,8 @@ MODES = (
     "xtr",
     "colxtr",
     "warp",
+    "dense-then-multi",
+    "bm25-then-multi",
 )
 MAX_STALE = 2  # searches that are begun again because a shard was refreshed meanwhile
 
@@ -387,6 +390,8 @@ class _Run:
         first = plan.retrievers[0]
         if isinstance(first, MethodRetriever) and isinstance(first.method, SteppedMethod):
             return self._run_method(first.name, first.method, k, queries)
+        if isinstance(first, RescoredMulti):
+            return self._run_rescored(first, k, queries)
         with self._trace.stage("retrieve"):
             retrieved: dict[int, ShardLists] = self._shards.call(
                 "retrieve", {n: (query, k) for n, query in queries.items()}
@@ -427,6 +432,28 @@ class _Run:
         with self._trace.stage("retrieve"):
             rankings = search_in_steps(self._shards.call, queries, method, k, n_first, _numbered)
         return [replace(ranking, parts={name: ranking.scores}) for ranking in rankings]
+
+    def _run_rescored(self, retriever: RescoredMulti, k: int, queries: Mapping[int, ShardQuery]) -> list[Ranking]:
+        """As `RescoredMulti.retrieve`: the candidates of all shards are cut to those that one index would have."""
+        depth, first = max(k, retriever.n_candidates), retriever.first.name
+        with self._trace.stage(first):
+            listed = self._shards.call("candidates", {n: (query, k) for n, query in queries.items()})
+        candidates = [
+            _best([_numbered(rankings[number], n) for n, rankings in listed.items()], depth)
+            for number in range(len(self._texts))
+        ]
+        docs = [np.sort(ranking.docs) for ranking in candidates]
+        arguments = {n: (queries[n], k, [_of_shard(one, n) for one in docs]) for n in listed}
+        arguments = {n: given for n, given in arguments.items() if any(map(len, given[2]))}
+        with self._trace.stage("rescore"):
+            scored = self._shards.call("score_candidates", arguments) if arguments else {}
+        answers = []
+        for number, ranking in enumerate(candidates):
+            best = _best([_numbered(rankings[number], n) for n, rankings in scored.items()], k)
+            order = np.argsort(ranking.docs)
+            scores = ranking.scores[order][np.searchsorted(ranking.docs[order], best.docs)]
+            answers.append(replace(best, parts={first: scores, retriever.name: best.scores}))
+        return answers
 
     def _merge_alone(self, plan: Plan, retrieved: Mapping[int, ShardLists], number: int) -> Ranking:
         name = plan.retrievers[0].name
@@ -692,9 +719,14 @@ def _passage(hit: Hit) -> str:
 
 
 def _check_mode(request: SearchRequest) -> None:
-    find_mode(request.mode)  # raises for an unknown one
-    if request.mode not in MODES:
+    mode = find_mode(request.mode)  # raises for an unknown one
+    if mode.asks_cross_encoder:
         raise ConfigError(
-            f"mode {request.mode!r} depends on what a single index found, and is not for sharded collections; choose "
-            f"one of {', '.join(MODES)}"
+            f"mode {mode.name!r} spends its calls of a cross-encoder step by step in a single index, and is not for "
+            f"sharded collections; search with rerank instead, or choose one of {', '.join(MODES)}"
+        )
+    if mode.name not in MODES:
+        raise ConfigError(
+            f"mode {mode.name!r} depends on what a single index found, and is not for sharded collections; choose one "
+            f"of {', '.join(MODES)}"
         )

@@ -36,13 +36,14 @@ from plait.search.filtering import DocFilter, SegmentRows, filter_candidates, fi
 from plait.search.hits import fetch_documents, make_hits
 from plait.search.modes import PlanContext, resolve
 from plait.search.multivector.method import FoundItems, MethodRetriever, check_one_segment
-from plait.search.multivector.passages import score_passages
+from plait.search.multivector.passages import ExactMulti, score_passages
 from plait.search.multivector.query import MultiVectorQuery
 from plait.search.multivector.steps import Part, Sizes, SteppedMethod, replay
 from plait.search.names import find_names
 from plait.search.plan import Plan
 from plait.search.query import QueryBatch, multi_queries, sparse_queries
 from plait.search.ranking import UNKNOWN_ROW, Ranking, merge
+from plait.search.rescoring import RescoredMulti
 from plait.search.retriever import rank_segment
 from plait.search.smoothing import dense_vectors
 from plait.search.sparse import sparse_peaks
@@ -150,6 +151,26 @@ class LocalShard:
         vectors = [dense_vectors(snapshot.segments, one) for one in rows]
         empty = np.zeros((0, snapshot.spec.dense or 0), np.float32)
         return ShardScores(lists=lists, rows=rows, vectors=[empty if one is None else one for one in vectors])
+
+    def candidates(self, query: ShardQuery, k: int | None) -> list[Ranking]:
+        """For each query, what the first stage of the plan finds, whose documents MaxSim is to rank."""
+        snapshot, plan, batch = self._prepared(query, k)
+        rescored, rankings = rescored_multi(plan), list[Ranking]()
+        with deadline_scope(query.seconds):
+            for part, within in self._parts(snapshot, query, batch):
+                depth = max(plan.k, rescored.n_candidates)
+                rankings += rescored.first.retrieve(snapshot, part, depth, within, Trace())
+        return rankings
+
+    def score_candidates(self, query: ShardQuery, k: int | None, docs: Sequence[Docs]) -> list[Ranking]:
+        """The best of these documents of each query by MaxSim."""
+        snapshot, plan, batch = self._prepared(query, k)
+        scorer, rankings = ExactMulti(n_threads=self._n_threads), list[Ranking]()
+        with deadline_scope(query.seconds):
+            for number, of_query in enumerate(docs):
+                within = DocFilter(snapshot.segments, of_query)
+                rankings += scorer.retrieve(snapshot, batch.part(number, number + 1), plan.k, within, Trace())
+        return rankings
 
     def method_sizes(self, query: ShardQuery, k: int) -> list[MethodSizes]:
         """For each query, what the method of the plan has to search here."""
@@ -304,6 +325,12 @@ def codec_digest(codec: ResidualCodec) -> str:
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def rescored_multi(plan: Plan) -> RescoredMulti:
+    (retriever,) = plan.retrievers
+    assert isinstance(retriever, RescoredMulti)
+    return retriever
 
 
 def _stepped(plan: Plan) -> SteppedMethod:
