@@ -231,6 +231,14 @@ def test_weights_of_the_hybrid_retriever_count(store: PlaitDocumentStore) -> Non
     assert [document.id for document in words] == ["loom"]  # no other document has the word
 
 
+@pytest.mark.parametrize("kind", [PlaitRetriever, PlaitHybridRetriever])
+def test_a_count_of_0_is_refused_by_retrievers(store: PlaitDocumentStore, kind: Any) -> None:
+    with pytest.raises(ConfigError, match="top_k"):
+        kind(store, top_k=0)
+    with pytest.raises(ConfigError, match="k is 0"):
+        kind(store).run("loom", top_k=0)
+
+
 def test_passages_are_what_a_prompt_needs(document_store: PlaitDocumentStore) -> None:
     text = " ".join(["hay"] * 100 + ["needle"] + ["hay"] * 100)
     document_store.write_documents([Document(id="long", content=text)])

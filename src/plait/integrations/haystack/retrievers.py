@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from haystack import component, default_from_dict, default_to_dict
@@ -18,6 +20,7 @@ from plait.integrations.opening import Content, check_content, plain_search
 from plait.search.hybrid import HybridParams
 
 DEFAULT_TOP_K = 10
+Result = dict[str, list[Document]]
 
 
 @component
@@ -41,28 +44,16 @@ class PlaitRetriever:
         passages: int = 1,
         search: dict[str, Any] | None = None,
     ) -> None:
-        check_store(document_store)
-        check_count("top_k", top_k)
-        check_content(content)
-        self.document_store, self.top_k, self.mode, self.filters = document_store, top_k, mode, filters
-        self.filter_policy = as_policy(filter_policy)
-        self.content, self.passages, self.search = content, passages, search
-        self._options()
+        self.document_store, self.mode, self.search = document_store, mode, search
+        self._finder = _Finder(document_store, top_k, filters, as_policy(filter_policy), content, passages)
+        self._finder.options(self._options())
 
     def _options(self) -> dict[str, Any]:
-        return plain_search({"mode": self.mode, "passages": self.passages, **(self.search or {})})
+        return {"mode": self.mode, **(self.search or {})}
 
     def to_dict(self) -> dict[str, Any]:
         return default_to_dict(  # type: ignore[no-any-return]
-            self,
-            document_store=self.document_store.to_dict(),
-            top_k=self.top_k,
-            mode=self.mode,
-            filters=self.filters,
-            filter_policy=self.filter_policy.value,
-            content=self.content,
-            passages=self.passages,
-            search=self.search,
+            self, **self._finder.to_dict(), mode=self.mode, search=self.search
         )
 
     @classmethod
@@ -70,18 +61,11 @@ class PlaitRetriever:
         return default_from_dict(cls, with_store(data))  # type: ignore[no-any-return]
 
     @component.output_types(documents=list[Document])
-    def run(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        filter = haystack_filter(apply_filter_policy(self.filter_policy, self.filters, filters))
-        return find(
-            self.document_store, query, top_k or self.top_k, self.content, {**self._options(), "filter": filter}
-        )
+    def run(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> Result:
+        return self._finder.find(query, filters, top_k, self._options())
 
     @component.output_types(documents=list[Document])
-    async def run_async(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
+    async def run_async(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> Result:
         return await asyncio.to_thread(self.run, query, filters, top_k)
 
 
@@ -110,36 +94,18 @@ class PlaitHybridRetriever:
         content: Content = "document",
         passages: int = 1,
     ) -> None:
-        check_store(document_store)
-        check_count("top_k", top_k)
-        check_content(content)
-        self.document_store, self.top_k, self.filters = document_store, top_k, filters
-        self.dense, self.sparse, self.multi, self.bm25, self.fusion = dense, sparse, multi, bm25, fusion
-        self.rerank, self.filter_policy = rerank, as_policy(filter_policy)
-        self.content, self.passages = content, passages
-        self._options()
+        self.document_store, self.rerank = document_store, rerank
+        self.params = HybridParams(dense=dense, sparse=sparse, multi=multi, bm25=bm25, fusion=fusion)
+        self._finder = _Finder(document_store, top_k, filters, as_policy(filter_policy), content, passages)
+        self._finder.options(self._options())
 
     def _options(self) -> dict[str, Any]:
-        params = HybridParams(
-            dense=self.dense, sparse=self.sparse, multi=self.multi, bm25=self.bm25, fusion=self.fusion
-        )
-        return plain_search({"params": params, "rerank": self.rerank, "passages": self.passages})
+        return {"params": self.params, "rerank": self.rerank}
 
     def to_dict(self) -> dict[str, Any]:
+        weights = {name: getattr(self.params, name) for name in ("dense", "sparse", "multi", "bm25", "fusion")}
         return default_to_dict(  # type: ignore[no-any-return]
-            self,
-            document_store=self.document_store.to_dict(),
-            top_k=self.top_k,
-            dense=self.dense,
-            sparse=self.sparse,
-            multi=self.multi,
-            bm25=self.bm25,
-            fusion=self.fusion,
-            rerank=self.rerank,
-            filters=self.filters,
-            filter_policy=self.filter_policy.value,
-            content=self.content,
-            passages=self.passages,
+            self, **self._finder.to_dict(), **weights, rerank=self.rerank
         )
 
     @classmethod
@@ -147,30 +113,53 @@ class PlaitHybridRetriever:
         return default_from_dict(cls, with_store(data))  # type: ignore[no-any-return]
 
     @component.output_types(documents=list[Document])
-    def run(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        filter = haystack_filter(apply_filter_policy(self.filter_policy, self.filters, filters))
-        return find(
-            self.document_store, query, top_k or self.top_k, self.content, {**self._options(), "filter": filter}
-        )
+    def run(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> Result:
+        return self._finder.find(query, filters, top_k, self._options())
 
     @component.output_types(documents=list[Document])
-    async def run_async(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
+    async def run_async(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> Result:
         return await asyncio.to_thread(self.run, query, filters, top_k)
 
 
-def find(
-    store: PlaitDocumentStore, query: str, top_k: int, content: Content, options: dict[str, Any]
-) -> dict[str, list[Document]]:
-    return {"documents": [from_hit(hit, content) for hit in store.index.search(query, top_k, **options)]}
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    """What both retrievers hold: the store, and how its hits become documents."""
 
+    store: PlaitDocumentStore
+    top_k: int
+    filters: dict[str, Any] | None
+    policy: FilterPolicy
+    content: Content
+    passages: int
 
-def check_store(store: object) -> None:
-    if not isinstance(store, PlaitDocumentStore):
-        raise ConfigError(f"document_store must be a PlaitDocumentStore; got {type(store).__name__}: {shown(store)}")
+    def __post_init__(self) -> None:
+        if not isinstance(self.store, PlaitDocumentStore):
+            raise ConfigError(
+                f"document_store must be a PlaitDocumentStore; got {type(self.store).__name__}: {shown(self.store)}"
+            )
+        check_count("top_k", self.top_k)
+        check_content(self.content)
+
+    def options(self, search: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of `Index.search`, checked."""
+        return plain_search({"passages": self.passages, **search})
+
+    def find(self, query: str, filters: dict[str, Any] | None, top_k: int | None, search: Mapping[str, Any]) -> Result:
+        filter = haystack_filter(apply_filter_policy(self.policy, self.filters, filters))
+        k = self.top_k if top_k is None else top_k
+        hits = self.store.index.search(query, k, **{**self.options(search), "filter": filter})
+        return {"documents": [from_hit(hit, self.content) for hit in hits]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments that both retrievers have."""
+        return {
+            "document_store": self.store.to_dict(),
+            "top_k": self.top_k,
+            "filters": self.filters,
+            "filter_policy": self.policy.value,
+            "content": self.content,
+            "passages": self.passages,
+        }
 
 
 def as_policy(policy: str | FilterPolicy) -> FilterPolicy:
