@@ -50,6 +50,11 @@ def test_what_cannot_work_is_refused(index: plait.Index, wrong: dict[str, Any]) 
         PlaitRetriever(index, **wrong)
 
 
+def test_a_call_for_0_passages_is_refused(index: plait.Index) -> None:
+    with pytest.raises(ConfigError, match="k is 0"):
+        PlaitRetriever(index)("loom", k=0)
+
+
 def test_dspy_retrieve_uses_it(index: plait.Index) -> None:
     with dspy.context(rm=PlaitRetriever(index).as_rm()):
         assert dspy.Retrieve(k=1)("loom crosses warp").passages == ["A loom crosses warp and weft."]
