@@ -208,6 +208,18 @@ def test_a_reranker_reorders_and_keeps_the_best() -> None:
     assert documents[1].metadata == {}
 
 
+async def test_calls_of_plait_alone_run_in_asyncio(store: PlaitVectorStore) -> None:
+    """Those that the suites do not make."""
+    best = await PlaitReranker(model=OverlapScorer()).acompress_documents(
+        [Document(page_content=text) for text in ("a cat", "a loom")], "loom warp"
+    )
+    assert best[0].page_content == "a loom"
+    assert ids(await store.amax_marginal_relevance_search("loom crosses warp", k=1)) == ["loom"]
+    assert ids(await store.asimilarity_search("loom", k=9, filter={"lang": "de"})) == ["webstuhl"]
+    await store.adelete(filter={"lang": "de"})
+    assert "webstuhl" not in store.index
+
+
 def test_a_chain_answers_from_passages(tmp_path: Path) -> None:
     """Retrieval-augmented generation, with a language model that is fake."""
     seen: list[str] = []

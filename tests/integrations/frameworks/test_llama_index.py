@@ -215,6 +215,12 @@ def test_a_reranker_reorders_and_keeps_the_best() -> None:
         PlaitReranker(OverlapScorer()).postprocess_nodes(nodes)
 
 
+async def test_the_reranker_runs_in_asyncio() -> None:
+    nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in ("a cat", "a loom")]
+    best = await PlaitReranker(OverlapScorer(), top_n=1).apostprocess_nodes(nodes, query_str="loom warp")
+    assert [one.text for one in best] == ["a loom"]
+
+
 def test_a_vector_store_index_is_built_and_queried(tmp_path: Path) -> None:
     """plait encodes: the embedding model of LlamaIndex has one dimension and says nothing."""
     store = PlaitVectorStore(tmp_path / "index", create=True, encoder=WordEncoder())
