@@ -164,7 +164,8 @@ def test_hashed_terms_may_have_any_number(tmp_path: Path) -> None:
     lines = [json.dumps({"id": str(n), "vector": item}) + "\n" for n, item in enumerate(items)]
     (tmp_path / "in.jsonl").write_text("".join(lines))
     for source in ("in.parquet", "in.jsonl"):
-        import_index(tmp_path / source, tmp_path / f"{source}-index")
+        report = import_index(tmp_path / source, tmp_path / f"{source}-index")
+        assert "to search them with texts, import with --model" in " ".join(report.notes)
         with plait.open(tmp_path / f"{source}-index") as index:
             query = plait.Embeddings(sparse=plait.SparseVectors.from_items([{2**31 - 2: 1.0}]))
             assert [hit.id for hit in index.search_embeddings(query, mode="sparse")[0]] == ["0"]

@@ -193,6 +193,8 @@ def _build(
     store = Store.create(path, fingerprint=fingerprint, spec=source.spec, properties=properties, language=language)
     result: dict[str, Any] = {"model": named}
     notes = list(source.notes)
+    if encoder is None and source.spec.sparse == UNKNOWN_VOCABULARY:
+        notes.append("how many sparse terms there are is unknown; to search them with texts, import with --model")
     with store:
         with store.writer() as writer:
             for batch in loading.batches():
