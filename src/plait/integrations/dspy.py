@@ -60,7 +60,8 @@ class PlaitRetriever:
     def __call__(self, query: str, k: int | None = None, filter: str | Mapping[str, Any] | None = None) -> Any:
         """A `dspy.Prediction`."""
         conditions = self._filter if filter is None else filter
-        hits = self.index.search(query, self.k if k is None else k, **{**self._search, "filter": filter_text(conditions)})
+        options = {**self._search, "filter": filter_text(conditions)}
+        hits = self.index.search(query, self.k if k is None else k, **options)
         return dspy.Prediction(
             passages=[hit_text(hit, self._content) for hit in hits],
             ids=[hit.id for hit in hits],
