@@ -19,6 +19,7 @@ import plait
 from plait.embeddings import Embeddings, MultiVectors
 from plait.encode.load import load_model
 from plait.encode.onnx import OnnxEncoder
+from plait.evaluate.rank import rank_queries
 
 Floats = NDArray[np.float32]
 States = NDArray[np.float16]  # centred token states of one text
@@ -117,5 +118,5 @@ def _bm25(
     with plait.open(folder / "index", create=True, model=model, n_threads=n_threads) as index:
         index.add_embeddings(documents, Embeddings(dense=dense))
         for query in queries:
-            hits = index.search(query, k=min(N_WORDS_SCORED, len(passages)), mode="bm25")
-            yield np.array([int(hit.id) for hit in hits], np.int64), np.array([hit.score for hit in hits])
+            (ranking,) = rank_queries(index, [query], min(N_WORDS_SCORED, len(passages)), mode="bm25")
+            yield np.array([int(id) for id, _ in ranking], np.int64), np.array([score for _, score in ranking])

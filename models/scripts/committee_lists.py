@@ -2,9 +2,11 @@
 passages with scores, in the format that `plait train` reads.
 
     python models/scripts/committee_lists.py --data DIR --to data/committee --models bge-states gte-states arctic
+    python models/scripts/committee_lists.py --data DIR --to data/committee --labels models/scripts/committee_labels.npz
 
 DIR holds the collections in the BEIR layout. `--models` are model folders; the last one must have dense vectors only.
-See committee.py. Queries are of many kinds, so that the model is not fitted to one: questions and titles of train
+See committee.py. `--labels` has what an earlier run retrieved, and nothing is encoded; `--save-labels` writes it, for
+all sets of `--to`. Queries are of many kinds, so that the model is not fitted to one: questions and titles of train
 splits, titles of passages, sentences that stay in their passage or are left out of it, keywords, and half passages that
 ask for the other half.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import math
 import random
@@ -23,6 +26,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from committee import candidates_of
 from plait.evaluate import load_beir
@@ -48,7 +55,6 @@ SOURCES = (
     Source("boolq", 3600, {"questions": 3000}),
     Source("wikipassages", 7000, {"sentences": 1800, "left-out": 900, "keywords": 1500, "titles": 500, "halves": 900}),
     Source("acl-abstracts", 5000, {"questions": 2000, "left-out": 1200, "keywords": 800, "halves": 800}, n_words=130),
-    Source("medquad", 4000, {"questions": 2600, "keywords": 400, "left-out": 400}),
 )
 
 
@@ -73,7 +79,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--to", type=Path, required=True)
-    parser.add_argument("--models", type=Path, nargs="+", required=True)
+    committee = parser.add_mutually_exclusive_group(required=True)
+    committee.add_argument("--models", type=Path, nargs="+", help="the encoders of the committee")
+    committee.add_argument("--labels", type=Path, help="what the committee retrieved in an earlier run")
+    parser.add_argument("--save-labels", type=Path, help="where to write what the committee retrieved")
     parser.add_argument("--sets", nargs="+", choices=[source.name for source in SOURCES], help="all by default")
     parser.add_argument("--share", type=float, default=1.0, help="share of the queries and passages; less for a trial")
     parser.add_argument("--threads", type=int, default=1)
@@ -84,11 +93,16 @@ def main() -> None:
         if to.exists() or (options.sets and source.name not in options.sets):
             continue
         queries, passages = drawn(options.data / source.name, source, options.share)
-        lists = list(scored(queries, passages, options.models, options.threads))
+        if options.labels:
+            lists = list(labelled(source.name, queries, passages, options.labels))
+        else:
+            lists = list(scored(queries, passages, options.models, options.threads))
         part = to.with_suffix(".part")
         part.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
         part.rename(to)
         print(f"{source.name}: {len(lists)} of {len(queries)} queries, {len(passages)} passages", flush=True)
+    if options.save_labels:
+        save_labels(options.data, options.to, options.save_labels, options.share)
 
 
 def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict[str, str]]:
@@ -113,8 +127,10 @@ def drawn(folder: Path, source: Source, share: float) -> tuple[list[Query], dict
             text = made(kind, passages[id], frequencies, len(passages), rng)
             if text is None:
                 continue
-            answers = kind in ("titles", "left-out", "halves")
-            queries.append(Query(text, id) if answers else Query(text, without=frozenset([id] * (kind == "sentences"))))
+            is_answer = kind in ("titles", "left-out", "halves")
+            queries.append(
+                Query(text, id) if is_answer else Query(text, without=frozenset([id] * (kind == "sentences")))
+            )
             wanted -= 1
     return queries, {id: passage.whole for id, passage in passages.items()}
 
@@ -202,15 +218,77 @@ def scored(
             continue
         rest = [id for id in order if id != answer]
         chosen = rest[:N_BEST] + rng.sample(rest[N_BEST:], min(N_OTHERS, max(len(rest) - N_BEST, 0)))
-        yield {
-            "query": query.text,
-            "pos": [passages[answer]],
-            "pos_id": [answer],
-            "neg": [passages[id] for id in chosen],
-            "neg_id": chosen,
-            "pos_scores": [round(float(scores[answer]), 4)],
-            "neg_scores": [round(float(scores[id]), 4) for id in chosen],
+        values = [round(float(scores[id]), 4) for id in (answer, *chosen)]
+        yield list_of(query.text, answer, chosen, values, passages)
+
+
+def save_labels(data: Path, lists: Path, to: Path, share: float) -> None:
+    """Writes the lists of all sets without their texts: for each list the number of its query, the numbers of its
+    passages, the answer first, and their scores. Texts are drawn again when the labels are read."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for source in SOURCES:
+        if not (file := lists / f"{source.name}.jsonl").exists():
+            continue
+        queries, passages = drawn(data / source.name, source, share)
+        numbers = {id: number for number, id in enumerate(passages)}
+        remaining = enumerate(queries)
+        found, items, scores, lengths = [], [], [], []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            one = json.loads(line)
+            found.append(next(number for number, query in remaining if query.text == one["query"]))
+            ids, values = one["pos_id"] + one["neg_id"], one["pos_scores"] + one["neg_scores"]
+            items += [numbers[id] for id in ids]
+            scores += values
+            lengths.append(len(ids))
+        arrays |= {
+            f"{source.name}/digest": np.array(digest_of(queries, passages)),
+            f"{source.name}/queries": np.array(found, np.uint32),
+            f"{source.name}/passages": np.array(items, np.uint16),
+            f"{source.name}/scores": np.array(scores, np.float16),
+            f"{source.name}/lengths": np.array(lengths, np.uint8),
         }
+    np.savez_compressed(to, allow_pickle=False, **arrays)
+
+
+def labelled(name: str, queries: list[Query], passages: dict[str, str], labels: Path) -> Iterator[dict[str, object]]:
+    """The lists that `save_labels` wrote."""
+    with np.load(labels) as arrays:
+        if f"{name}/digest" not in arrays:
+            raise SystemExit(f"{labels} has no labels of {name}; name other sets with --sets, or give --models")
+        if str(arrays[f"{name}/digest"]) != digest_of(queries, passages):
+            raise SystemExit(
+                f"{labels} labels other texts of {name} than {name} in --data; give --models to label these"
+            )
+        numbers, items, scores, lengths = (
+            arrays[f"{name}/{part}"] for part in ("queries", "passages", "scores", "lengths")
+        )
+    ids, start = list(passages), 0
+    for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+        chosen = [ids[item] for item in items[start : start + length].tolist()]
+        values = [round(float(score), 4) for score in scores[start : start + length]]
+        start += length
+        yield list_of(queries[number].text, chosen[0], chosen[1:], values, passages)
+
+
+def list_of(
+    query: str, answer: str, others: list[str], scores: list[float], passages: dict[str, str]
+) -> dict[str, object]:
+    """A line of the file; `scores` begin with that of the answer."""
+    return {
+        "query": query,
+        "pos": [passages[answer]],
+        "pos_id": [answer],
+        "neg": [passages[id] for id in others],
+        "neg_id": others,
+        "pos_scores": scores[:1],
+        "neg_scores": scores[1:],
+    }
+
+
+def digest_of(queries: list[Query], passages: dict[str, str]) -> str:
+    """Of the texts in their order: labels are numbers of texts, and must not be read with others."""
+    texts = json.dumps([[query.text for query in queries], list(passages.items())], ensure_ascii=False)
+    return hashlib.sha256(texts.encode()).hexdigest()
 
 
 if __name__ == "__main__":

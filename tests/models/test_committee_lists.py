@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import committee_lists
 from average_models import averaged
 from committee import Candidates, _maxsim, _standardised
-from committee_lists import Passage, Query, Source, drawn, made, scored
+from committee_lists import Passage, Query, Source, drawn, labelled, list_of, made, save_labels, scored
 
 TEXTS = {
     "glass": "Glass bends light in lenses. A lens of ground glass bends light to a point. It is polished with rouge",
@@ -124,3 +125,31 @@ def test_an_average_keeps_a_share_of_the_start() -> None:
     assert mean["ids"].tolist() == [7]
     with pytest.raises(ValueError, match="from 0 to 1"):
         averaged(start, runs, 2)
+
+
+@pytest.fixture
+def labels(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The labels of two lists, the second of which the committee did not answer."""
+    source = Source("metals", 10, {"questions": 10})
+    monkeypatch.setattr(committee_lists, "SOURCES", (source,))
+    queries, passages = drawn(folder, source, 1.0)
+    (tmp_path / "metals.jsonl").write_text(
+        json.dumps(list_of(queries[1].text, "salt", ["one"], [1.5, -0.25], passages))
+    )
+    save_labels(tmp_path, tmp_path, tmp_path / "labels.npz", 1.0)
+    return tmp_path / "labels.npz"
+
+
+def test_lists_are_made_again_from_their_labels(folder: Path, labels: Path) -> None:
+    queries, passages = drawn(folder, Source("metals", 10, {"questions": 10}), 1.0)
+    assert list(labelled("metals", queries, passages, labels)) == [
+        list_of(queries[1].text, "salt", ["one"], [1.5, -0.25], passages)
+    ]
+
+
+def test_labels_of_other_texts_are_refused(folder: Path, labels: Path) -> None:
+    queries, passages = drawn(folder, Source("metals", 10, {"questions": 10}), 1.0)
+    with pytest.raises(SystemExit, match="labels other texts of metals"):
+        list(labelled("metals", queries[:1], passages, labels))
+    with pytest.raises(SystemExit, match="has no labels of wood"):
+        list(labelled("wood", queries, passages, labels))
