@@ -48,6 +48,7 @@ def pylate_calls(pylate: Any, checkpoint: str, folder: str, options: dict[str, A
         queries_embeddings=query_rows[:2],
         documents_embeddings=[rows[:3], rows[3:6]],
     )
+    results["scored by xtr"] = xtr_scores(pylate.rank)
     index = pylate.indexes.Voyager(folder, "voyager", override=True, embedding_size=rows[0].shape[1])
     index.add_documents(documents_ids=[f"d{number}" for number in range(len(rows))], documents_embeddings=rows)
     retriever = pylate.retrieve.ColBERT(index=index)
@@ -58,6 +59,13 @@ def pylate_calls(pylate: Any, checkpoint: str, folder: str, options: dict[str, A
     nearest = index(query_rows[:1], k=2)
     results["nearest vectors"] = {"distances": nearest["distances"][0][:3], "n": len(nearest["documents_ids"][0])}
     return results
+
+
+def xtr_scores(rank: Any) -> list[Any]:
+    """XTR of three query vectors, the last of which retrieved nothing."""
+    ids = [["a", "b", "a", "c"], ["c", "d", "b", "d"], []]
+    scores = [[0.9, 0.8, 0.7, 0.25], [0.85, 0.5, 0.4, -0.1], []]
+    return [rank.score_xtr(ids, scores, k=k) for k in (2, 10)]
 
 
 def pooled_documents(pylate: Any, checkpoint: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,10 @@ CALLS = {
         "indexes.Voyager.get_documents_embeddings",
         "retrieve.ColBERT.__init__",
         "retrieve.ColBERT.retrieve",
+        "retrieve.XTR.__init__",
+        "retrieve.XTR.retrieve",
         "rank.rerank",
+        "rank.score_xtr",
     ],
     "ragatouille": [
         f"RAGPretrainedModel.{name}"

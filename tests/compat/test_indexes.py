@@ -74,6 +74,31 @@ def test_numbers_stay_numbers_and_both_indexes_agree(model: models.ColBERT, tmp_
     assert [hit["id"] for hit in results[0][0]] == [hit["id"] for hit in exact[0]]
 
 
+def test_xtr_scores_by_the_vectors_that_were_retrieved(model: models.ColBERT, tmp_path: Path) -> None:
+    rows, query = model.encode(DOCUMENTS, is_query=False), model.encode(QUERY)
+    voyager = indexes.Voyager(str(tmp_path), "voyager", embedding_size=rows[0].shape[1])
+    retriever = retrieve.XTR(voyager.add_documents(["loom", "oven", "kiln"], rows))
+    (exact,) = rank.rerank([["loom", "oven", "kiln"]], [query], [rows])
+    (every,) = retriever.retrieve(query, k=3)  # more vectors than there are, so that no score is imputed
+    assert [hit["id"] for hit in every] == [hit["id"] for hit in exact]
+    np.testing.assert_allclose([hit["score"] for hit in every], [hit["score"] for hit in exact], atol=STORED)
+    (few,) = retriever.retrieve(query, k=3, k_token=4)
+    best = [np.sort(query @ item.T, axis=1)[:, ::-1] for item in rows]
+    fourth = np.sort(np.concatenate(best, axis=1), axis=1)[:, -4]
+    expected = {
+        id: float(np.maximum(item[:, 0], fourth).sum()) for id, item in zip(("loom", "oven", "kiln"), best, strict=True)
+    }
+    assert {hit["id"]: hit["score"] for hit in few} == pytest.approx(
+        {hit["id"]: expected[str(hit["id"])] for hit in few}, abs=STORED
+    )
+    full = {hit["id"]: hit["score"] for hit in every}
+    assert any(hit["score"] > full[hit["id"]] + STORED for hit in few)  # what was imputed is more
+    with pytest.raises(ConfigError, match=r"subset.*use retrieve\.ColBERT"):
+        retriever.retrieve(query, subset=["loom"])
+    plaid = indexes.PLAID(str(tmp_path), "plaid").add_documents(["loom", "oven", "kiln"], rows)
+    assert retrieve.XTR(plaid).retrieve(query, k=2) == retrieve.ColBERT(plaid).retrieve(query, k=2)
+
+
 def test_many_vectors_are_compressed_to_nbits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "MIN_COMPRESSED_VECTORS", 2000)
     random = np.random.default_rng(0)

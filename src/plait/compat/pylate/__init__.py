@@ -1,5 +1,6 @@
-"""PyLate's call shapes over plait: `models.ColBERT`, `indexes.PLAID`, `indexes.Voyager`, `retrieve.ColBERT` and
-`rank.rerank`. Signatures and results are those of PyLate 1.6; see `plait.compat`."""
+"""PyLate's call shapes over plait: `models.ColBERT`, `indexes.PLAID`, `indexes.Voyager`, `retrieve.ColBERT`,
+`retrieve.XTR`, `rank.rerank` and `rank.score_xtr`. Signatures and results are those of PyLate 1.6; see
+`plait.compat`."""
 
 from __future__ import annotations
 

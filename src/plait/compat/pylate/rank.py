@@ -1,4 +1,5 @@
-"""`rerank`: documents by exact MaxSim, with the arguments and results of `pylate.rank.rerank`."""
+"""`rerank` and `score_xtr`: documents by exact MaxSim, and by the vectors that were retrieved, with the arguments and
+results of `pylate.rank`."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from plait.checks import check_count
 from plait.compat.arguments import device_of
 from plait.compat.pylate.vectors import as_items, as_multi_vectors
 from plait.errors import InputError
@@ -43,3 +45,29 @@ def rerank(
         order = np.argsort(-scores, kind="stable")
         results.append([RerankResult(id=ids[item], score=float(scores[item])) for item in order.tolist()])
     return results
+
+
+def score_xtr(
+    query_doc_ids: list[list[str]], query_scores: list[list[float]], k: int, device: str = "cpu"
+) -> list[RerankResult]:
+    """The k best documents by XTR. For each query vector the ids of the retrieved vectors' documents and their scores
+    are given. A document's score is the sum, over query vectors, of its best score; where it has none, it gets the
+    lowest that was retrieved for that query vector. plait scores on the processor, whatever the device."""
+    check_count("k", k)
+    device_of("device", device)
+    if len(query_doc_ids) != len(query_scores):
+        raise InputError(f"{len(query_doc_ids)} lists of ids and {len(query_scores)} lists of scores were given")
+    numbers: dict[str, int] = {}
+    for ids, scores in zip(query_doc_ids, query_scores, strict=True):
+        if len(ids) != len(scores):
+            raise InputError(f"{len(ids)} ids and {len(scores)} scores were given for a query vector")
+        for id in ids:
+            numbers.setdefault(id, len(numbers))
+    totals = np.zeros(len(numbers), np.float32)
+    for ids, scores in zip(query_doc_ids, query_scores, strict=True):
+        best = np.full(len(numbers), min(scores, default=0.0), np.float32)
+        np.maximum.at(best, [numbers[id] for id in ids], np.asarray(scores, np.float32))
+        totals += best
+    names = list(numbers)
+    order = np.argsort(-totals, kind="stable")[:k]
+    return [RerankResult(id=names[item], score=float(totals[item])) for item in order.tolist()]
