@@ -27,7 +27,8 @@ from plait.train.devices import (
 )
 from plait.train.evaluation import DevSet, evaluate, load_dev_set
 from plait.train.loop import InterruptHandler, PairLosses, StepReport, Trainable, steps
-from plait.train.mining.mining_rounds import round_at, round_end, round_examples
+from plait.train.mining.miner import OpenMiner, SharedMiner, index_miner
+from plait.train.mining.mining_rounds import prepare_round, round_at, round_end, round_examples
 from plait.train.optimiser import lr_schedule, make_optimiser
 from plait.train.recipe import Recipe
 from plait.train.run_folder import (
@@ -83,8 +84,10 @@ class Run:
         *,
         resumed: bool = False,
         device: str | None = None,
+        miner: SharedMiner | None = None,
     ) -> None:
-        self._recipe, self._folder = recipe, folder
+        """With `miner`, all processes encode the corpus that negatives are mined in."""
+        self._recipe, self._folder, self._miner = recipe, folder, miner
         self._device = Device(recipe.run, device)
         if self._device.is_first:
             start_folder(folder, recipe, resumed=resumed)
@@ -246,6 +249,17 @@ class Run:
 
     def _examples(self, number: int) -> ExampleStore:
         """The examples of a round; the first process stores them, the others read them."""
+        open_miner: OpenMiner = index_miner
+        if self._miner is not None:
+            open_miner = prepare_round(
+                self._recipe,
+                self._folder / DATA,
+                number,
+                encoder=self._torch_encoder,
+                miner=self._miner,
+                any_process=any_process,
+                wait=self._device.wait,
+            )
         for is_my_turn in (True, False):
             if self._device.is_first == is_my_turn:
                 examples = round_examples(
@@ -255,6 +269,7 @@ class Run:
                     count_tokens=self._count_tokens,
                     encoder=self._torch_encoder,
                     on_mined=self._callbacks.on_mined,
+                    open_miner=open_miner,
                 )
             self._device.wait()
         return examples

@@ -23,6 +23,16 @@ ABOUT = "about.json"  # in best/ and final/: the step, and the measure at that s
 
 def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
     """Creates the folder of a run, or checks that a resumed run has the same recipe."""
+    check_folder(folder, recipe, resumed=resumed)
+    if resumed:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / RECIPE, recipe.toml())
+    write_atomically(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
+
+
+def check_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
+    """ConfigError unless the folder is free for a new run, or holds the run of this recipe that is to be resumed."""
     saved = folder / RECIPE
     if saved.is_file():
         if not resumed:
@@ -35,9 +45,6 @@ def start_folder(folder: Path, recipe: Recipe, *, resumed: bool) -> None:
         return
     if resumed:
         raise ConfigError(f"{folder} holds no run to resume; leave --resume out to start one")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(saved, recipe.toml())
-    write_atomically(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
 
 
 def undo_start(folder: Path) -> None:

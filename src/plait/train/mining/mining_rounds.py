@@ -14,13 +14,14 @@ from plait.train.data.example_store import CountTokens, ExampleStore, build_exam
 from plait.train.data.nway import flag_fields
 from plait.train.data.sources import SourceConfig, read_source
 from plait.train.mining.config import MiningConfig
-from plait.train.mining.negatives import make_index, mine_negatives, read_corpus
+from plait.train.mining.miner import OpenMiner, SharedMiner, index_miner
 from plait.train.mining.teacher import CachedScorer, drop_false_negatives, open_teacher, with_scores
 from plait.train.recipe import Recipe
-from plait.train.search_modes import IMPUTED
 from plait.train.torch_encoder import open_encoder
 
 OnMined = Callable[[str, int], None]  # the stage, the number of examples done
+BM25, MODEL = "bm25", "model"  # what searches; anything else is a model folder
+INDEX = "index"  # in the folder of the data: what is mined in, while a round is mined
 
 
 def round_at(recipe: Recipe, step: int, n_steps: int) -> int:
@@ -43,18 +44,40 @@ def round_examples(
     count_tokens: CountTokens,
     encoder: Callable[[], Encoder],
     on_mined: OnMined,
+    open_miner: OpenMiner = index_miner,
 ) -> ExampleStore:
     """The examples of a round; the store is built unless it exists. `encoder` returns the model in training."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, inputs = folder / f"examples-{number}.sqlite", _inputs(recipe, number)
+    path, inputs = _store(folder, number), _inputs(recipe, number)
     if stored_inputs(path) == inputs:
         return ExampleStore(path)
     examples = (example for source in recipe.data for example in read_source(source))
     if not recipe.mining.corpus:
         return build_example_store(path, examples, inputs=inputs, count_tokens=count_tokens)
-    mined = _mine_round(recipe, folder, number, examples, encoder, on_mined)
+    mined = _mine_round(recipe, folder, number, examples, encoder, on_mined, open_miner)
     saved = _save_each(folder / f"mined-{number}.jsonl", mined)
     return build_example_store(path, saved, inputs=inputs, count_tokens=count_tokens)
+
+
+def prepare_round(
+    recipe: Recipe,
+    folder: Path,
+    number: int,
+    *,
+    encoder: Callable[[], Encoder],
+    miner: SharedMiner,
+    any_process: Callable[[bool], bool],
+    wait: Callable[[], None],
+) -> OpenMiner:
+    """What a round is to be mined with. Every process calls this before the first one calls `round_examples`: if a
+    model is to search, all processes encode the corpus together."""
+    searcher = _searcher(recipe, number)
+    is_stored = stored_inputs(_store(folder, number)) == _inputs(recipe, number)
+    if not recipe.mining.corpus or searcher == BM25 or not any_process(not is_stored):
+        return index_miner
+    folder.mkdir(parents=True, exist_ok=True)
+    miner.build(folder / INDEX, recipe.mining, encoder() if searcher == MODEL else open_encoder(searcher), wait)
+    return miner.open
 
 
 def mine_examples(
@@ -66,25 +89,15 @@ def mine_examples(
     encoder: Encoder | None,
     seed: int,
     on_mined: OnMined,
+    open_miner: OpenMiner = index_miner,
 ) -> Iterator[Example]:
     """The examples with negatives that `encoder`, or BM25 if it is None, finds in the corpus. The index is temporary.
     `searcher` is its name in progress reports. With a teacher, passages get scores, and negatives above the margin are
     dropped. Scores stay in `folder`, so a later call computes new ones only."""
-    mode = "bm25" if encoder is None else config.mode
     cached = None
     try:
-        with make_index(folder / "index", config.corpus, encoder) as index, read_corpus(config.corpus) as texts:
-            if mode in IMPUTED:
-                index.compact()
-            mined = mine_negatives(
-                examples,
-                index,
-                texts,
-                config,
-                mode=mode,
-                seed=seed,
-                on_progress=lambda n_done: on_mined(f"mining with {searcher}", n_done),
-            )
+        with open_miner(folder / INDEX, config, encoder) as mine:
+            mined = mine(examples, seed=seed, on_progress=lambda n_done: on_mined(f"mining with {searcher}", n_done))
             if config.teacher:
                 cached = CachedScorer(open_teacher(config), folder / "teacher-scores.sqlite")
                 mined = with_scores(mined, cached)
@@ -94,7 +107,15 @@ def mine_examples(
     finally:
         if cached is not None:
             cached.close()
-        shutil.rmtree(folder / "index", ignore_errors=True)
+        shutil.rmtree(folder / INDEX, ignore_errors=True)
+
+
+def _searcher(recipe: Recipe, number: int) -> str:
+    return recipe.mining.first_searcher if number == 0 else recipe.mining.later_searcher
+
+
+def _store(folder: Path, number: int) -> Path:
+    return folder / f"examples-{number}.sqlite"
 
 
 def _inputs(recipe: Recipe, number: int) -> str:
@@ -116,12 +137,12 @@ def _mine_round(
     examples: Iterable[Example],
     model_in_training: Callable[[], Encoder],
     on_mined: OnMined,
+    open_miner: OpenMiner,
 ) -> Iterator[Example]:
-    config = recipe.mining
-    searcher = config.first_searcher if number == 0 else config.later_searcher
+    config, searcher = recipe.mining, _searcher(recipe, number)
     encoder: Encoder | None = None
-    if searcher != "bm25":
-        encoder = model_in_training() if searcher == "model" else open_encoder(searcher)
+    if searcher != BM25:
+        encoder = model_in_training() if searcher == MODEL else open_encoder(searcher)
     mined = mine_examples(
         examples,
         config,
@@ -130,6 +151,7 @@ def _mine_round(
         encoder=encoder,
         seed=recipe.run.seed + number,
         on_mined=on_mined,
+        open_miner=open_miner,
     )
     # A query that lost all its negatives cannot be used if batches need negatives.
     return (one for one in mined if one.negatives or recipe.batching.n_negatives == 0)

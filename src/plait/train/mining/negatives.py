@@ -1,5 +1,5 @@
 """Mining of hard negatives with plait's own index, by BM25 or by a model: the code that mines is the code that
-searches."""
+searches. What is searched may also be a collection of shards: see `plait.cluster.mining`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -23,6 +24,18 @@ from plait.train.data.text_store import TextStore
 from plait.train.mining.config import MiningConfig
 
 BATCH_QUERIES = 64  # searched together
+
+Rank = Callable[[Sequence[str]], list[list[str]]]  # for each query, the ids of the documents that rank first
+
+
+class Texts(Protocol):
+    """The texts of a corpus; `TextStore` is one."""
+
+    def get(self, ids: Sequence[str]) -> list[str | None]:
+        """The texts in the order of the ids; None for an unknown id."""
+
+    def ids(self) -> list[str]:
+        """Every id, sorted."""
 
 
 class Bm25Only:
@@ -75,10 +88,27 @@ def read_corpus(corpus: str | Path) -> TextStore:
 def mine_negatives(
     examples: Iterable[Example],
     index: Index,
-    texts: TextStore,
+    texts: Texts,
     config: MiningConfig,
     *,
     mode: str,
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[Example]:
+    """Each example with new negatives that a search of the index finds: see `draw_negatives`."""
+
+    def rank(queries: Sequence[str]) -> list[list[str]]:
+        return [[id for id, _ in ranking] for ranking in rank_queries(index, queries, config.last_rank, mode=mode)]
+
+    yield from draw_negatives(examples, rank, texts, config, seed=seed, on_progress=on_progress)
+
+
+def draw_negatives(
+    examples: Iterable[Example],
+    rank: Rank,
+    texts: Texts,
+    config: MiningConfig,
+    *,
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
@@ -87,10 +117,10 @@ def mine_negatives(
     because they belong to the old negatives."""
     rest, n_done, all_ids = iter(examples), 0, texts.ids() if config.n_random else []
     while block := list(islice(rest, BATCH_QUERIES)):
-        ranked = rank_queries(index, [example.query for example in block], config.last_rank, mode=mode)
+        ranked = rank([example.query for example in block])
         for example, ranking in zip(block, ranked, strict=True):
             rng = np.random.default_rng([seed, n_done])
-            ids = [id for id, _ in ranking[config.first_rank - 1 :]]
+            ids = ranking[config.first_rank - 1 : config.last_rank]
             negatives = _draw_negatives(example, ids, texts, config.n_negatives, rng)
             if config.n_random:
                 # Draws more than needed, because positives and known negatives are skipped.
@@ -106,7 +136,7 @@ def mine_negatives(
 def _draw_negatives(
     example: Example,
     ids: Sequence[str],
-    texts: TextStore,
+    texts: Texts,
     n: int,
     rng: np.random.Generator,
     *,
