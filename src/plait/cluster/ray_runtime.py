@@ -1,11 +1,12 @@
-"""Starting Ray, and the error if it is not installed."""
+"""Starting Ray, the error if it is not installed, and errors of plait inside errors of Ray."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from plait.errors import ConfigError
+from plait.errors import ConfigError, PlaitError
 
 
 def import_ray() -> Any:
@@ -35,3 +36,15 @@ def connect(address: str | None, *, n_cpus: int | None = None) -> Any:
         where = "on this machine" if address is None else f"at {address}"
         raise ConfigError(f"Ray could not be reached {where}: {error!s:.300}") from error
     return ray
+
+
+def own_error(error: Any) -> PlaitError | None:
+    """The error of plait inside an error of Ray; None if there is none."""
+    cause = error
+    seen: Sequence[Any] = ()
+    while cause is not None and cause not in seen:
+        seen = [*seen, cause]
+        if isinstance(cause, PlaitError) and not hasattr(cause, "traceback_str"):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return None
