@@ -15,11 +15,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 PAGE = Path(__file__).parent / "measurements" / "frameworks.md"
+TESTS = Path(__file__).parents[1] / "tests" / "integrations" / "frameworks"
 TABLES = re.compile(r"(?<=<!-- tables -->\n).*(?=<!-- end of tables -->)", re.S)
 SUITES = {"haystack": "haystack-ai", "langchain_tests": "langchain-tests"}  # module to distribution
 # What the tests of each file need.
 FILES = {
     "langchain": ["langchain-core"],
+    "compat_langchain": ["langchain-core"],
     "llama_index": ["llama-index-core"],
     "haystack": ["haystack-ai"],
     "dspy": ["dspy"],
@@ -94,6 +96,10 @@ def row(name: str, of: str, counts: Counter[str]) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    if missing := {file.stem.removeprefix("test_") for file in TESTS.glob("test_*.py")} - set(FILES):
+        sys.exit(
+            f"FILES lacks what the tests of {', '.join(sorted(missing))} need; add it, or the page leaves them out"
+        )
     cases = list(ElementTree.parse(sys.argv[1]).iter("testcase"))
     made = tables(cases)
     page, n_replaced = TABLES.subn(lambda _: made, PAGE.read_text(encoding="utf-8"))
