@@ -1,4 +1,4 @@
-"""Bodies of requests: counted while they arrive, and checked for depth before they are parsed."""
+"""Bodies of requests: counted while they arrive, and checked for depth and number of values before they are parsed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ NDJSON = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines"
 _UPLOAD = re.compile(r"/v1/indexes/[^/]+/documents")
 # Requests with queries, ids and options alone. JSON is parsed while other requests wait, so these must be short.
 _SMALL = re.compile(r"/v1/indexes(?:/[^/]+(?:/(?:search|explain|facets|count|compact|documents/get))?)?")
+# Requests with texts, queries and ids alone: few values, each of which may be long.
+_FEW = re.compile(
+    r"/v1/(?:encode|embeddings|rerank)|/v2/rerank|/rerank|/embed(?:_all|_sparse)?|/v1/indexes/[^/]+/documents/delete"
+)
 # Possessive: an open string, of any length and with any number of escapes, is read once.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)
@@ -42,6 +46,19 @@ def is_deeper(body: bytes, most: int) -> bool:
     return body.count(b"[") + body.count(b"{") > most and json_depth(body) > most
 
 
+def has_more_values(body: bytes, most: int) -> bool:
+    """Whether there are more than `most` strings, or values beside them. To parse a million short values takes a
+    thousand times as long as to count them. Escapes can hide strings, but not the commas between them."""
+    if len(body) <= 2 * most:
+        return False
+    characters = np.frombuffer(body, np.uint8)
+    n_quotes = int(np.count_nonzero(characters == ord('"')))
+    if n_quotes > 2 * most and n_quotes - body.count(b'\\"') > 2 * most:
+        return True
+    n_commas = int(np.count_nonzero(characters == ord(",")))
+    return n_commas > most and _STRING.sub(b"", body).count(b",") > most
+
+
 def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -63,7 +80,8 @@ class LimitBody:
             headers = Headers(scope=scope)
             most, is_stream = self._most(scope, headers)
             counted = _Counted(receive, headers, most, self._limits.body_timeout, None if is_stream else self._hold)
-            limited = counted if is_stream or scope["path"].startswith("/mcp") else await self._read(headers, counted)
+            is_whole = not is_stream and not scope["path"].startswith("/mcp")
+            limited = await self._read(scope["path"], headers, counted) if is_whole else counted
         except ApiError as error:
             await error_response(error, request_id_of(scope))(scope, receive, send)
         except _ClientGoneError:
@@ -82,6 +100,13 @@ class LimitBody:
         most = self._limits.max_body_bytes
         return (min(most, self._limits.max_search_bytes) if _SMALL.fullmatch(path) else most), False
 
+    def _most_values(self, path: str) -> int:
+        limits = self._limits
+        if not _SMALL.fullmatch(path) and not _FEW.fullmatch(path):
+            return limits.max_values
+        most_items = max(limits.max_candidates, limits.max_documents, limits.max_page, limits.max_batch)
+        return min(limits.max_values, 2 * most_items + 1_000)  # an item may be an object; and the options
+
     def _hold(self, n_bytes: int) -> None:
         """Raises ApiError 429 if all bodies together would have too many bytes."""
         if self._n_held and self._n_held + n_bytes > self._limits.max_held_bytes:
@@ -93,7 +118,7 @@ class LimitBody:
             )
         self._n_held += n_bytes
 
-    async def _read(self, headers: Headers, counted: _Counted) -> Receive:
+    async def _read(self, path: str, headers: Headers, counted: _Counted) -> Receive:
         try:
             async with asyncio.timeout(self._limits.body_timeout):
                 body = await _whole(counted)
@@ -102,6 +127,9 @@ class LimitBody:
         if body:
             if media_type(headers) != "application/json" and not media_type(headers).endswith("+json"):
                 raise ApiError(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
+            most = self._most_values(path)
+            if has_more_values(body, most):
+                raise ApiError(422, "limit_exceeded", f"the body has more than {most:,} values; send fewer at once")
             if is_deeper(body, self._limits.max_json_depth):
                 raise ApiError(
                     422, "too_deep", f"arrays and objects are nested more than {self._limits.max_json_depth} deep"

@@ -52,6 +52,7 @@ def mode_params(options: SearchOptions, limits: Limits) -> Any:
             raise ConfigError(f"weights are for mode hybrid; the mode is {options.mode[:40]!r}")
         words.update({str(name): weight for name, weight in options.weights.items()})
     for name, value in words.items():
+        at_most("the number of characters of a parameter's name", len(name), 100)
         if name in ("model", "start"):
             raise ConfigError(f"the server sets the parameter {name}; leave it out")
         if isinstance(value, int | float):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from plait.serve.schemas import Body
+from plait.serve.schemas import FIRST_ERROR, Body
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -18,7 +18,7 @@ def _example(**fields: Any) -> ConfigDict:
     return ConfigDict(**_CONFIG, json_schema_extra={"examples": [fields]})
 
 
-Texts = Annotated[list[str], Field(min_length=1)]
+Texts = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 
 
 class OpenAIEmbeddingsBody(Body):
@@ -60,11 +60,11 @@ class RerankBody(Body):
     model_config = _example(query="what is a loom", documents=["A loom crosses warp and weft.", "Vectors."], top_n=1)
 
     query: str = Field(min_length=1)
-    documents: list[str | RerankDocument] = Field(min_length=1)
+    documents: list[str | RerankDocument] = Field(min_length=1, fail_fast=True)
     model: str | None = None
     top_n: int | None = Field(None, ge=1)
     return_documents: bool = False
-    rank_fields: list[Literal["text"]] | None = None
+    rank_fields: Annotated[list[Literal["text"]], FIRST_ERROR] | None = None
     max_chunks_per_doc: int | None = None
     max_tokens_per_doc: int | None = None
     truncation: bool | None = None

@@ -20,6 +20,7 @@ class Limits:
     max_upload_bytes: int = 2_000_000_000  # of an upload of JSON lines
     max_line_bytes: int = 8_000_000  # of one line of an upload
     max_json_depth: int = 64  # nested arrays and objects
+    max_values: int = 1_000_000  # of a body, or of a line of an upload; 21,000 where it has texts, queries or ids alone
     max_batch: int = 256  # queries of a search, texts to encode or to rerank, ids to get
     max_documents: int = 10_000  # in the body of one write that is not an upload
     max_query_chars: int = 20_000

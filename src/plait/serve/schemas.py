@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plait.serve.protocol import INDEX_NAME
@@ -16,6 +16,11 @@ Timeout = Annotated[
     float | None, Field(gt=0, allow_inf_nan=False, description="Seconds; at most what the server allows.")
 ]
 Filter = Annotated[str | None, Field(description="A condition on metadata, such as `year >= 2020 and not draft`.")]
+# The first wrong item ends the check of a list: an error for each of a million takes seconds.
+FIRST_ERROR = Field(fail_fast=True)
+Strings = Annotated[list[str], FIRST_ERROR]
+Numbers = Annotated[list[float], FIRST_ERROR]
+MAX_PARAMS = 100  # of a mode; modes have some dozens
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -32,7 +37,7 @@ class Body(BaseModel):
         known = list(cls.model_fields)
         for name in given:
             if name not in known:
-                close = get_close_matches(str(name), known, n=1)
+                close = get_close_matches(shown(name), known, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(known)}"
                 raise PydanticCustomError(
                     "unknown_field", "there is no field {name}; {hint}", {"name": shown(name), "hint": hint}
@@ -43,6 +48,21 @@ class Body(BaseModel):
 def shown(name: object) -> str:
     text = str(name)
     return text if len(text) <= 40 else text[:40] + "..."
+
+
+def _few(given: Any) -> Any:
+    """Checked before the values are: each may have several errors."""
+    if isinstance(given, dict) and len(given) > MAX_PARAMS:
+        raise PydanticCustomError("too_many", "there are more than {most} parameters", {"most": MAX_PARAMS})
+    return given
+
+
+def _objects(given: Any) -> Any:
+    """Checks that all values are objects, up to the first that is not."""
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if not isinstance(value, dict):
+            raise PydanticCustomError("dict_type", "{name} should be an object", {"name": shown(name)})
+    return given
 
 
 def _example(**fields: Any) -> ConfigDict:
@@ -58,14 +78,14 @@ class SearchOptions(Body):
     k: int = Field(10, ge=1, description="Documents to return.")
     offset: int = Field(0, ge=0, description="Documents to skip: those of the pages before.")
     mode: str = Field("hybrid", description="hybrid, dense, sparse, multi, bm25, or another mode of the index.")
-    params: dict[str, bool | int | float | str | None] | None = Field(
+    params: Annotated[dict[str, bool | int | float | str | None] | None, BeforeValidator(_few)] = Field(
         None, description='Parameters of the mode, such as `{"n_probe": 16}`.'
     )
-    weights: dict[Literal["dense", "sparse", "multi", "bm25"], Annotated[float, Field(ge=0)]] | None = Field(
-        None, description="Fusion weights of hybrid search; the same as `params` of these names."
-    )
+    weights: Annotated[
+        dict[Literal["dense", "sparse", "multi", "bm25"], Annotated[float, Field(ge=0)]] | None, BeforeValidator(_few)
+    ] = Field(None, description="Fusion weights of hybrid search; the same as `params` of these names.")
     filter: Filter = None
-    candidates: list[str] | None = Field(None, min_length=1, description="Ids: no other documents are scored.")
+    candidates: Strings | None = Field(None, min_length=1, description="Ids: no other documents are scored.")
     exact: bool = Field(False, description="Score every passage.")
     explain: bool = Field(False, description="Say why each document is a hit.")
     timings: bool = Field(False, description="Give the stages of the search with their times.")
@@ -95,7 +115,7 @@ class SearchBody(SearchOptions):
     model_config = _example(query="how are vectors combined", k=3, filter="year >= 2020", timings=True)
 
     query: str | None = Field(None, description="What to search for.")
-    queries: list[str] | None = Field(None, min_length=1, description="Several queries at once, instead of `query`.")
+    queries: Strings | None = Field(None, min_length=1, description="Several queries at once, instead of `query`.")
     rerank: bool | str | None = Field(
         None, description="Reorder the best documents by a cross-encoder: true, or its name."
     )
@@ -124,14 +144,14 @@ class SimilarBody(SearchOptions):
 class EmbeddingBody(Body):
     """The embeddings of one document."""
 
-    dense: list[float] | None = Field(None, min_length=1)
+    dense: Numbers | None = Field(None, min_length=1)
     sparse: SparseBody | None = None
-    multi: list[list[float]] | None = Field(None, min_length=1)
+    multi: Annotated[list[Numbers], FIRST_ERROR] | None = Field(None, min_length=1)
 
 
 class SparseBody(Body):
-    terms: list[Annotated[int, Field(ge=0, lt=2**31)]]
-    weights: list[float]
+    terms: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FIRST_ERROR]
+    weights: Numbers
 
 
 class ExplainBody(SearchOptions):
@@ -196,13 +216,13 @@ class AddBody(Body):
         documents=[{"id": "intro", "text": "Vectors are combined.", "title": "Intro", "year": 2024}]
     )
 
-    documents: list[dict[str, Any]] = Field(min_length=1)
+    documents: list[dict[str, Any]] = Field(min_length=1, fail_fast=True)
 
 
 class GetBody(Body):
     model_config = _example(ids=["intro", "loom"])
 
-    ids: list[str] = Field(min_length=1)
+    ids: Strings = Field(min_length=1)
     timeout: Timeout = None
 
 
@@ -211,7 +231,7 @@ class DeleteBody(Body):
 
     model_config = _example(ids=["intro"])
 
-    ids: list[str] | None = Field(None, min_length=1)
+    ids: Strings | None = Field(None, min_length=1)
     filter: str | None = None
 
     @model_validator(mode="after")
@@ -224,7 +244,7 @@ class UpdateBody(Body):
 
     model_config = _example(changes={"intro": {"year": 2025}})
 
-    changes: dict[str, dict[str, Any]] = Field(min_length=1)
+    changes: Annotated[dict[str, dict[str, Any]], BeforeValidator(_objects)] = Field(min_length=1)
     replace: bool = Field(False, description="Drop the fields that are not named.")
 
 
@@ -243,10 +263,12 @@ class EncodeBody(Body):
 
     model_config = _example(texts=["how are vectors combined"], kind="query")
 
-    texts: list[str] = Field(min_length=1)
+    texts: Strings = Field(min_length=1)
     kind: Literal["query", "document"] = "query"
     model: str | None = None
-    kinds: list[Literal["dense", "sparse", "multi"]] | None = Field(None, min_length=1, description="All, if left out.")
+    kinds: Annotated[list[Literal["dense", "sparse", "multi"]], FIRST_ERROR] | None = Field(
+        None, min_length=1, description="All, if left out."
+    )
     timeout: Timeout = None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from starlette.testclient import TestClient
 
 from plait.errors import ConfigError
 from plait.serve.app import create_app
-from plait.serve.body import json_depth
+from plait.serve.body import has_more_values, json_depth
 from plait.serve.limits import Limits
 from plait.serve.runtime.runtime import ServeRuntime
 from serve.api.servers import config_of, serving
@@ -162,11 +163,13 @@ def test_a_body_that_does_not_arrive_is_408(fabrics: Path) -> None:
 def test_a_deep_body_is_refused_before_it_is_parsed(client: TestClient, depth: int) -> None:
     for content in (b"[" * depth, b'{"a":' * depth, b'{"query": "x", "params": ' + b"[" * depth + b"]" * depth + b"}"):
         answer = client.post("/v1/encode", content=content, headers=JSON)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "too_deep")
+        is_many = content.startswith(b'{"a"') and depth == 1_000_000
+        code = "limit_exceeded" if is_many else "too_deep"
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, code)
 
 
 JSONS = st.recursive(
-    st.none() | st.text('[]{}"\\a', max_size=8),
+    st.none() | st.integers() | st.text('[]{}"\\a', max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('[{"\\', max_size=3), inner, max_size=3),
     max_leaves=20,
 )
@@ -181,6 +184,87 @@ def depth_of(value: object) -> int:
 @given(JSONS)
 def test_depth_is_that_of_the_parsed_value(value: object) -> None:
     assert json_depth(json.dumps(value).encode()) == depth_of(value) or depth_of(value) <= 1
+
+
+def n_values_of(value: object) -> tuple[int, int]:
+    """The number of strings, and of commas outside strings."""
+    if isinstance(value, str):
+        return 1, 0
+    if not isinstance(value, list | dict):
+        return 0, 0
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    counts = [n_values_of(part) for part in parts]
+    return sum(n for n, _ in counts), sum(n for _, n in counts) + max(0, len(value) - 1)
+
+
+@given(JSONS, st.integers(0, 20))
+def test_values_are_those_of_the_parsed_value(value: object, most: int) -> None:
+    body = json.dumps(value).encode()
+    n_strings, n_commas = n_values_of(value)
+    if n_strings <= most and n_commas <= most:
+        assert not has_more_values(body, most)
+    elif len(body) > 2 * most and (n_commas > most or b"\\" not in body):
+        assert has_more_values(body, most)
+
+
+ITEMS = {"strings": '"x"', "numbers": "1", "objects": "{}", "lists": "[1]", "long": '"' + "x" * 20 + '"'}
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
+def test_a_body_of_many_values_is_refused_before_it_is_parsed(
+    client: TestClient, item: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wrong item of a list would be an error of its own: 300,000 of them took two seconds."""
+    many = ",".join([item] * 30_000)
+    bodies = {
+        SEARCH: [f'{{"queries": [{many}]}}', f'{{"query": "x", "candidates": [{many}]}}'],
+        "/v1/encode": [f'{{"texts": [{many}]}}'],
+        "/v2/rerank": [f'{{"query": "x", "documents": [{many}]}}'],
+        "/embed": [f'{{"inputs": [{many}]}}'],
+        "/v1/indexes/fabrics/documents/get": [f'{{"ids": [{many}]}}'],
+        "/v1/indexes/fabrics/documents/delete": [f'{{"ids": [{many}]}}'],
+    }
+    monkeypatch.setattr(json, "loads", None)
+    for path, contents in bodies.items():
+        for content in contents:
+            answer = client.post(path, content=content, headers=JSON)
+            problem = orjson.loads(answer.content)["error"]
+            assert (answer.status_code, problem["code"]) == (422, "limit_exceeded"), path
+            assert "more than 21,000 values" in problem["message"]
+
+
+def test_a_list_of_wrong_items_is_one_error(client: TestClient) -> None:
+    documents = "/v1/indexes/fabrics/documents"
+    wrong: list[tuple[str, str, Any]] = [
+        ("POST", SEARCH, {"queries": [1] * 1000}),
+        ("POST", SEARCH, {"query": "x", "candidates": [1] * 1000}),
+        ("POST", SEARCH, {"query": "x", "params": {str(number): [] for number in range(1000)}}),
+        ("POST", SEARCH, {"query": "x", "weights": {str(number): [] for number in range(1000)}}),
+        ("POST", "/v1/encode", {"texts": [1] * 1000}),
+        ("POST", "/v1/encode", {"texts": ["x"], "kinds": [1] * 1000}),
+        ("POST", "/v1/rerank", {"query": "x", "documents": ["x"], "rank_fields": [1] * 1000}),
+        ("POST", documents, {"documents": [1] * 1000}),
+        ("POST", f"{documents}/get", {"ids": [1] * 1000}),
+        ("POST", f"{documents}/delete", {"ids": [1] * 1000}),
+        ("PATCH", documents, {"changes": {str(number): 1 for number in range(1000)}}),
+        ("POST", "/v1/indexes/fabrics/similar", {"embeddings": {"dense": ["x"] * 1000}}),
+        ("POST", "/v1/indexes/fabrics/similar", {"embeddings": {"multi": [["x"] * 100] * 100}}),
+        ("POST", "/v1/indexes/fabrics/similar", {"embeddings": {"sparse": {"terms": [-1] * 1000, "weights": []}}}),
+    ]
+    for method, path, body in wrong:
+        answer = client.request(method, path, json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_request"), path
+        assert "more" not in answer.json()["error"]["message"].replace("more than 100 parameters", ""), path
+
+
+def test_names_of_any_length_are_refused_at_once(client: TestClient) -> None:
+    """The name that was probably meant is looked for in time that grows with the length."""
+    name = "x" * 900_000
+    unknown = client.post(SEARCH, json={"query": "x", name: 1}).json()["error"]
+    assert unknown["message"].startswith("there is no field xxx")
+    assert len(unknown["message"]) < 1000
+    param = client.post(SEARCH, json={"query": "x", "mode": "dense", "params": {name: 1}}).json()["error"]
+    assert param["code"] == "limit_exceeded"
 
 
 def test_depth_of_hostile_strings_takes_linear_time() -> None:
