@@ -14,7 +14,7 @@ from typing import Any
 
 from plait.errors import DocumentError
 from plait.ingest import as_document
-from plait.serve.body import is_deeper
+from plait.serve.body import has_more_values, is_deeper
 from plait.serve.errors import ApiError
 from plait.serve.limits import Limits
 
@@ -59,7 +59,7 @@ class Upload:
         handle, name = tempfile.mkstemp(dir=folder, prefix="plait-upload-", suffix=".jsonl")
         self.path, self.n_documents, self.is_kept = Path(name), 0, False
         self._file, self._limits = os.fdopen(handle, "wb"), limits
-        self._rest, self._line_number, self._hash = b"", 0, hashlib.sha256()
+        self._rest, self._line_number, self._hash = bytearray(), 0, hashlib.sha256()
 
     def __enter__(self) -> Upload:
         return self
@@ -85,16 +85,20 @@ class Upload:
 
     def _feed(self, part: bytes) -> None:
         self._hash.update(part)
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        for line in lines:
-            self._add(line)
+        end, newline, others = part.partition(b"\n")
+        self._rest += end  # the line is not copied for each part of it that comes
+        if newline:
+            self._add(bytes(self._rest))
+            *lines, rest = others.split(b"\n")
+            for line in lines:
+                self._add(line)
+            self._rest = bytearray(rest)
         if len(self._rest) > self._limits.max_line_bytes:
-            raise self._too_long()
+            raise self._too_long(self._line_number + 1)
 
     def _end(self, part: bytes) -> None:
         self._feed(part)
-        if self._rest.strip():
-            self._add(self._rest)
+        self._add(bytes(self._rest))
         self._file.flush()
         if not self.n_documents:
             raise ApiError(422, "invalid_request", "the upload has no documents; send one JSON object on each line")
@@ -102,10 +106,12 @@ class Upload:
     def _add(self, line: bytes) -> None:
         self._line_number += 1
         if len(line) > self._limits.max_line_bytes:
-            raise self._too_long()
+            raise self._too_long(self._line_number)
         if not line.strip():
             return
         where = f"line {self._line_number}"
+        if has_more_values(line, self._limits.max_values):
+            raise ApiError(422, "limit_exceeded", f"{where} has more than {self._limits.max_values:,} values")
         if is_deeper(line, self._limits.max_json_depth):
             raise ApiError(422, "too_deep", f"{where} nests more than {self._limits.max_json_depth} deep")
         try:
@@ -118,7 +124,5 @@ class Upload:
         self._file.write(line.rstrip(b"\r") + b"\n")
         self.n_documents += 1
 
-    def _too_long(self) -> ApiError:
-        return ApiError(
-            413, "line_too_long", f"line {self._line_number} has more than {self._limits.max_line_bytes:,} bytes"
-        )
+    def _too_long(self, number: int) -> ApiError:
+        return ApiError(413, "line_too_long", f"line {number} has more than {self._limits.max_line_bytes:,} bytes")
