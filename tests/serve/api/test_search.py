@@ -159,3 +159,17 @@ def test_no_part_of_a_route_is_handed_to_a_thread_by_the_framework() -> None:
             assert isinstance(route, APIRoute)
             calls = [route.endpoint, *(part.call for part in route.dependant.dependencies)]
             assert all(inspect.iscoroutinefunction(call) for call in calls), route.path
+
+
+def test_a_wrong_filter_is_refused_before_the_query_is_encoded(client: TestClient) -> None:
+    def n_batches() -> str:
+        lines = client.get("/metrics").text.splitlines()
+        return next((line for line in lines if line.startswith("plait_batch_texts_count")), "")
+
+    before = n_batches()
+    for mode in ("hybrid", "dense"):
+        answer = client.post(SEARCH, json={"query": "never asked before", "mode": mode, "filter": "year >"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_filter")
+    assert n_batches() == before
+    assert client.post(SEARCH, json={"query": "never asked before", "filter": "year > 0"}).status_code == 200
+    assert n_batches() != before

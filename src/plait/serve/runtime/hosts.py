@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plait.deadline import Deadline, deadline_scope
 from plait.errors import ConfigError, ModelError, PlaitError, StoreError
+from plait.filters import compile_filter
 from plait.filters.unknown_fields import collect_messages
 from plait.index import Index, open_index
 from plait.search.trace import Trace
@@ -32,6 +33,7 @@ RETRY_SECONDS = 2.0  # between two attempts to open an index that cannot be read
 CERTAIN_SECONDS = 5.0  # between two refreshes for a commit that the state of the files did not show
 REPLACE_SECONDS = 2.0  # how long the old index answers while the files of a new one arrive at its path
 REPLACE_POLL = 0.05  # between two looks for the new index, for a request that the old one could not answer
+MAX_SHORT_FILTER = 2_000  # characters; to read a longer filter twice takes as long as the model does
 INFO_SECONDS = 5.0  # age of the numbers in metrics
 
 
@@ -76,6 +78,9 @@ class IndexHost:
 
         def call(index: Index) -> tuple[list[list[Hit]], tuple[str, ...]]:
             given: SearchKeywords = {**keywords, "trace": trace, "timeout": deadline}
+            filter = keywords.get("filter")
+            if filter is not None and len(filter) <= MAX_SHORT_FILTER:
+                compile_filter(filter)  # so that a wrong one is refused before the model reads the query
             given["rerank"] = self._runtime.loaded.reranker(keywords.get("rerank"))
             with collect_messages() as messages:
                 if len(queries) == 1:  # which also warns of unknown fields
