@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -34,6 +35,7 @@ from plait.serve.protocol import (
 from plait.serve.runtime import catalog
 from plait.serve.runtime.hosts import IndexHost
 from plait.serve.runtime.runtime import ServeRuntime
+from plait.storage.connection import CATALOGUE
 from serve.runtime.samples import config_of, eventually, make_index, run
 
 
@@ -359,3 +361,25 @@ def test_jobs_that_had_not_ended_run_after_a_restart(fabrics: Path) -> None:
         await eventually(is_visible, 5)
 
     run(config, body)
+
+
+@pytest.mark.parametrize(("content", "level"), [(b"", logging.WARNING), (b"SQLite format 3\0" * 100, logging.ERROR)])
+def test_an_index_that_is_not_complete_is_no_error_in_the_log(
+    fabrics: Path, content: bytes, level: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder has its catalogue some time before it is an index. It is tried again and again, and logged once."""
+    monkeypatch.setattr("plait.serve.runtime.hosts.RETRY_SECONDS", 0.0)
+    unfinished = fabrics.parent / "data" / "unfinished"
+    unfinished.mkdir(parents=True)
+    (unfinished / CATALOGUE).write_bytes(content)
+
+    async def body(runtime: ServeRuntime) -> None:
+        host = runtime.host("unfinished")
+        for _ in range(3):
+            await host.refresh()
+        with pytest.raises(UnavailableError):
+            await host.info()
+
+    run(config_of(fabrics, data_dir=fabrics.parent / "data"), body)
+    records = [record for record in caplog.records if "index" in record.getMessage() and record.levelno > logging.INFO]
+    assert [record.levelno for record in records] == [level]

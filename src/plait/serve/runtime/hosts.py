@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from plait.deadline import Deadline, deadline_scope
-from plait.errors import ConfigError, ModelError, PlaitError, StoreError
+from plait.errors import ConfigError, ModelError, NotAnIndexError, PlaitError, StoreError
 from plait.filters import compile_filter
 from plait.filters.unknown_fields import collect_messages
 from plait.index import Index, open_index
@@ -44,6 +44,7 @@ class IndexHost:
         self.name, self._entry, self._runtime = entry.name, entry, runtime
         self._index: Index | None = None
         self._error = "it is being opened"
+        self._logged = ""  # the failure that was logged last
         self._seen: catalog.Signature | None = None
         self._checked = self._tried = 0.0
         self._replaced_at: float | None = None  # when another folder, or none, was first seen at the path
@@ -194,6 +195,8 @@ class IndexHost:
             self._index, self._commit = await asyncio.to_thread(self._open_now)
         except (PlaitError, OSError) as error:
             self._fail(error)
+        else:
+            self._logged = ""
 
     def _open_now(self) -> tuple[Index, int]:
         config = self._runtime.config
@@ -236,8 +239,17 @@ class IndexHost:
             self._runtime.metrics.refreshes.labels(self.name).inc()
 
     def _fail(self, error: Exception) -> None:
-        self._error = "its files are damaged or missing; the log of the server says more"
-        log(logging.ERROR, "an index cannot be read", index=self.name, error=f"{type(error).__name__}: {error}")
+        """Logs a failure once, although the index is tried again and again."""
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, NotAnIndexError):  # most likely somebody is making it
+            self._error = "it is not complete yet; the log of the server says more"
+            level, event = logging.WARNING, "an index is not complete yet"
+        else:
+            self._error = "its files are damaged or missing; the log of the server says more"
+            level, event = logging.ERROR, "an index cannot be read"
+        if text != self._logged:
+            log(level, event, index=self.name, error=text)
+        self._logged = text
 
     async def close(self) -> None:
         """Closes the index after the calls that use it; a later refresh may open it again."""
