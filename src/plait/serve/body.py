@@ -119,6 +119,8 @@ class LimitBody:
         self._n_held += n_bytes
 
     async def _read(self, path: str, headers: Headers, counted: _Counted) -> Receive:
+        if headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+            raise ApiError(415, "unsupported_media_type", "send the body without Content-Encoding; it is not unpacked")
         try:
             async with asyncio.timeout(self._limits.body_timeout):
                 body = await _whole(counted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 from collections.abc import Iterator
@@ -108,6 +109,14 @@ def test_other_media_types_are_refused(client: TestClient) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_media_type")
     lines = client.post(SEARCH, content=b'{"query": "x"}', headers={"content-type": "application/x-ndjson"})
     assert lines.status_code == 415
+
+
+def test_a_compressed_body_is_refused_before_it_is_read(client: TestClient) -> None:
+    for content in (gzip.compress(b'{"query": "x"}'), b"[" * 1000):
+        answer = client.post(SEARCH, content=content, headers={**JSON, "content-encoding": "gzip"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_media_type")
+    identity = client.post(SEARCH, json={"query": "x"}, headers={"content-encoding": "identity"})
+    assert identity.status_code == 200
 
 
 @pytest.mark.parametrize(
