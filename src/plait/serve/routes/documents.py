@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -21,6 +23,7 @@ from plait.serve.auth import unknown_index
 from plait.serve.body import NDJSON, media_type
 from plait.serve.checks import at_most, check_filter, check_ids
 from plait.serve.errors import ApiError, PlainJson
+from plait.serve.limits import Limits
 from plait.serve.protocol import (
     AddDocuments,
     AddFile,
@@ -47,6 +50,7 @@ writing: dict[int | str, dict[str, Any]] = {
     **errors(404, 409),
 }
 
+MAX_SHORT_BODY = 65_536  # bytes that are read while other requests wait; longer bodies are read in a thread
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,200}")
 IdempotencyKey = Annotated[
     str | None,
@@ -159,10 +163,17 @@ async def add(
             upload.is_kept = True  # the runtime deletes it
             return await _write(request, host, op, idempotency_key, prefer, upload.digest)
     body = await request.body()
+    read = partial(_read_documents, body, parts.limits)
+    documents, digest = read() if len(body) <= MAX_SHORT_BODY else await asyncio.to_thread(read)
+    return await _write(request, host, AddDocuments(documents), idempotency_key, prefer, digest)
+
+
+def _read_documents(body: bytes, limits: Limits) -> tuple[list[dict[str, Any]], str]:
+    """The documents of a body, checked, and the digest of the body."""
     documents = _documents(body)
-    at_most("the number of documents", len(documents), parts.limits.max_documents)
-    check_documents(documents, parts.limits)
-    return await _write(request, host, AddDocuments(documents), idempotency_key, prefer, _digest(body))
+    at_most("the number of documents", len(documents), limits.max_documents)
+    check_documents(documents, limits)
+    return documents, _digest(body)
 
 
 def _documents(body: bytes) -> list[dict[str, Any]]:
