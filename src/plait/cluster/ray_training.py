@@ -113,7 +113,7 @@ def _fit(recipe: Recipe, folder: Path, workers: TrainWorkers) -> str | None:
             if (cause := own_error(failure)) is not None:
                 raise cause from error
         lines = str(failures[0] if failures else error).strip().splitlines()
-        return lines[-1] if lines else repr(error)
+        return lines[-1][:200] if lines else repr(error)
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
