@@ -319,9 +319,12 @@ async def large_batches(on: Attacker) -> str:
         on.request("POST", SEARCH, _json({"queries": [f"loom {number}" for number in range(10**5)]})),
         on.request("POST", "/v1/encode", _json({"texts": [f"loom {number}" for number in range(10**5)]})),
         on.request("POST", f"{DOCUMENTS}/get", _json({"ids": [f"d{number}" for number in range(10**5)]})),
+        on.request("POST", SEARCH, _json({"queries": [0] * 300_000})),
+        on.request("POST", "/v1/encode", _json({"texts": [0] * 10**6})),
+        on.request("PATCH", DOCUMENTS, _json({"changes": dict.fromkeys(range(10**5), 0)}), key="writer"),
     ]
     await on.repeat(lambda number: bodies[number % len(bodies)], n_at_once=4)
-    return "batches of 10^5 queries, texts, ids"
+    return "batches of 10^5 queries, texts, ids, and of wrong items"
 
 
 async def long_queries(on: Attacker) -> str:
