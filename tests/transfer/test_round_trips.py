@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,23 @@ def test_an_export_that_fails_leaves_nothing(index: plait.Index, tmp_path: Path)
     with pytest.raises(ConfigError, match="'two words' has a space"):
         export_index(index, tmp_path / "out.trec")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["index"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no space is left"), KeyboardInterrupt()])
+def test_a_lancedb_table_that_was_not_completed_is_removed(
+    index: plait.Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def create_table(name: str, reader: pa.RecordBatchReader, **_options: Any) -> None:
+        (tmp_path / "lance" / f"{name}.lance" / "data").mkdir(parents=True)
+        reader.read_next_batch()
+        raise error
+
+    library = SimpleNamespace(connect=lambda _folder: SimpleNamespace(create_table=create_table))
+    monkeypatch.setitem(sys.modules, "lancedb", library)
+    (tmp_path / "lance" / "other.lance").mkdir(parents=True)
+    with pytest.raises((SourceError, KeyboardInterrupt)):
+        export_index(index, tmp_path / "lance", form="lancedb", collection="passages")
+    assert [entry.name for entry in (tmp_path / "lance").iterdir()] == ["other.lance"]
 
 
 def test_text_formats_have_every_document(index: plait.Index, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,17 +49,20 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def write_table(passages: Passages, folder: str, name: str) -> int:
-    """Makes a table with a row for each passage; returns how many."""
+    """Makes a table with a row for each passage; returns how many. If that fails, what was written of it is removed."""
     lancedb = _library("writing a LanceDB table")
+    files = Path(folder) / f"{name}.lance"
+    if files.exists():
+        raise StoreError(f"{folder} has a table {name!r} already; choose another name with --collection")
     try:
-        database = lancedb.connect(folder)
-        if (Path(folder) / f"{name}.lance").exists():
-            raise StoreError(f"{folder} has a table {name!r} already; choose another name with --collection")
         reader = arrow_reader(passages)
-        table = database.create_table(name, reader, schema=reader.schema)
+        table = lancedb.connect(folder).create_table(name, reader, schema=reader.schema)
         return int(table.count_rows())
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SourceError(f"LanceDB could not write {folder}: {error!s:.300}") from None
+    except BaseException as error:
+        shutil.rmtree(files, ignore_errors=True)
+        if isinstance(error, OSError | RuntimeError | ValueError):
+            raise SourceError(f"LanceDB could not write {folder}: {error!s:.300}") from None
+        raise
 
 
 def _library(what: str) -> Any:
