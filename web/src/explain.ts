@@ -54,7 +54,7 @@ function section(title: string, ...children: Child[]): HTMLElement {
 }
 
 function partsTable(why: Explanation, hit: Hit): HTMLElement {
-  const table = h("table", { class: "figures" }, head("list", "rank", "score", "share of the result"));
+  const table = h("table", { class: "figures" }, head("list", "rank", "score", "share"));
   const body = h("tbody");
   for (const part of why.parts) {
     body.append(

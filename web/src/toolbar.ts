@@ -65,7 +65,9 @@ export class Toolbar {
   /** Shows what is wrong with the filter; null: nothing is. */
   error(message: string | null): void {
     this.problem.hidden = message === null;
-    this.problem.textContent = message ?? "";
+    // The lines after the message show the place in the filter: only these keep their spaces.
+    const [said, ...place] = (message ?? "").split("\n");
+    fill(this.problem, h("span", { class: "filter-message" }, said), place.join("\n"));
     if (message === null) this.filter.removeAttribute("aria-invalid");
     else this.filter.setAttribute("aria-invalid", "true");
   }

@@ -122,6 +122,18 @@ def test_names_in_the_chart_stay_within_it(visit: Visit) -> None:
     assert max(over) <= 0
 
 
+def test_words_are_whole_on_a_phone(visits: Callable[..., Visit], base: str) -> None:
+    visit = visits(base, **SCREENS["phone"])
+    page = visit.open("?index=articles&q=sugar&filter=year+%3E%3D", "#filter[aria-invalid]")
+    clipped = "box => [...box.querySelectorAll('th, .filter-message'), box].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    assert page.locator("#filter-error").evaluate(f"box => ({clipped})(box).length") == 0
+    assert page.locator("#filter-error").inner_text().splitlines()[-1].strip() == "^"
+    page = visit.open(SEARCH, "[data-why]")
+    page.locator("[data-why]").first.click()
+    page.wait_for_selector(".why table")
+    assert page.locator(".why").first.evaluate(f"box => ({clipped})(box).map(e => e.textContent)") == []
+
+
 def test_hostile_documents_are_only_text(visit: Visit) -> None:
     for address, complete in (
         ("?index=hostile&q=sea", ".hit mark"),

@@ -23,7 +23,7 @@ def given(visit: Visit) -> dict[str, list[str]]:
 
 def test_results_come_as_one_types(visit: Visit) -> None:
     page = visit.open("?index=articles")
-    page.locator("#query").press_sequentially(QUERY, delay=15)
+    page.locator("#query").press_sequentially(QUERY, delay=15, timeout=120_000)
     expected = visit.post(WALKED, {"query": QUERY})["hits"]
     visit.wait_for_ids([hit["id"] for hit in expected])
     assert page.locator(".hit-title").first.inner_text() == expected[0]["title"]
