@@ -125,7 +125,8 @@ def test_names_in_the_chart_stay_within_it(visit: Visit) -> None:
 def test_words_are_whole_on_a_phone(visits: Callable[..., Visit], base: str) -> None:
     visit = visits(base, **SCREENS["phone"])
     page = visit.open("?index=articles&q=sugar&filter=year+%3E%3D", "#filter[aria-invalid]")
-    clipped = "box => [...box.querySelectorAll('th, .filter-message'), box].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    parts = "[...box.querySelectorAll('th, .filter-message'), box]"
+    clipped = f"box => {parts}.filter(part => part.scrollWidth > part.clientWidth + 1)"
     assert page.locator("#filter-error").evaluate(f"box => ({clipped})(box).length") == 0
     assert page.locator("#filter-error").inner_text().splitlines()[-1].strip() == "^"
     page = visit.open(SEARCH, "[data-why]")
