@@ -4,10 +4,52 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def _example(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
+_SUMMARY = {
+    "name": "notes",
+    "documents": 2,
+    "passages": 3,
+    "kinds": {"dense": 384, "sparse": 30522, "multi": 128},
+    "model": "plait-small",
+    "bytes": 118_784,
+}
+_HIT = {
+    "rank": 1,
+    "id": "intro",
+    "score": 0.365,
+    "scores": {"dense": 0.674, "multi": 6.483, "bm25": 2.646},
+    "title": "Intro",
+    "passage": "Vectors are combined.",
+    "span": [0, 21],
+    "highlights": [],
+    "metadata": {"year": 2024},
+    "confidence": 0.99,
+}
+_DOCUMENT = {"id": "intro", "title": "Intro", "text": "Vectors are combined.", "metadata": {"year": 2024}}
+_JOB = {
+    "id": "9b0f2c61d3a84e57",
+    "index": "notes",
+    "kind": "add",
+    "state": "running",
+    "documents": 4_000,
+    "total": 100_000,
+    "result": None,
+    "error": None,
+    "created": "2026-01-31T12:00:00+00:00",
+    "finished": None,
+}
+_REQUEST_ID = "5f1c0e7ab24d9c31"
 
 
 class Health(BaseModel):
+    model_config = _example(status="ok")
+
     status: Literal["ok", "starting"]
 
 
@@ -21,6 +63,8 @@ class IndexSummary(BaseModel):
 
 
 class Indexes(BaseModel):
+    model_config = _example(indexes=[_SUMMARY])
+
     indexes: list[IndexSummary]
 
 
@@ -31,6 +75,10 @@ class SegmentSize(BaseModel):
 
 
 class IndexInfo(IndexSummary):
+    model_config = _example(
+        **_SUMMARY, modes=["bm25", "dense", "sparse", "multi", "hybrid"], segments=1, exclude_from_hybrid=["sparse"]
+    )
+
     modes: list[str]
     fields: list[str] | None = Field(None, description="Metadata fields with an index.")
     language: str | None = None
@@ -51,10 +99,14 @@ class IndexInfo(IndexSummary):
 
 
 class Created(BaseModel):
+    model_config = _example(name="notes")
+
     name: str
 
 
 class Dropped(BaseModel):
+    model_config = _example(dropped="notes")
+
     dropped: str
 
 
@@ -89,6 +141,8 @@ class Timings(BaseModel):
 class SearchResult(BaseModel):
     """`hits` of one query, or `results` of several."""
 
+    model_config = _example(hits=[_HIT], request_id=_REQUEST_ID)
+
     hits: list[Hit] | None = None
     results: list[Hits] | None = None
     timings: Timings | None = None
@@ -97,6 +151,10 @@ class SearchResult(BaseModel):
 
 
 class Explained(BaseModel):
+    model_config = _example(
+        explanation={"parts": [{"kind": "dense", "rank": 1, "score": 0.674}]}, request_id=_REQUEST_ID
+    )
+
     explanation: dict[str, Any]
     request_id: str
 
@@ -107,6 +165,8 @@ class FacetCount(BaseModel):
 
 
 class Facets(BaseModel):
+    model_config = _example(field="year", counts=[{"value": 2024, "count": 2}], n_values=1, n_documents=2)
+
     field: str
     counts: list[FacetCount]
     n_values: int
@@ -114,6 +174,8 @@ class Facets(BaseModel):
 
 
 class Count(BaseModel):
+    model_config = _example(count=2)
+
     count: int
 
 
@@ -125,19 +187,29 @@ class StoredDocument(BaseModel):
 
 
 class WholeDocument(StoredDocument):
+    model_config = _example(**_DOCUMENT, passages=[[0, 21]])
+
     passages: list[list[int]] | None = Field(None, description="Their spans in the text; with `passages=true`.")
 
 
 class DocumentPage(BaseModel):
+    model_config = _example(documents=[_DOCUMENT], cursor=None)
+
     documents: list[StoredDocument]
     cursor: str | None = Field(description="Of the next page; null after the last.")
 
 
 class Documents(BaseModel):
+    model_config = _example(documents=[_DOCUMENT, None])
+
     documents: list[StoredDocument | None] = Field(description="In the order of the ids; null for an unknown id.")
 
 
 class Added(BaseModel):
+    model_config = _example(
+        added=1, updated=0, unchanged=0, passages=1, truncated=0, not_encoded=0, repeated=[], seconds=0.02
+    )
+
     added: int
     updated: int
     unchanged: int
@@ -149,10 +221,14 @@ class Added(BaseModel):
 
 
 class Deleted(BaseModel):
+    model_config = _example(deleted=1)
+
     deleted: int
 
 
 class Changed(BaseModel):
+    model_config = _example(changed=1)
+
     changed: int
 
 
@@ -162,6 +238,8 @@ class JobError(BaseModel):
 
 
 class Job(BaseModel):
+    model_config = _example(**_JOB)
+
     id: str
     index: str
     kind: str
@@ -175,6 +253,8 @@ class Job(BaseModel):
 
 
 class Accepted(BaseModel):
+    model_config = _example(job=_JOB)
+
     job: Job
 
 
@@ -190,6 +270,11 @@ class EncodedItem(BaseModel):
 
 
 class Encoded(BaseModel):
+    model_config = _example(
+        model="plait-small",
+        items=[{"dense": [0.02, -0.05], "sparse": {"terms": [2054], "weights": [0.7]}, "multi": [[0.1, 0.3]]}],
+    )
+
     model: str
     items: list[EncodedItem]
 
@@ -205,5 +290,20 @@ class ModelCard(BaseModel):
 
 
 class Models(BaseModel):
+    model_config = _example(
+        object="list",
+        data=[
+            {
+                "id": "plait-small",
+                "object": "model",
+                "created": 0,
+                "owned_by": "plait",
+                "kind": "encoder",
+                "sizes": {"dense": 384, "sparse": 30522, "multi": 128},
+                "max_tokens": 512,
+            }
+        ],
+    )
+
     object: Literal["list"]
     data: list[ModelCard]

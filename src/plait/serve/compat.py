@@ -18,6 +18,10 @@ def _example(**fields: Any) -> ConfigDict:
     return ConfigDict(**_CONFIG, json_schema_extra={"examples": [fields]})
 
 
+def _answer(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 Texts = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 
 
@@ -44,6 +48,13 @@ class OpenAIUsage(BaseModel):
 
 
 class OpenAIEmbeddings(BaseModel):
+    model_config = _answer(
+        object="list",
+        data=[{"object": "embedding", "index": 0, "embedding": [0.02, -0.05]}],
+        model="plait-small",
+        usage={"prompt_tokens": 5, "total_tokens": 5},
+    )
+
     object: Literal["list"]
     data: list[OpenAIEmbedding]
     model: str
@@ -85,6 +96,15 @@ class TotalTokens(BaseModel):
 
 
 class Reranked(BaseModel):
+    model_config = _answer(
+        id="5f1c0e7ab24d9c31",
+        object="list",
+        model="plait-cross-small",
+        results=[{"index": 0, "relevance_score": 0.98}],
+        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
+        usage={"total_tokens": 23},
+    )
+
     id: str
     object: Literal["list"]
     model: str
@@ -116,18 +136,39 @@ class TeiRerankBody(Body):
 
 
 class TeiRank(BaseModel):
+    model_config = _answer(index=0, score=0.98)
+
     index: int
     score: float
     text: str | None = None
 
 
 class TeiSparse(BaseModel):
+    model_config = _answer(index=2054, value=0.7)
+
     index: int
     value: float
 
 
 class TeiInfo(BaseModel):
-    model_config = ConfigDict(protected_namespaces=())
+    model_config = ConfigDict(
+        protected_namespaces=(),
+        json_schema_extra={
+            "examples": [
+                {
+                    "model_id": "plait-small",
+                    "model_sha": None,
+                    "model_dtype": "float32",
+                    "model_type": {"embedding": {"pooling": "model"}},
+                    "max_concurrent_requests": None,
+                    "max_input_length": 512,
+                    "max_batch_tokens": None,
+                    "max_client_batch_size": 256,
+                    "version": "0.2.0",
+                }
+            ]
+        },
+    )
 
     model_id: str
     model_sha: str | None

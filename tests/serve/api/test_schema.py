@@ -12,10 +12,12 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from pydantic import BaseModel
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from starlette.testclient import TestClient
 
+from plait.serve import answers, compat
 from serve.api.servers import config_of
 from serve.listening import listening
 
@@ -165,3 +167,36 @@ def test_the_document_has_examples_for_every_body(client: TestClient) -> None:
     ]
     assert named
     assert [name for name in named if not ("examples" in schemas[name] or "example" in schemas[name])] == []
+
+
+def test_the_document_has_examples_for_every_answer(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+
+    def has_example(schema: dict[str, Any]) -> bool:
+        if "$ref" in schema:
+            schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+        return "examples" in schema or ("items" in schema and has_example(schema["items"]))
+
+    contents = [
+        (f"{method} {path} {status}", content)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        for status, answer in operation["responses"].items()
+        for content in answer.get("content", {}).values()
+    ]
+    assert len(contents) > 100
+    assert [name for name, content in contents if "example" not in content and not has_example(content["schema"])] == []
+
+
+def test_examples_of_answers_are_answers() -> None:
+    models = [one for module in (answers, compat) for one in vars(module).values() if isinstance(one, type)]
+    examples: list[tuple[type[BaseModel], Any]] = [
+        (model, example)
+        for model in models
+        if issubclass(model, BaseModel) and isinstance(extra := model.model_config.get("json_schema_extra"), dict)
+        for example in extra["examples"]  # type: ignore[union-attr]
+    ]
+    assert len(examples) > 20
+    for model, example in examples:
+        assert set(example) <= set(model.model_fields), model
+        model.model_validate(example)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
+from pydantic import Field
 
 from plait.errors import InputError
 from plait.serve.checks import check_texts
@@ -17,10 +18,12 @@ from plait.serve.routes.common import Parts, PartsOf, errors, principal_of
 from plait.serve.routes.models import dense_of, reranked
 from plait.version import __version__
 
+Vectors = Annotated[list[list[float]], Field(examples=[[[0.02, -0.05]]])]
+VectorLists = Annotated[list[list[list[float]]], Field(examples=[[[[0.1, 0.3], [0.2, -0.1]]]])]
 router = APIRouter(tags=["TEI"], responses=errors(404, 504))
 
 
-@router.post("/embed", response_model=list[list[float]], summary="Dense embeddings")
+@router.post("/embed", response_model=Vectors, summary="Dense embeddings")
 async def embed(request: Request, parts: PartsOf, body: TeiBody) -> PlainJson:
     """The dense embedding of each input. `prompt_name` is query or document, which is the default."""
     answer = await _encoded(request, parts, body)
@@ -47,7 +50,7 @@ async def embed_sparse(request: Request, parts: PartsOf, body: TeiBody) -> Plain
     return PlainJson(items)
 
 
-@router.post("/embed_all", response_model=list[list[list[float]]], summary="Multi-vector embeddings")
+@router.post("/embed_all", response_model=VectorLists, summary="Multi-vector embeddings")
 async def embed_all(request: Request, parts: PartsOf, body: TeiBody) -> PlainJson:
     """The vector of each token of each input."""
     answer = await _encoded(request, parts, body)

@@ -9,6 +9,7 @@ from plait.serve import answers
 from plait.serve.errors import PlainJson
 from plait.serve.routes.common import PartsOf, errors, principal_of
 
+_METRICS = {"schema": {"type": "string"}, "example": 'plait_running{queue="search"} 0.0\n'}
 router = APIRouter(tags=["server"], responses=errors())
 
 
@@ -32,7 +33,7 @@ async def ready(parts: PartsOf) -> PlainJson:
     "/metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics."}},
+    responses={200: {"content": {"text/plain": _METRICS}, "description": "Metrics."}},
 )
 async def metrics(request: Request, parts: PartsOf) -> Response:
     """Needs a key with the scope metrics or admin: metrics name indexes and count their documents."""
