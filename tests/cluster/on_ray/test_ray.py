@@ -185,7 +185,8 @@ def test_a_node_killed_while_serving_loses_no_answer(cluster: Any, collection: P
 
 
 def test_a_shard_split_while_serving_fails_no_request(cluster: Any, collection: Path, tmp_path: Path) -> None:
-    """Through HTTP: a writer adds documents, a shard is split, and the server changes over to the new generation."""
+    """Through HTTP: a writer adds documents all the time, a shard is split, and the server changes over to the new
+    generation. Every document that was acknowledged is found in the end."""
     from fastapi.testclient import TestClient
 
     from plait.cluster.runtime import ClusterRuntime
@@ -198,7 +199,7 @@ def test_a_shard_split_while_serving_fails_no_request(cluster: Any, collection: 
     config = ServeConfig(mcp=False, page=False)
     replicas = Replicas(n_replicas=1, cpus=0.05, timeout=20.0)
     runtime = ClusterRuntime(config, folder, "split", replicas=replicas, read_only=False)
-    statuses, warnings, is_over = list[int](), list[str](), threading.Event()
+    statuses, warnings, acknowledged, is_over = list[int](), list[str](), list[str](), threading.Event()
     with TestClient(create_app(config, runtime), base_url="http://127.0.0.1:8765") as client:
 
         def ask() -> None:
@@ -207,10 +208,18 @@ def test_a_shard_split_while_serving_fails_no_request(cluster: Any, collection: 
                 statuses.append(answer.status_code)
                 warnings.extend(answer.json().get("warnings", ()))
 
-        asking = threading.Thread(target=ask)
+        def write() -> None:
+            with open_cluster(folder, read_only=False) as other:
+                while not is_over.is_set():
+                    id = f"late{len(acknowledged)}"
+                    acknowledged.extend([id] * other.add([{"id": id, "text": f"quagga {id}"}]).added)
+                    time.sleep(0.5)
+
+        asking, writing = threading.Thread(target=ask), threading.Thread(target=write)
         asking.start()
         added = client.post("/v1/indexes/split/documents", json={"documents": [{"id": "new", "text": "zebra stripes"}]})
         assert added.json()["added"] == 1
+        writing.start()
         with open_cluster(folder, read_only=False) as writer:
             assert len(writer.split(2).shards) == N_SHARDS + 1
         end = time.monotonic() + 200
@@ -221,7 +230,14 @@ def test_a_shard_split_while_serving_fails_no_request(cluster: Any, collection: 
         assert [hit["id"] for hit in hits] == ["new"]
         is_over.set()
         asking.join()
+        writing.join()
+        runtime.index.refresh()
+        query = {"query": "quagga", "k": 900, "mode": "bm25"}
+        hits = client.post("/v1/indexes/split/search", json=query).json()["hits"]
+        assert sorted(hit["id"] for hit in hits) == sorted(acknowledged)
+        assert len(acknowledged) > 2
     print(
+        f"{len(acknowledged)} documents were added meanwhile; "
         f"{len(statuses)} requests while a shard was split, {statuses.count(200)} of them fine, {len(warnings)} partial"
     )
     assert set(statuses) == {200}
