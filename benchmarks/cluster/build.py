@@ -8,6 +8,7 @@ encoding is all that is measured.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from itertools import islice
@@ -29,9 +30,9 @@ K = 10
 def first_lines(corpus: Path, n_documents: int, to: Path) -> int:
     """Copies the first documents; returns how many there are."""
     n_copied = 0
-    with corpus.open(encoding="utf-8") as source, to.open("w", encoding="utf-8") as target:
-        for line in islice(source, n_documents):
-            target.write(line)
+    with to.open("w", encoding="utf-8") as target:
+        for line in islice(read_lines(corpus), n_documents):
+            target.write(json.dumps(line) + "\n")
             n_copied += 1
     return n_copied
 
@@ -68,7 +69,9 @@ def shared_hits(one: Path, collection: Path, model: str | None, queries: list[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="JSON lines")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="JSON lines; a file with .gz is read too"
+    )
     parser.add_argument("--documents", type=int, default=267_610)
     parser.add_argument("--model", help="a name or a folder")
     parser.add_argument("--shards", type=int, default=4)
