@@ -69,9 +69,7 @@ def shared_hits(one: Path, collection: Path, model: str | None, queries: list[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="JSON lines; a file with .gz is read too"
-    )
+    parser.add_argument("--corpus", type=Path, required=True, help="JSON lines; a file with .gz is read too")
     parser.add_argument("--documents", type=int, default=267_610)
     parser.add_argument("--model", help="a name or a folder")
     parser.add_argument("--shards", type=int, default=4)
