@@ -38,12 +38,12 @@ class ErrorPace:
             return
         answer = _Answer(scope, send)
         await self._app(scope, receive, answer)
-        if not answer.kept:
+        if not answer.delayed:
             return
         delay = self._delay(_client(scope))
         if delay and await _is_gone(receive, delay):
             return
-        for message in answer.kept:
+        for message in answer.delayed:
             await send(message)
 
     def _delay(self, client: str) -> float:
@@ -62,11 +62,11 @@ class _Answer:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send
-        self.kept: list[Message] = []
+        self.delayed: list[Message] = []
 
     async def __call__(self, message: Message) -> None:
-        if self.kept or (message["type"] == "http.response.start" and _is_wrong(message["status"], self._scope)):
-            self.kept.append(message)
+        if self.delayed or (message["type"] == "http.response.start" and _is_wrong(message["status"], self._scope)):
+            self.delayed.append(message)
         else:
             await self._send(message)
 

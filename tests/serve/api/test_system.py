@@ -36,10 +36,8 @@ def test_a_reader_that_stays_behind_is_in_the_metrics(fabrics: Path, monkeypatch
     monkeypatch.setattr("plait.serve.runtime.hosts.INFO_SECONDS", 0.0)
 
     def bytes_behind() -> float:
-        found = re.search(
-            r'^plait_index_oldest_reader_bytes{index="fabrics"} (\S+)$', client.get("/metrics").text, re.M
-        )
-        return float(found[1]) if found else -1.0
+        line = re.search(r'^plait_index_oldest_reader_bytes{index="fabrics"} (\S+)$', client.get("/metrics").text, re.M)
+        return float(line[1]) if line else -1.0
 
     def wait_for(is_behind: bool) -> None:
         end = time.monotonic() + 60

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +157,15 @@ def test_a_stop_answers_wrong_requests_that_wait(tmp_path: Path) -> None:
         f"keys_file = {str(keys)!r}\n[indexes.fabrics]\npath = {str(make_index(tmp_path / 'fabrics'))!r}\n"
         "[limits]\nmax_errors_per_second = 1\n"
     )
-    with server("--config", str(config)) as running, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(httpx.get, running.url + "/v1/indexes", timeout=60) for _ in range(8)]
+    with ExitStack() as stack:
+        running = stack.enter_context(server("--config", str(config)))
+        pool = stack.enter_context(ThreadPoolExecutor(8))
+        clients = [stack.enter_context(running.client()) for _ in range(8)]
+        assert [client.get("/health").status_code for client in clients] == [200] * 8  # all are connected
+        answers = [pool.submit(client.get, "/v1/indexes") for client in clients]
         wait_until(lambda: sum(one.done() for one in answers) >= 2, "no wrong request was answered")
+        time.sleep(0.5)  # until the server has read the others
+        assert not all(one.done() for one in answers)
         running.process.send_signal(signal.SIGTERM)
         assert [one.result().status_code for one in answers] == [401] * 8
         assert running.process.wait(60) == 0
