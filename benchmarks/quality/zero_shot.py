@@ -56,9 +56,9 @@ def main() -> None:
         for model, source in models.items():
             modes = [mode for one, mode in columns if one == model]
             index = indexed(options.work / model / folder, source, judged, options.threads)
-            found = found_by_plan(index, judged, modes, drop_self=name in options.drop_self)
+            run_by_mode = found_by_plan(index, judged, modes, drop_self=name in options.drop_self)
             index.close()
-            runs |= {f"{model}:{mode}": run for mode, run in found.items()}
+            runs |= {f"{model}:{mode}": run for mode, run in run_by_mode.items()}
         runs = {column: runs[column] for column in options.columns if column in runs}
         figures[name], cells = of_set(runs, judged)
         every.append({column: measure_each(run, judged.qrels, [MEASURE])[MEASURE] for column, run in runs.items()})

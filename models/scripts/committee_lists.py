@@ -232,17 +232,17 @@ def save_labels(data: Path, lists: Path, to: Path, share: float) -> None:
         queries, passages = drawn(data / source.name, source, share)
         numbers = {id: number for number, id in enumerate(passages)}
         remaining = enumerate(queries)
-        found, items, scores, lengths = [], [], [], []
+        query_numbers, items, scores, lengths = [], [], [], []
         for line in file.read_text(encoding="utf-8").splitlines():
             one = json.loads(line)
-            found.append(next(number for number, query in remaining if query.text == one["query"]))
+            query_numbers.append(next(number for number, query in remaining if query.text == one["query"]))
             ids, values = one["pos_id"] + one["neg_id"], one["pos_scores"] + one["neg_scores"]
             items += [numbers[id] for id in ids]
             scores += values
             lengths.append(len(ids))
         arrays |= {
             f"{source.name}/digest": np.array(digest_of(queries, passages)),
-            f"{source.name}/queries": np.array(found, np.uint32),
+            f"{source.name}/queries": np.array(query_numbers, np.uint32),
             f"{source.name}/passages": np.array(items, np.uint16),
             f"{source.name}/scores": np.array(scores, np.float16),
             f"{source.name}/lengths": np.array(lengths, np.uint8),

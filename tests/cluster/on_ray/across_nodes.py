@@ -137,8 +137,8 @@ def main(folder: Path, address: str, namespace: str, interface: str) -> None:
     wait_until("both nodes are there", lambda: alive_nodes(ray) == 2)
     with open_cluster(folder, encoder=make_encoder()) as local:
         hits = {query: local.search(query, 10_000, mode="dense") for query in QUERIES}
-    whole = {query: {hit.id: hit.score for hit in found} for query, found in hits.items()}
-    best = {query: [hit.id for hit in found[:K]] for query, found in hits.items()}
+    whole = {query: {hit.id: hit.score for hit in of_query} for query, of_query in hits.items()}
+    best = {query: [hit.id for hit in of_query[:K]] for query, of_query in hits.items()}
     config, asking = ServeConfig(mcp=False, page=False), list[Asking]()
     with ExitStack() as stack:
         for name, n_replicas in (("one", 1), ("two", 2)):

@@ -62,10 +62,10 @@ class Nodes:
 
     def start(self, number: int) -> None:
         """A node of Ray, in the background. A busy machine may need more than one try: Ray waits 15 s for each part."""
-        place = ["--head", "--port=6379", "--include-dashboard=false"] if number == 0 else [f"--address={FIRST}:6379"]
+        role = ["--head", "--port=6379", "--include-dashboard=false"] if number == 0 else [f"--address={FIRST}:6379"]
         memory = ["--num-cpus=2", "--object-store-memory=100000000", "--disable-usage-stats"]
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--node-ip-address={(FIRST, SECOND)[number]}"]
-        command = ["ip", "netns", "exec", self.names[number], *ray, *place, *memory]
+        command = ["ip", "netns", "exec", self.names[number], *ray, *role, *memory]
         for _ in range(N_TRIES):
             done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
             if not done.returncode:
