@@ -94,7 +94,7 @@ def test_the_sparse_head_takes_part_in_mining(tmp_path: Path, monkeypatch: pytes
         specs.append(index.snapshot.spec.sparse)
         return index
 
-    monkeypatch.setattr("plait.train.mining.mining_rounds.make_index", recorded)
+    monkeypatch.setattr("plait.train.mining.miner.make_index", recorded)
     changes = ["mining.rounds=1", "mining.first_searcher=model", "mining.mode=sparse", "evaluation.data=''"]
     Run(tiny(tmp_path, *changes), tmp_path / "run", build).train()
     assert specs == [30522]

@@ -52,8 +52,8 @@ def cluster_train(
     \b
     Examples:
       plait cluster train recipes/tiny.toml --workers 2
-      plait cluster train recipes/m3.toml --to /data/m3 --workers 8 --gpu --address auto
-      plait cluster train recipes/m3.toml --to /data/m3 --workers 8 --gpu --resume
+      plait cluster train recipes/m3.toml --to /data/m3 --gpu --address auto
+      plait cluster train recipes/m3.toml --to /data/m3 --gpu --resume
     """
     _check_installed()
     from plait.cluster.ray_runtime import import_ray
